@@ -109,10 +109,14 @@ def short_modules(modules: Sequence[Path]) -> int:
 
 
 def generated_lines() -> int:
-    """Lines of JSON Schemas, completion scripts and the reference of the configuration that git holds."""
+    """Lines of JSON Schemas, completion scripts and generated pages that git holds.
+
+    docs/configuration.md is written by hand. It counts once it holds the reference that `make docs` puts at its mark.
+    """
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     ours = [name for name in listed.splitlines() if name.startswith("configs/schema")]
-    ours += [name for name in ("docs/configuration.md",) if name in listed.splitlines()]
+    ours += [name for name in ("docs/configuration.md",) if "<!-- reference:" not in (ROOT / name).read_text()]
+    ours += [name for name in listed.splitlines() if name.startswith(("docs/api/", "docs/metric/"))]
     ours += [name for name in listed.splitlines() if "completion" in name and not name.endswith(".py")]
     return sum((ROOT / name).read_text().count("\n") for name in ours if (ROOT / name).is_file())
 

@@ -61,7 +61,7 @@ import torch  # noqa: E402
 
 from gpu_parts import PARTS, Part  # noqa: E402
 from record import RESULTS, circumstances, write_record  # noqa: E402
-from segmeter.provenance import source  # noqa: E402
+from segmeter.records import source  # noqa: E402
 
 SAME = ("code", "quick", "versions", "driver", "machine")  # where figures may stand in one table
 CUT = "cut short, goes on in the next stage"

@@ -48,8 +48,7 @@ def plain(times: dict[str, Time]) -> dict[str, dict[str, float]]:
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
-    from segmeter.models.card import ModelCard
-    from segmeter.models.config import UnetConfig
+    from segmeter.models.config import ModelCard, UnetConfig
     from segmeter.models.segmenter import build_segmenter
 
     torch.manual_seed(0)

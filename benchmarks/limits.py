@@ -24,8 +24,8 @@ from record import RESULTS, circumstances, update_record
 from scale import RECORD, peak_mb
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
-from segmeter.data.masks.options import Reading
-from segmeter.evaluation.finished.compare import compare
+from segmeter.data.sample import Reading
+from segmeter.evaluation.compare import compare
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.pairing import find_pairs
 from segmeter.evaluation.score import Scoring, score

@@ -33,12 +33,12 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.error_types import error_types
 from segmeter.metrics.pixels.overlap import ClassTotals, aggregate, class_totals
+from segmeter.metrics.shapes import boundary_iou
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.metrics.surfaces.shape import boundary_iou
-from segmeter.metrics.surfaces.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
+from segmeter.metrics.surfaces import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 Array = NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from segmeter.provenance import hardware, versions
+from segmeter.records import hardware, versions
 
 RESULTS = Path(__file__).parent / "results"
 

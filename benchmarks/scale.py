@@ -22,9 +22,9 @@ from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.evaluation.drive import SUMMARY
-from segmeter.evaluation.finished.merge import Merge, merge
-from segmeter.evaluation.finished.pieces import read_pieces
 from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.merge import Merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow

@@ -27,7 +27,7 @@ from harness import race, whole_cpu
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.evaluation import drive
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer

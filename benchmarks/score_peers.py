@@ -28,7 +28,7 @@ from harness import demand, race
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.evaluation.pairing import find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig

@@ -39,9 +39,8 @@ def small_model(folder: Path, classes: int) -> None:
     """Return a checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
-    from segmeter.models.card import ModelCard
-    from segmeter.models.checkpoints.checkpoint import write_checkpoint
-    from segmeter.models.config import UnetConfig
+    from segmeter.models.checkpoint import write_checkpoint
+    from segmeter.models.config import ModelCard, UnetConfig
     from segmeter.models.segmenter import build_segmenter
 
     torch.manual_seed(0)

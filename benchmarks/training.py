@@ -30,7 +30,7 @@ from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.inference.device import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.layers import FoldedBlock
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig

@@ -18,8 +18,8 @@ from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.evaluation.decisions.settings import count_settings, parse_over
 from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.statistics.choosing import choose, fold_sums
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
+from segmeter.metrics.summary.tune import choose, fold_sums
 
 RESULT = Path(__file__).parent / "results" / "tune.json"
 RESAMPLES = 1000

@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from record import RESULTS, circumstances, update_record
 from segmeter.data.config import FolderConfig
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.planes import VolumeSet
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import PlaneCases

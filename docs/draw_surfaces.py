@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import find_contours
 
-from segmeter.metrics.surfaces.distances import element_sizes, find_surface
+from segmeter.metrics.distances import element_sizes, find_surface
 
 mpl.use("svg")
 import matplotlib.pyplot as plt

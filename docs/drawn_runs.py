@@ -29,8 +29,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.html import write_report
-from segmeter.report.page.runs import write_index
+from segmeter.report.html import write_index, write_report
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.report.pictures.layers import draw_layers, write_layers
 

@@ -11,7 +11,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
-from segmeter.models.checkpoints.checkpoint import point, pointed
+from segmeter.models.checkpoint import point, pointed
 
 
 def names(folder: Path) -> list[str]:

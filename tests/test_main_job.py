@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.commands import export
 from segmeter.metrics.cases.stored import read_cases
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from tests.cli.sharded import run
 
 COUNTS = ["data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=3", "data.test_cases=5"]

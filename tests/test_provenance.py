@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import segmeter
-from segmeter.provenance import hardware, source, versions
+from segmeter.records import hardware, source, versions
 
 
 def test_versions_name_what_is_installed_and_what_is_missing() -> None:
@@ -21,7 +21,7 @@ def test_versions_name_what_is_installed_and_what_is_missing() -> None:
 
 def test_hardware_needs_no_torch() -> None:
     code = (
-        "import json, sys; from segmeter.provenance import hardware; "
+        "import json, sys; from segmeter.records import hardware; "
         "print(json.dumps(hardware())); assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

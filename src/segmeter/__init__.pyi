@@ -1,9 +1,9 @@
 from .api.comparison import Comparison as Comparison
 from .api.comparison import compare as compare
-from .api.evaluation import Evaluation as Evaluation
 from .api.evaluation import evaluate as evaluate
 from .api.model import Model as Model
 from .api.model import load as load
+from .api.results import Evaluation as Evaluation
 from .bridge.arrays import to_numpy as to_numpy
 from .bridge.arrays import to_torch as to_torch
 from .bridge.decode import labels_to_numpy as labels_to_numpy
@@ -15,6 +15,10 @@ from .classes import ClassSpec as ClassSpec
 from .errors import SegmeterError as SegmeterError
 from .losses.focal import FocalLoss as FocalLoss
 from .losses.focal import focal_loss as focal_loss
+from .metrics.calibration import Calibration as Calibration
+from .metrics.calibration import CalibrationScores as CalibrationScores
+from .metrics.calibration import Reliability as Reliability
+from .metrics.calibration import calibration as calibration
 from .metrics.cases.stored import read_cases as read_cases
 from .metrics.cases.stored import read_spec as read_spec
 from .metrics.cases.table import CaseRow as CaseRow
@@ -25,23 +29,19 @@ from .metrics.objects.scores import match_instances as match_instances
 from .metrics.pixels.confusion import confusion_matrix as confusion_matrix
 from .metrics.pixels.overlap import OverlapScores as OverlapScores
 from .metrics.pixels.overlap import overlap_scores as overlap_scores
-from .metrics.probabilities.calibration import Calibration as Calibration
-from .metrics.probabilities.calibration import CalibrationScores as CalibrationScores
-from .metrics.probabilities.calibration import Reliability as Reliability
-from .metrics.probabilities.calibration import calibration as calibration
-from .metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from .metrics.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from .metrics.shapes import BoundaryIoU as BoundaryIoU
+from .metrics.shapes import CentrelineDice as CentrelineDice
+from .metrics.shapes import boundary_iou as boundary_iou
+from .metrics.shapes import centreline_dice as centreline_dice
 from .metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from .metrics.statistics.bootstrap import Resampled as Resampled
 from .metrics.statistics.bootstrap import bootstrap as bootstrap
 from .metrics.statistics.bootstrap import mean_interval as mean_interval
 from .metrics.statistics.intervals import Influence as Influence
-from .metrics.surfaces.shape import BoundaryIoU as BoundaryIoU
-from .metrics.surfaces.shape import CentrelineDice as CentrelineDice
-from .metrics.surfaces.shape import boundary_iou as boundary_iou
-from .metrics.surfaces.shape import centreline_dice as centreline_dice
-from .metrics.surfaces.surface import SurfaceMetrics as SurfaceMetrics
-from .metrics.surfaces.surface import surface_metrics as surface_metrics
-from .metrics.surfaces.surface import surface_metrics_by_class as surface_metrics_by_class
+from .metrics.surfaces import SurfaceMetrics as SurfaceMetrics
+from .metrics.surfaces import surface_metrics as surface_metrics
+from .metrics.surfaces import surface_metrics_by_class as surface_metrics_by_class
 from .report.drawing import Histogram as Histogram
 
 __version__: str

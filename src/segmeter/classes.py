@@ -8,7 +8,7 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -26,6 +26,7 @@ Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
 IGNORED_KEY = "data.ignore_index"  # for messages
+COUNTING_PLANES = {"num_classes": 2, "ignore_index": 2}  # as `ClassSpec.counting`: 1 inside, 0 outside, 2 ignored
 SURE_ABOVE = 0.95  # a model that was trained on cores gives their pixels a higher probability
 CORE = 2  # in binary training targets that mark the cores of objects, whose other pixels are 1
 _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
@@ -55,6 +56,11 @@ class ClassSpec(Config, title="ClassSpec"):
     """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
     count_invalid: bool = False
     """Whether predicted values that are no class are counted, in a column of their own, instead of refused."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "ClassSpec":
+        """Rebuild the classes of a card, which says nothing about counting."""
+        return cls(**{key: values[key] for key in ("task", "names", "colours", "ignore_index")})
 
     @rule("names")
     def _check_names(cls, names: tuple[str, ...], given: Given) -> None:

@@ -1,28 +1,40 @@
-"""Reads the JSON and YAML files of runs and checkpoints, which may come from anywhere.
+"""Reads the JSON and YAML files of runs and checkpoints, and records versions, source and machine.
 
-They must be regular files, never links, pipes or devices, of bounded size and depth, and of the form that a model
-describes. Every problem is one line that names the file.
+Files may come from anywhere. They must be regular files, never links, pipes or devices, of bounded size and depth, and
+of the form that a model describes. Every problem is one line that names the file.
 """
 
 import errno
 import hashlib
 import json
 import os
+import platform
 import stat
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+import segmeter
 from segmeter.errors import DataError, InputError
 from segmeter.files import describe_file, is_whole, json_bytes, link_error, open_file
+from segmeter.threads import count_cores, describe_waiting
 
 RUN = "run.json"
 CONFIG = "config.yaml"
+PACKAGES = [
+    "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
+    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
+    "numba",
+]  # fmt: skip
 MOST_BYTES = 1 << 28
 MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
 MOST_YAML = 1 << 22
@@ -224,3 +236,64 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 def _damaged(path: Path, reason: str) -> DataError:
     return DataError(f"{path}: is damaged, or was not written by segmeter ({' '.join(reason.split())}). {_REMEDY}")
+
+
+def cache_folder() -> Path:
+    """Return the folder of caches between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
+    return Path(os.environ.get("SEGMETER_CACHE") or usual)
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of segmeter, Python and the packages that segmeter uses; None for a missing one."""
+    found: dict[str, str | None] = {"segmeter": segmeter.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Describe the processor, the cores that this process may use, memory, and the CUDA devices if torch is loaded."""
+    facts: dict[str, Any] = {
+        "os": platform.platform(),
+        "cpu": _processor(),
+        "cores": count_cores(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+    }
+    torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
+    if torch is not None:
+        facts["threads"] = torch.get_num_threads()
+        facts["waiting"] = describe_waiting()
+        facts["cuda"] = torch.version.cuda
+        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return facts
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def source() -> dict[str, str | bool | None]:
+    """Return the commit of the working folder's repository and whether it has changes; None where unknown."""
+    lines = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    if lines is None:  # no repository, or one too large to look through in time
+        named = _git("rev-parse", "HEAD")
+        return {"commit": named[0].decode() if named else None, "dirty": None}
+    name = next((line.split()[-1] for line in lines if line.startswith(b"# branch.oid ")), b"")
+    commit = name.decode() if name.isalnum() else None  # "(initial)" before the first one
+    return {"commit": commit, "dirty": any(line[:1] != b"#" for line in lines) if commit else None}
+
+
+def _git(*arguments: str) -> list[bytes] | None:
+    """Return the lines that git prints, as bytes: names of branches may be in any encoding."""
+    try:
+        return subprocess.run(["git", *arguments], capture_output=True, timeout=10, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return None

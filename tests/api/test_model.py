@@ -7,8 +7,8 @@ import torch
 import segmeter
 from segmeter.classes import ClassSpec
 from segmeter.errors import SegmeterError
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)))

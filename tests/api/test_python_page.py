@@ -11,8 +11,8 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
 from segmeter.export.formats import encode_labels_png
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import torch
 
 import segmeter
 from segmeter.errors import SegmeterError
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from tests.api.adapters.drawn import SPEC, draw
 from tests.differential.peers import quiet

@@ -15,11 +15,14 @@ IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 EXCEPTIONS = {  # (module, what): how often, and why
-    ("training/data/parts.py", "__array__"): (1, "lets NumPy read a file that is decoded in parts; there is no torch"),
+    ("training/data/windows.py", "__array__"): (
+        1,
+        "lets NumPy read a file that is decoded in parts; there is no torch",
+    ),
     ("training/learner.py", ".tolist("): (2, "the words of NumPy's own generator, as written now and before"),
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
-    ("models/checkpoints/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
+    ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
     ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
     ("losses/focal_torch.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
     ("losses/targets.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),

@@ -3,8 +3,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from segmeter.bridge.arrays import to_numpy, to_torch
-from segmeter.bridge.dtypes import check_device
 from segmeter.bridge.host_copier import HostCopier
+from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
 
 

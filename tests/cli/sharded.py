@@ -12,8 +12,8 @@ import torch
 from segmeter.cli.main import main
 from segmeter.evaluation.manifest import RECORDS
 from segmeter.files import describe_file, write_json
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.records import read_run, seal_run
 from tests.data.crafted import THREE, noise, put

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli import demo
+from segmeter.cli import app as demo
 from segmeter.errors import ConfigError
 
 
@@ -32,12 +32,12 @@ def test_a_folder_that_can_not_be_made_is_refused_before_any_step(commands):
     with pytest.raises(
         ConfigError, match=r"config: expected `run.root` to be a folder that can be written, got .*file"
     ):
-        demo.run(["file/below"])
+        demo.run_demo(["file/below"])
     assert commands == []
 
 
 def test_each_step_takes_what_the_one_before_left(commands, capsys):
-    demo.run(["mine"])
+    demo.run_demo(["mine"])
     (root,) = Path("mine").iterdir()
     assert root.name.startswith("demo-")
     trained, evaluated = root / "train/2026-01-01_000000_cells-2", root / "eval/2026-01-01_000000_cells-2"
@@ -56,15 +56,15 @@ def test_each_step_takes_what_the_one_before_left(commands, capsys):
 
 
 def test_without_a_folder_it_goes_among_the_other_runs(commands):
-    demo.run([])
+    demo.run_demo([])
     assert [path.name for path in Path().iterdir()] == ["runs"]
 
 
 def test_demos_of_the_same_second_share_no_folder(commands, monkeypatch):
     """Or one would evaluate what the other trains. Mutation seen to fail: a folder that is there already."""
     monkeypatch.setattr(demo, "datetime", type("Stopped", (), {"now": staticmethod(lambda: datetime(2026, 1, 1))}))
-    demo.run([])
-    demo.run([])
+    demo.run_demo([])
+    demo.run_demo([])
     assert sorted(path.name for path in Path("runs").iterdir()) == [
         "demo-2026-01-01_000000",
         "demo-2026-01-01_000000-2",
@@ -74,7 +74,7 @@ def test_demos_of_the_same_second_share_no_folder(commands, monkeypatch):
 @pytest.mark.parametrize("arguments", [["a", "b"], ["run.root=x"]], ids=" ".join)
 def test_it_takes_a_folder_and_nothing_else(commands, arguments):
     with pytest.raises(ConfigError) as error:
-        demo.run(arguments)
+        demo.run_demo(arguments)
     line = f"demo: expected at most a folder, got {' '.join(arguments)!r}. Use train and eval to set values."
     assert error.value.problems == (line,)
     assert commands == []
@@ -87,5 +87,5 @@ def test_a_step_that_fails_ends_the_demo(commands, monkeypatch):
 
     monkeypatch.setattr(demo, "run_command", fail)
     with pytest.raises(ConfigError, match="config: no"):
-        demo.run([])
+        demo.run_demo([])
     assert commands == ["check"]

@@ -18,8 +18,7 @@ from segmeter.cli.config.reference import keys_of, parts_of
 from segmeter.cli.help import help_text
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.schema.declared import node_of
 
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key

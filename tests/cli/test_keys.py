@@ -29,7 +29,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/labels_config.py": ("score",),
     "parallel.py": ("train", "eval", "score"),
     "data/": ("train", "eval", "check"),
-    "models/checkpoints/checkpoint.py": ("eval", "predict"),
+    "models/checkpoint.py": ("eval", "predict"),
     "models/foreign/": ("eval", "predict"),
     "models/": ("train",),
     "losses/": ("train", "eval"),
@@ -41,9 +41,9 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
     "evaluation/predicted.py": ("eval", "predict"),
-    "evaluation/finished/compare.py": ("compare",),
+    "evaluation/compare.py": ("compare",),
     "evaluation/manifest.py": ("eval", "score"),
-    "evaluation/finished/pieces.py": ("merge",),
+    "evaluation/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/decisions/agree.py": ("agree",),
     "evaluation/decisions/held_out.py": ("eval",),  # what it advises to run first
@@ -54,11 +54,10 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
-    "cli/runs/objective.py": ("eval", "score"),
+    "cli/objective.py": ("eval", "score"),
     "cli/optuna_search.py": ("train",),
-    "cli/runs/resume.py": ("train", "eval", "score"),
-    "cli/runs/lock.py": ("train", "eval", "predict", "score"),
-    "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
+    "cli/folders.py": ("train", "eval", "predict", "score"),
+    "cli/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ("train", "eval", "check")},
     "distributed/ranks.py": ("train",),
     "cli/launch.py": ("train", "eval", "predict", "score"),
@@ -71,10 +70,10 @@ FILES = {"onnx", "json", "html", "js", "safetensors", "yaml", "parquet", "csv"} 
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
     ("data/images.py", "data.in_channels", "train with"),
-    ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
+    ("models/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/pairing.py", "export.probs", "as export.probs writes them"),
-    ("evaluation/finished/pieces.py", "resume", "Finish it with segmeter"),
-    *(("evaluation/finished/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
+    ("evaluation/pieces.py", "resume", "Finish it with segmeter"),
+    *(("evaluation/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
     ("report/page/evaluation.py", "images", "images= of score"),
     ("metrics/summary/slice_labels.py", "images", "score with images="),
@@ -86,7 +85,7 @@ NEVER = {
     *(
         ("data/files/array.py", "data.key", command) for command in ("train", "eval", "predict", "check")
     ),  # masks have it
-    *(("cli/runs/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
+    *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
 }
 SEVERAL = (
     "cli/app.py",
@@ -94,7 +93,7 @@ SEVERAL = (
     "cli/config/",
     "cli/commands/__init__.py",
     "cli/completion.py",
-    "cli/demo.py",
+    "cli/app.py",
     "cli/commands/doctor.py",
     "cli/commands/_folds.py",
     "cli/help.py",
@@ -160,7 +159,7 @@ def test_a_key_that_a_message_advises_is_one_that_its_command_takes() -> None:
     known = {command: keys_of(command) for command in ROOTS}
     assert not [(module, key, command) for module, key, command in found if key not in known[command]]
     assert ("data/images.py", "data.orientation", "predict") in found
-    assert ("inference/passes.py", "inference.tile", "train") in found
+    assert ("inference/batches.py", "inference.tile", "train") in found
     assert ("evaluation/pairing.py", "images", "score") in found
     assert len(found) > 60
     assert {entry(module) for module, _, _ in found} == set(PRINTED_BY), (

@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from segmeter.cli.engines import Outcome, by_torchrun
+from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped
-from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 

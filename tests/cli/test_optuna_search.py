@@ -16,8 +16,8 @@ import pytest
 
 from segmeter.cli.config.hydra_rules import SearchConfig
 from segmeter.cli.engines import Outcome
+from segmeter.cli.folders import Job
 from segmeter.cli.optuna_search import search
-from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError, SweepError
 from tests.cli.sharded import run
 

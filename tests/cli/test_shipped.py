@@ -10,11 +10,10 @@ import pytest
 
 from segmeter.cli import launch
 from segmeter.cli.engines import Outcome, joint
+from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, attempt, ship
-from segmeter.cli.runs.run_folder import Job
-from segmeter.errors import ConfigError, Interrupted, PeerError
+from segmeter.errors import ConfigError, Interrupted, PeerError, Stopped
 from segmeter.schema import as_plain
-from segmeter.training.signals import Stopped
 
 JOB = Job("check", ("data=cells",), None)
 VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}

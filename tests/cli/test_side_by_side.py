@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from segmeter.cli.engines import Outcome, by_submitit, in_processes
+from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, check_gpus
-from segmeter.cli.runs.run_folder import Job
 from segmeter.distributed.config import SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError
 

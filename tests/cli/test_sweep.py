@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from segmeter.cli.runs.run_folder import note_done
+from segmeter.cli.run_folder import note_done
 from segmeter.cli.sweep import best_job, job_name, read_sweep, summarised
 from segmeter.errors import RunError
 

@@ -11,9 +11,8 @@ from safetensors.torch import load_file
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
 from segmeter.data.classes_config import default_colours
-from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, Reading
 from segmeter.errors import SegmeterError
 from segmeter.evaluation import predicted
 from segmeter.export.volumes import write_nifti

@@ -10,8 +10,8 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_target
+from segmeter.data.sample import Reading
 
 BINARY = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
 THREE = ClassSpec(

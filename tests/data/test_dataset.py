@@ -6,7 +6,7 @@ import pytest
 import tifffile
 
 from segmeter.data.config import CamvidConfig
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, put

@@ -7,8 +7,8 @@ from PIL import Image
 
 from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.images import open_image_lines, read_image
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import open_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, encoded, noise, put, write_zarr
 

@@ -21,24 +21,24 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data import in_time
 from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files import opened as in_time
 from segmeter.data.files import png_rows, sniff
 from segmeter.data.files.array import ArrayRows, FileArray
-from segmeter.data.folders.folder import build_folder
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.files.opened import TimeLimit
+from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import check_dataset
 from segmeter.data.verification.verify import header_problems
 from segmeter.errors import DataError, LateError
-from segmeter.training.data import parts
-from segmeter.training.data.parts import PartReader
+from segmeter.training.data import windows as parts
+from segmeter.training.data.windows import PartReader
 from tests.data.crafted import folder, make_folder, noise
 
 ROOT = Path(__file__).parents[2]
 LATE = r"^data: case 'b' \(index 1\) was not read within 0\.3 seconds: .*b\.\w+, .*b\.\w+\. Bring the disk or server "
 STOPPED = """
 import time
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.files.opened import TimeLimit
 limit = TimeLimit(seconds=1.5, case_id="a", files=())
 limit(int)  # what is compiled first takes its time
 print("reading", flush=True)

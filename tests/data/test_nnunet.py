@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from segmeter.data.labels_config import LabelsConfig
-from segmeter.data.nnunet import read_labels
+from segmeter.data.labels_config import LabelsConfig, read_labels
 from segmeter.errors import ConfigError, DataError, InputError
 from tests.differential.peers import load
 

@@ -8,7 +8,7 @@ import tifffile
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import NOWHERE, Geometry
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.planes import find_axis
 from segmeter.data.verification.report import check_splits
 from segmeter.errors import ConfigError, DataError

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from segmeter.models.config import ModelCard
 from tests.models.parts import make_tiny
 
 

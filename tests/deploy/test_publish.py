@@ -14,8 +14,7 @@ from segmeter.bridge import labels_to_numpy, to_torch
 from segmeter.deploy import onnx_file
 from segmeter.deploy.publish import describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.models.card import ModelCard
-from segmeter.models.config import PspnetConfig
+from segmeter.models.config import ModelCard, PspnetConfig
 from segmeter.models.trained import Checkpoints
 from tests.models.parts import TINY, make_card, make_spec
 

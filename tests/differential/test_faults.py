@@ -15,7 +15,7 @@ from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 from tests.differential.cases import BOTH_HOLD_ONE, EMPTY, ONE, boxes
 from tests.differential.peers import installed, load, quiet
 

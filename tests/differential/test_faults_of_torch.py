@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 from tests.differential.cases import EMPTY, ONE, boxes
 from tests.differential.peers import load, quiet
 from tests.differential.test_faults import NAN, assert_still, tensor

@@ -10,7 +10,7 @@ from scipy import ndimage
 from segmeter.metrics.objects.scores import brats_lesions, match_instances, picai_lesions, regional_dice
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 from tests.differential.cases import assert_agree, blobs, near
 from tests.differential.peers import load, quiet
 

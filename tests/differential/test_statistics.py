@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.pixels.overlap import ClassTotals, aggregate, class_totals
+from segmeter.metrics.shapes import boundary_iou, centreline_dice
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.statistics.paired_tests import sign_flip, wilcoxon
-from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, SWEEP, assert_agree, sweep
 from tests.differential.peers import load
 

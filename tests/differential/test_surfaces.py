@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from segmeter.metrics.surfaces.distances import SurfaceKind
-from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics, surface_metrics_by_class
+from segmeter.metrics.distances import SurfaceKind
+from segmeter.metrics.surfaces import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 

@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.distributed.ranks import Averaged, Order, World
 from segmeter.losses.additive import additive
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch
 from tests.distributed.validated import validate_each_way

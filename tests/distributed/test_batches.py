@@ -8,10 +8,9 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset
-from segmeter.distributed.batches import own_batches, split_batches, take_batches
-from segmeter.distributed.shards import Shard
+from segmeter.distributed.shards import Shard, own_batches, split_batches, take_batches
 from segmeter.errors import ConfigError
-from segmeter.inference.prefetch import same_shape_groups
+from segmeter.inference.batches import same_shape_groups
 from tests.data.crafted import folder, make_folder
 
 

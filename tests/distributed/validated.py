@@ -9,12 +9,11 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import World
-from segmeter.errors import RunError
+from segmeter.errors import RunError, StopSignals
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
 from segmeter.training.clock import Limits
 from segmeter.training.learner import Learner
-from segmeter.training.signals import StopSignals
 from segmeter.training.validation import Validator, score_share
 from tests.training.tiny import TinyCases, tiny_job, tiny_segmenter
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Missing, Pairing, find_pairs
 from segmeter.evaluation.score import Scoring

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Entry

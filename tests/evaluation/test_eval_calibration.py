@@ -10,10 +10,10 @@ from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.metrics.calibration import Calibration
+from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.probabilities.calibration import Calibration
-from segmeter.metrics.probabilities.stored import summarise_calibration
 from segmeter.postprocess.config import PostprocessConfig
 from tests.training.tiny import TinyCases, tiny_segmenter
 

@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing
 from segmeter.evaluation.score import Scoring, score

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import score
 from tests.data.formats_written import library, write_geotiff

@@ -12,7 +12,7 @@ import zarr
 from PIL import Image
 
 from segmeter.data.config import FolderConfig
-from segmeter.data.folders.folder import build_folder, open_images
+from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation import large
 from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
@@ -22,8 +22,7 @@ from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import DiceConfig, FocalConfig
+from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig

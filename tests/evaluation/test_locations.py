@@ -11,7 +11,7 @@ from PIL import Image
 
 from segmeter.cli.main import main
 from segmeter.data.files.opened import read_geometry
-from segmeter.data.folders.folder import open_images
+from segmeter.data.folder import open_images
 from segmeter.evaluation.evaluate import predict
 from segmeter.export.config import ExportConfig
 from segmeter.postprocess.config import PostprocessConfig, WatershedConfig

@@ -9,8 +9,8 @@ import pytest
 
 from segmeter.cli.main import main
 from segmeter.errors import InputError
-from segmeter.evaluation import memory
-from segmeter.evaluation.memory import SMALL, Room, check_memory
+from segmeter.evaluation import drive as memory
+from segmeter.evaluation.drive import SMALL, Room, check_memory
 from tests.data.crafted import put
 
 

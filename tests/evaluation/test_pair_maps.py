@@ -11,7 +11,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
 from segmeter.data.files import array
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair

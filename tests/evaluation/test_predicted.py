@@ -12,9 +12,9 @@ from PIL import Image
 
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation import evaluate
+from segmeter.evaluation.drive import Room
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
-from segmeter.evaluation.memory import Room
 from segmeter.evaluation.predicted import CaseRun, finish
 from segmeter.export import volumes as volumes_module
 from segmeter.export.config import ExportConfig

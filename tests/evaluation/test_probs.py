@@ -11,8 +11,8 @@ from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import find_probs, hash_pair
 from segmeter.evaluation.score import Scoring, measure_probs, score
-from segmeter.metrics.probabilities.calibration import Calibration
-from segmeter.metrics.probabilities.stored import summarise_calibration
+from segmeter.metrics.calibration import Calibration
+from segmeter.metrics.calibration_file import summarise_calibration
 from tests.data.crafted import THREE, put
 from tests.evaluation.masks import changed, scoring
 

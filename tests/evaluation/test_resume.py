@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.distributed.batches import Part, split_batches
+from segmeter.data.dataset import Part
+from segmeter.distributed.shards import split_batches
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, open_manifest, parse_records, read_records

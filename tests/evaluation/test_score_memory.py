@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.evaluation import cases
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing

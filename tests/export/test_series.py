@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.folders.folder import open_images
+from segmeter.data.folder import open_images
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
 from segmeter.export import dicom

@@ -21,12 +21,11 @@ import pytest
 from PIL import Image
 
 import segmeter.files
-from segmeter.cli import app, messages
+from segmeter.cli import app, messages, run_folder
 from segmeter.cli.config.compose import Request
 from segmeter.cli.main import main
-from segmeter.cli.runs import run_folder
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.provenance import source, versions
+from segmeter.models.checkpoint import read_checkpoint
+from segmeter.records import source, versions
 
 NEEDS_ROOM = ("open", "write", "mkdir", "link")
 TIMES = ("run.json", "log.txt", ".lock", ".owner", "report.html", "history.jsonl", "config.yaml", "overrides.yaml")

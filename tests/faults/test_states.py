@@ -13,7 +13,7 @@ from segmeter import files
 from segmeter.cli.commands import score
 from segmeter.cli.main import main
 from segmeter.errors import EXIT_CODES
-from segmeter.evaluation import memory
+from segmeter.evaluation import drive as memory
 from segmeter.records import seal
 from tests.faults import world
 from tests.faults.bad import CHECK, IMAGE, PREDICT, SCORE, TRAIN

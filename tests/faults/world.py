@@ -14,8 +14,8 @@ import zarr
 from PIL import Image
 from torch import nn
 
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard
 from tests.data.crafted import encoded, noise, png_bytes
 from tests.models.parts import make_card, make_spec, make_tiny
 

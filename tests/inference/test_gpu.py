@@ -8,7 +8,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 
 pytestmark = [

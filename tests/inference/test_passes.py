@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from segmeter.errors import RunError
+from segmeter.inference.batches import Passes, averaged_logits, choose_views, see, undo
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.passes import Passes, averaged_logits, choose_views, see, undo
 from segmeter.progress import Stages
 from tests.models.parts import make_tiny
 

@@ -6,8 +6,7 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig
+from segmeter.losses.config import FocalConfig, build_loss
 from segmeter.models.segmenter import Segmenter
 from tests.inference.parts import labels_of
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny

@@ -9,8 +9,15 @@ import torch
 from segmeter.data.files.array import ArrayRows
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import DiceConfig, FocalConfig, LovaszConfig, PartWeights, SumConfig, TverskyConfig
+from segmeter.losses.config import (
+    DiceConfig,
+    FocalConfig,
+    LovaszConfig,
+    PartWeights,
+    SumConfig,
+    TverskyConfig,
+    build_loss,
+)
 from segmeter.metrics.cases.typed import divide_terms
 from tests.inference.parts import labels_of
 from tests.inference.test_predictor import images, predictor, stub

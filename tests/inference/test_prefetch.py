@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
-from segmeter.inference.prefetch import read_ahead, same_shape_groups
+from segmeter.inference.batches import read_ahead, same_shape_groups
 from segmeter.progress import Stages
 
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, Reading
+from segmeter.evaluation.predicted import predict_volume
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.inference.volumes import predict_volume
 from segmeter.models.segmenter import Segmenter
 from tests.models.parts import Stub, make_card, make_spec
 

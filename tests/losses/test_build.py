@@ -8,8 +8,17 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.losses.build import build_loss, class_weights, fix_weights
-from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, Scheme, SumConfig
+from segmeter.losses.config import (
+    LOSSES,
+    CrossEntropyConfig,
+    DiceConfig,
+    FocalConfig,
+    Scheme,
+    SumConfig,
+    build_loss,
+    class_weights,
+    fix_weights,
+)
 from segmeter.losses.region import TverskyLoss
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "road", "car"), colours=((0, 0, 0),) * 3, ignore_index=255)

@@ -7,7 +7,6 @@ import torch
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
-from segmeter.losses.build import build_loss, class_weights
 from segmeter.losses.config import (
     LOSSES,
     CrossEntropyConfig,
@@ -16,6 +15,8 @@ from segmeter.losses.config import (
     FocalTverskyConfig,
     SumConfig,
     TverskyConfig,
+    build_loss,
+    class_weights,
 )
 from tests.losses.cases import make_case
 

@@ -6,8 +6,7 @@ import torch
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.losses.additive import check_labels
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss, focal_loss
 from tests.losses.cases import make_case, run
 

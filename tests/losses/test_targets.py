@@ -7,8 +7,15 @@ import torch
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss, check_labels
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, LovaszConfig, PartWeights, SumConfig
+from segmeter.losses.config import (
+    LOSSES,
+    CrossEntropyConfig,
+    DiceConfig,
+    LovaszConfig,
+    PartWeights,
+    SumConfig,
+    build_loss,
+)
 from segmeter.losses.focal import FocalLoss, focal_loss
 from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import make_case, run

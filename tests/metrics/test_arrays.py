@@ -5,9 +5,9 @@ from typing import get_args
 import numpy as np
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, plain, say
+from segmeter.metrics.distances import find_surface
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.surfaces.distances import find_surface
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 
 
 def dtype_of(annotation):

@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.surfaces.surface import surface_metrics, surface_metrics_by_class
+from segmeter.metrics.surfaces import surface_metrics, surface_metrics_by_class
 
 DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.segmenter import Segmenter
 from tests.models.parts import make_card, make_tiny
 

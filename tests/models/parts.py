@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from segmeter.classes import ClassSpec, Task
-from segmeter.models.card import ModelCard
-from segmeter.models.config import UnetConfig
+from segmeter.models.config import ModelCard, UnetConfig
 from segmeter.models.segmenter import Segmenter, build_segmenter
 
 TINY = UnetConfig(encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4))

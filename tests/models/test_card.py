@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import ConfigError
-from segmeter.models.card import IMAGENET_MEAN, ModelCard, default_normalisation
+from segmeter.models.config import IMAGENET_MEAN, ModelCard, default_normalisation
 from tests.models.parts import make_card, make_spec
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import AtNetworkSize, Segmenter, build_segmenter, pad_to_multiple
 from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_spec, make_tiny
 

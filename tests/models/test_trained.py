@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import ConfigError
-from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.checkpoint import Checkpoint
 from segmeter.models.trained import Checkpoints, read_checkpoints
 from tests.models.parts import make_card
 

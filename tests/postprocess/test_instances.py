@@ -11,7 +11,7 @@ from skimage import measure
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.postprocess.config import CoresConfig
-from segmeter.postprocess.instances import split_at_depth, split_labels, split_mask
+from segmeter.postprocess.objects import split_at_depth, split_labels, split_mask
 from segmeter.postprocess.pipeline import run_steps
 
 NAMES: Any = {"names": ("none", "cell"), "colours": ((0, 0, 0), (9, 9, 9))}

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from segmeter.data.files.sniff import known_place, read_state, stored_size
-from segmeter.data.folders.pairing import scan_folder
+from segmeter.data.pairing import scan_folder
 from segmeter.errors import ConfigError, DataError
 from segmeter.parallel import allow_open_files
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 from segmeter.remote import cache
 from segmeter.remote.cache import fetch, fetch_ahead, fetched, list_place, listed_size, unzipped
 from segmeter.remote.stores import origin

@@ -14,7 +14,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.verification.report import build_dataset
 from segmeter.evaluation import evaluate
 from segmeter.files import remove
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
 from tests.data.crafted import write_zarr
 from tests.data.formats_written import NAMES, coco_content, draw_mask

@@ -2,8 +2,8 @@
 
 import pytest
 
-from segmeter.report.comparison import markdown_summary, notes, order_lines, print_comparison, requirement_line
 from segmeter.report.differences import comparison_tables
+from segmeter.report.page.comparison import markdown_summary, notes, order_lines, print_comparison, requirement_line
 from tests.metrics.build import class_spec
 from tests.report.test_differences import RESAMPLING, compared, ran
 

@@ -11,8 +11,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.report.html import write_report
-from segmeter.report.page.runs import write_index
+from segmeter.report.html import write_index, write_report
 
 from .conftest import fill_run, write_picture
 

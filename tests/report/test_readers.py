@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from segmeter.report.readers import notes, show_agreement, verdicts
+from segmeter.report.labels import agreement_notes, show_agreement, verdicts
 
 
 def entry(mean: float | str | None, low: float = 0.1, high: float = 0.3) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def test_objections_stand_beside_the_figures() -> None:
     for words in ("not accuracy", "choice of readers", "averages them", "two readers", "1.00 % (majority)"):
         assert words in told
     few = result(readers=["x", "y", "z"], bootstrap=result()["bootstrap"] | {"n_units": 3})
-    assert "3 cases: too few to tell anyone apart" in " ".join(notes(few))
+    assert "3 cases: too few to tell anyone apart" in " ".join(agreement_notes(few))
 
 
 def test_tables_show_every_pair_and_leave_unmeasured_cells_empty() -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.report.decisions import print_shown
-from segmeter.report.suspects import draw_crop, notes, show_label_next, show_suspects
+from segmeter.report.labels import draw_crop, show_label_next, show_suspects, suspect_notes
 from tests.data.crafted import BINARY
 
 ROW = {"rank": 1, "case_id": "a", "kind": "missing", "given": "background", "suggested": "cell", "chance": 0.5}
@@ -34,8 +34,8 @@ def test_suspects_are_said_in_words_with_the_limits_of_their_chances(
     print_shown(shown, {})
     text = capsys.readouterr().out
     assert "missing cell" in text
-    assert "if 5 % of the objects are wrong" in " ".join(notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
+    assert "if 5 % of the objects are wrong" in " ".join(suspect_notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
     assert "too few objects" not in text
     missing |= {"planted": 0, "recovered": None}
-    assert "errors of: missing" in notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]})[0]
+    assert "errors of: missing" in suspect_notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]})[0]
     assert "noise" in " ".join(show_label_next({"by": "entropy", "images": []}).notes)

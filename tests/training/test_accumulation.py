@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from segmeter.classes import ClassSpec
 from segmeter.losses.additive import additive
-from segmeter.losses.build import build_loss
 from segmeter.losses.config import (
     CrossEntropyConfig,
     DiceConfig,
@@ -20,6 +19,7 @@ from segmeter.losses.config import (
     PartWeights,
     SumConfig,
     TverskyConfig,
+    build_loss,
 )
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss

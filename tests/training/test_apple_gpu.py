@@ -17,8 +17,7 @@ from segmeter.errors import ConfigError
 from segmeter.inference.device import pick_dtype
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import additive, loss_terms
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.targets import widest_float
 from segmeter.training.data import augment
 from segmeter.training.job import check_job

@@ -8,7 +8,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.verification.intensity import normalisation
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig

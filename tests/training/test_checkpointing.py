@@ -9,7 +9,7 @@ import torch
 
 import segmeter.files
 from segmeter.errors import CheckpointError, InputError, RunError
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.training.checkpointing import Checkpoints, step_name
 from tests.training.tiny import tiny_segmenter
 

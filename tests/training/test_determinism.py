@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from segmeter.models.checkpoints.checkpoint import plain_state
+from segmeter.models.checkpoint import plain_state
 from segmeter.training.learner import capture_rng, kernels, restore_rng, seed_everything
 
 

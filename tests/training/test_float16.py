@@ -5,7 +5,7 @@ import torch
 from torch.amp import GradScaler
 
 from segmeter.errors import RunError
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.trainer import train

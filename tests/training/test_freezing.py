@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from segmeter.errors import ConfigError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.job import check_job

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from segmeter.losses.focal import FocalLoss
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training.data.windows import Resizing, resize_batch
 from tests.training.tiny import SPEC

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.amp import GradScaler
 
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training import learner
 from segmeter.training.trainer import train

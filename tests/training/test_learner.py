@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from segmeter.distributed.ranks import Order
-from segmeter.models.checkpoints.checkpoint import WEIGHTS
+from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batches

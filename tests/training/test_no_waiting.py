@@ -15,11 +15,10 @@ from segmeter.bridge import read_scalars
 from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import Order
 from segmeter.losses import focal
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.focal_torch import FocalOptions
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.errors import Interrupted
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter

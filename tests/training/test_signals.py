@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted, StopSignals, let_finish
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
-from segmeter.training.signals import StopSignals, let_finish
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job
 
 ROOT = Path(__file__).parents[2]
 WAITING = """
 import time
-from segmeter.training.signals import StopSignals
+from segmeter.errors import StopSignals
 with StopSignals() as stop:
     print("ready", flush=True)
     while not stop:

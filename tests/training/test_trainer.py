@@ -9,12 +9,11 @@ import segmeter.training.step as watch
 import segmeter.training.trainer as loop
 import segmeter.training.validation as validator
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import DiceConfig, FocalConfig
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import WEIGHTS, read_checkpoint
-from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
+from segmeter.models.checkpoint import WEIGHTS, read_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
+from segmeter.models.weights import load_tensors
 from segmeter.records import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.trainer import train

@@ -12,22 +12,20 @@ from torch.nn import functional
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files import array
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import ALONE, World
-from segmeter.errors import DataError, RunError
+from segmeter.errors import DataError, RunError, StopSignals
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
 from segmeter.losses.additive import additive
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
+from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig, build_loss
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.postprocess.config import SEPARATING
 from segmeter.training.config import TrainingConfig, monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
-from segmeter.training.signals import StopSignals
 from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import torch
 
+from segmeter.errors import StopSignals
 from segmeter.records import read_json_lines
 from segmeter.training.clock import Limits
 from segmeter.training.learner import Learner
-from segmeter.training.signals import StopSignals
 from segmeter.training.trainer import train
 from segmeter.training.validation import Validator
 from tests.training.tiny import tiny_job

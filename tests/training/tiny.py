@@ -14,7 +14,7 @@ from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.errors import DataError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.data.batches import Draws

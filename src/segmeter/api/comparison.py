@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.finished.compare import order_runs
+from segmeter.evaluation.compare import order_runs
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.compare import compare_runs
-from segmeter.report.comparison import notes, order_lines, print_comparison
 from segmeter.report.differences import comparison_tables
+from segmeter.report.page.comparison import notes, order_lines, print_comparison
 from segmeter.report.tables import html_of
 
 

@@ -1,211 +1,30 @@
 """Evaluates arrays in memory: the same metrics, tables and report as `segmeter score` gives for files."""
 
-import io
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-from PIL.Image import Image, fromarray
 
-from segmeter.api.adapters.flat import flatten, write_metrics
-from segmeter.api.comparison import Comparison, compare
-from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
-from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
-from segmeter.classes import ClassSpec, Task
+from segmeter.api.results import Case, Evaluation
+from segmeter.checks import expected, known_kind, known_name, shown, whole_number
+from segmeter.classes import TASKS, ClassSpec, Task
+from segmeter.data.config import ClassesConfig
+from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
 from segmeter.errors import InputError
-from segmeter.evaluation.drive import SUMMARY
-from segmeter.files import write_json
-from segmeter.metrics.cases.nnunet import write_summary
-from segmeter.metrics.cases.stored import case_table, write_cases
+from segmeter.evaluation.spacings import CaseSpacing, Spacings
+from segmeter.metrics.arrays import check_maps
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes, with_objects
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard, settle_headline
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.drawing import Histogram
-from segmeter.report.figures import aggregates, title
-from segmeter.report.html import write_report
-from segmeter.report.pictures.flatten import draw_overlay
-from segmeter.report.pictures.objects import Objects, measured_objects
-from segmeter.report.summary import print_summary, render_summary
 
-
-@dataclass(repr=False, eq=False)
-class Evaluation:
-    """The result of `evaluate`; a notebook shows its tables.
-
-    Parameters
-    ----------
-    rows
-        One per case.
-    spec
-        The classes.
-    metrics
-        The settings of the measures.
-    summary
-        The content of metrics.json.
-    pairs
-        The arrays of the cases, if they are available to be shown.
-    numbered
-        Whether they number objects.
-    """
-
-    rows: Sequence[CaseRow]
-    _: KW_ONLY
-    spec: ClassSpec
-    metrics: MetricsConfig
-    summary: dict[str, Any]
-    pairs: Sequence[Case] = ()
-    numbered: bool = False
-
-    @property
-    def cases(self) -> pa.Table:
-        """The table of cases.parquet, one row per case in the order of their ids, with checksums and counts last."""
-        table = case_table(self.rows, self.spec, mean_classes(self.metrics, self.spec))
-        return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
-
-    def worst(self, count: int = 5) -> dict[str, float]:
-        """Return the worst cases by the headline, the worst first: its value by case id."""
-        board = self._board()
-        values = board.values(board.headline)
-        return {board.run.case_ids[i]: float(values[i]) for i in board.worst_first()[:count]}
-
-    def show(self, case_id: str, image: NDArray[Any] | None = None) -> Image:
-        """Draw a case: image, target, prediction and errors, with a legend; a notebook shows the picture.
-
-        Parameters
-        ----------
-        case_id
-            One of the cases.
-        image : (H, W) or (H, W, C)
-            The segmented image; None draws the maps over black.
-
-        Raises
-        ------
-        InputError
-            There is no such case, it is a volume, or its maps were not kept, because they came from a generator.
-        """
-        maps = next((pair[1:] for pair in self.pairs if pair[0] == case_id), None)
-        if maps is None:
-            known = [row.case_id for row in self.rows]
-            kept = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
-            remedy = kept if case_id in known else nearest(case_id, known)
-            rule = "to be a case whose maps are kept"
-            raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
-        target, labels = (np.asarray(one) for one in maps)
-        objects = Objects()
-        if self.numbered:
-            objects = measured_objects(self.metrics, target, labels)
-            target, labels = (target > 0).astype(np.uint8), (labels > 0).astype(np.uint8)
-        board = self._board()
-        score = float(board.values(board.headline)[board.run.case_ids.index(case_id)])
-        shown = np.zeros(target.shape[-2:], np.uint8) if image is None else image
-        shown = shown[..., None] if shown.ndim == 2 else shown
-        options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
-        return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
-
-    def plot(self, score: str | None = None) -> Histogram:
-        """Draw how many cases have which value of a score, such as "iou/car"; None is the headline.
-
-        Raises
-        ------
-        ConfigError
-            The cases have no such score.
-        """
-        settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
-        board = self._board(settled)
-        return Histogram.of(title(board.headline), board.values(board.headline))
-
-    def _board(self, metrics: MetricsConfig | None = None) -> Scoreboard:
-        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, metrics or self.metrics)
-
-    def to_pandas(self) -> Any:
-        """Convert `cases` to a pandas.DataFrame, if pandas is installed."""
-        _need("pandas")
-        return self.cases.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Convert `cases` to a polars.DataFrame, if polars is installed."""
-        return _need("polars").from_arrow(self.cases)
-
-    def table(self) -> str:
-        """Return the tables that the command line prints."""
-        text = io.StringIO()
-        print_summary(self.summary, file=text)
-        return text.getvalue()
-
-    def flat(self) -> dict[str, float]:
-        """Return every score by a flat name, as W&B and MLflow log them: "per_class/car/iou"."""
-        return flatten(self.summary)
-
-    def write_nnunet(self, path: str | Path, **options: Any) -> None:
-        """Write nnU-Net's summary.json; options are those of `segmeter.metrics.cases.nnunet.write_summary`."""
-        write_summary(path, self.rows, self.spec, **options)
-
-    def write_grand_challenge(self, path: str | Path) -> None:
-        """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.cases, self.summary)
-
-    def compare(
-        self, other: Self, *, names: tuple[str, str] = ("base", "new"), require: Sequence[str] = ()
-    ) -> Comparison:
-        """Compare another evaluation of the same cases with this one, the base: differences, intervals, tests.
-
-        Every difference is the other one's score minus this one's. With `require`, such as
-        ``["mean_iou >= base - 0.005"]``, it is decided whether the other one is good enough: the result has ``gate``.
-
-        Returns
-        -------
-        Comparison
-            As `segmeter.compare` gives it; `names` are those of this evaluation and of the other one.
-
-        Raises
-        ------
-        InputError
-            The cases, classes or measures differ, or the names are the same.
-        """
-        known_kind("Evaluation.compare", "other", other, Evaluation)
-        several = isinstance(names, Sequence) and not isinstance(names, str)
-        if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
-            raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
-        for name, rule in {"spec": "to have the same classes", "metrics": "to be measured alike"}.items():
-            if getattr(self, name) != getattr(other, name):
-                raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
-        return compare({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
-
-    def write(self, folder: str | Path, *, report: bool = True) -> Path:
-        """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.
-
-        Raises
-        ------
-        InputError
-            The folder holds something already, or lies below a file.
-        """
-        known_kind("Evaluation.write", "report", report, bool)
-        path = known_folder("Evaluation.write", "folder", folder)
-        path.mkdir(parents=True, exist_ok=True)
-        write_cases(path, self.rows, self.spec, mean_classes(self.metrics, self.spec))
-        write_json(path / SUMMARY, self.summary)
-        if report:
-            write_report(path)
-        return path
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __repr__(self) -> str:
-        first = aggregates(self.summary)[0]
-        value = "undefined" if first["dataset"] is None else f"{first['dataset']:.4f}"
-        return f"Evaluation of {len(self)} cases: {first['name']} {value}"
-
-    def _repr_html_(self) -> str:
-        return render_summary(self.summary)
+WHERE = "evaluate"
 
 
 def evaluate(
@@ -298,8 +117,95 @@ def evaluate(
     return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept, numbered=instances)
 
 
-def _need(package: str) -> Any:
+def measure_pairs(
+    pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
+) -> tuple[list[CaseRow], Spacings]:
+    """Measure case by case, without keeping any map."""
+    measures, rows, places = build_measures(config, spec), dict[str, CaseRow](), Spacings()
+    given: dict[str, Any] = {"spacing": config.spacing, "unit": "", "source": "config"}
+    usual = CaseSpacing(**given if config.spacing is not None else {})
+    for case in _checked(pairs):
+        case_id = case[0]
+        if case_id in rows:
+            raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
+        try:
+            maps = _maps(case, usual, spec, instances)
+            place = replace(usual, warnings=_doubts(maps))
+            row = make_row(maps, measures)
+        except InputError as error:
+            known = (f"{case_id}: ", f"case {case_id}: ")
+            named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
+            raise InputError(named) from None
+        rows[case_id] = replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row
+        places.add(case_id, vars(place))
+    if not rows:
+        raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
+    return [*rows.values()], places
+
+
+def _maps(case: Case, place: CaseSpacing, spec: ClassSpec, instances: bool) -> CaseMaps:
+    case_id, target, labels = case
+    numbers: dict[str, Any] = {}
+    if instances:
+        check_maps(WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
+        target, numbers["target_instances"] = split_objects(Path(f"{case_id} (target)"), target, spec)
+        labels, numbers["instances"] = split_objects(Path(f"{case_id} (prediction)"), labels, spec)
+    spacing = place.spacing or (1.0,) * (target.ndim - spec.is_multilabel)
+    return CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec, **numbers)
+
+
+def _doubts(maps: CaseMaps) -> tuple[str, ...]:
+    """Warn of maps of object numbers that look like labels."""
+    target, prediction = maps.target_instances, maps.instances
+    if target is None or prediction is None:
+        return ()
+    first = doubt_object_numbers(Path(f"{maps.case_id} (target)"), target, prediction, "references")
+    return tuple(filter(None, (first, doubt_object_numbers(Path(f"{maps.case_id} (prediction)"), prediction, target))))
+
+
+def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
+    """Check each case before its parts are used."""
+    rule = "to give (case_id, target, prediction)"
     try:
-        return import_module(package)
-    except ImportError:
-        raise InputError(f"Evaluation.to_{package}: {package} is not installed. Run: pip install {package}") from None
+        cases = iter(pairs)
+    except TypeError:
+        raise InputError(expected(WHERE, "pairs", rule, type(pairs).__name__)) from None
+    for number, case in enumerate(cases):
+        if not isinstance(case, tuple | list) or len(case) != 3:
+            raise InputError(expected(WHERE, "pairs", rule, f"{type(case).__name__} at place {number}"))
+        case_id, target, prediction = case
+        if not isinstance(case_id, str) or not case_id:
+            raise InputError(expected(WHERE, "pairs", "to name each case by a text", f"{case_id!r} at place {number}"))
+        for name, array in (("target", target), ("prediction", prediction)):
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
+                given = f"{type(array).__name__} as {name} of case {case_id!r}"
+                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", given, remedy))
+        yield case_id, target, prediction
+
+
+def read_classes(
+    classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
+) -> ClassSpec:
+    """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
+    if isinstance(classes, ClassSpec):
+        if task is not None:
+            known_name(WHERE, "task", task, TASKS)
+        if ignore_index is not ... and ignore_index is not None:
+            ignore_index = whole_number(WHERE, "ignore_index", ignore_index)
+        given: dict[str, Any] = {} if task is None else {"task": task}
+        given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
+        for name, value in given.items():
+            own = getattr(classes, name)
+            if value != own:
+                remedy = f"Leave it out, or give classes.replace({name}=...)."
+                raise InputError(expected(WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
+        return classes
+    if isinstance(classes, np.ndarray):
+        classes = classes.tolist()
+    if not isinstance(classes, Sequence) or isinstance(classes, str | bytes):
+        raise InputError(expected(WHERE, "classes", "to be a list of names", shown(classes)))
+    known = "multiclass" if task is None else task
+    known_name(WHERE, "task", known, TASKS)
+    ignored = None if ignore_index is ... else ignore_index
+    return ClassesConfig(classes=tuple(classes), task=known, ignore_index=ignored).spec()

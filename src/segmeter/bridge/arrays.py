@@ -7,8 +7,20 @@ import torch
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, check_device, check_tensor, comparable, wanted_dtype
-from segmeter.bridge.transfer import Rule, Transfer, fetch, packed
+from segmeter.bridge.transfer import (
+    NUMPY,
+    TORCH,
+    WIDENED,
+    Rule,
+    Transfer,
+    cast,
+    check_device,
+    check_tensor,
+    comparable,
+    fetch,
+    packed,
+    wanted_dtype,
+)
 from segmeter.checks import expected
 from segmeter.errors import InputError
 

@@ -12,8 +12,17 @@ import torch
 from torch import Tensor
 
 from segmeter.bridge import argmax
-from segmeter.bridge.dtypes import SIGNED, TORCH, check_tensor, wanted_label_dtype
-from segmeter.bridge.transfer import Rule, Transfer, fetch, measure, packed
+from segmeter.bridge.transfer import (
+    SIGNED,
+    TORCH,
+    Rule,
+    Transfer,
+    check_tensor,
+    fetch,
+    measure,
+    packed,
+    wanted_label_dtype,
+)
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
@@ -23,7 +32,7 @@ _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or 
 
 
 class Decoding(NamedTuple):
-    """How logits become labels; the fields are arguments of `labels_to_numpy`."""
+    """The way logits become labels; the fields are arguments of `labels_to_numpy`."""
 
     task: Task
     num_classes: int

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from segmeter.bridge.arrays import pack
 from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.dtypes import TORCH, check_device, check_tensor, wanted_dtype
-from segmeter.bridge.transfer import Transfer
+from segmeter.bridge.transfer import TORCH, Transfer, check_device, check_tensor, wanted_dtype
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import InputError

@@ -1,4 +1,4 @@
-"""Represents a tensor that is packed on its device, ready to cross, with the record of the checks of its values.
+"""Decides which tensors can cross to the host and in which dtype, and holds one that is packed on its device.
 
 Checks must not make the host wait for the device, so they write six integers beside the payload. These cross on the
 same stream, and the host reads them when it takes the result.
@@ -10,11 +10,170 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.bridge.dtypes import NUMPY, WIDENED
-from segmeter.checks import expected
+from segmeter.checks import expected, shown
+from segmeter.classes import label_dtype
 from segmeter.errors import InputError
+
+# torch dtypes that NumPy has under the same name, and the arrays that carry them unchanged
+NUMPY: dict[torch.dtype, np.dtype] = {
+    getattr(torch, name): np.dtype(name)
+    for name in (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+TORCH: dict[np.dtype, torch.dtype] = {numpy: ours for ours, numpy in NUMPY.items()}
+
+# torch dtypes that NumPy lacks: they cross unchanged and are widened on the host, where every value is exact
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+WIDENED: dict[torch.dtype, torch.dtype] = {
+    torch.bfloat16: torch.float32,
+    torch.complex32: torch.complex64,
+    **{getattr(torch, name): torch.float32 for name in _FLOAT8 if hasattr(torch, name)},
+}
+
+# torch has these, but almost no arithmetic on them
+SIGNED: dict[torch.dtype, torch.dtype] = {torch.uint16: torch.int32, torch.uint32: torch.int64}
+
+
+def check_tensor(where: str, argument: str, tensor: object) -> Tensor:
+    """Return `tensor` as a plain strided torch.Tensor with values, detached; InputError with a remedy otherwise."""
+    if not isinstance(tensor, Tensor):
+        raise InputError(expected(where, argument, "to be a torch.Tensor", type(tensor).__name__))
+    with torch._C.DisableTorchFunctionSubclass():
+        refusal = _refusal(tensor)
+        if refusal is not None:
+            what, remedy = refusal
+            given = what if tensor.is_nested else f"{what} of shape {tuple(tensor.shape)}"
+            raise InputError(expected(where, argument, "to be a dense tensor with values", given, remedy))
+        if tensor.dtype not in NUMPY and tensor.dtype not in WIDENED:
+            rule = "of a dtype that NumPy has or that widens to one"
+            remedy = "Packed sub-byte values have no array; unpack them in torch first."
+            raise InputError(expected(where, argument, rule, str(tensor.dtype), remedy))
+        return tensor.detach()
+
+
+def _refusal(tensor: Tensor) -> tuple[str, str] | None:
+    """Name the kind of a tensor that has no dense values, and what to do; None for an ordinary one."""
+    if tensor.is_nested:
+        return "a nested tensor", "Convert its parts one by one (tensor.unbind()) or pad it: to_padded_tensor(0)."
+    if tensor.is_quantized:
+        return "a quantised tensor", "Pass tensor.dequantize() for values or tensor.int_repr() for the integers."
+    if tensor.is_meta:
+        return "a meta tensor", "It has a shape but no values: run the model on a real device."
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}", "Pass tensor.to_dense()."
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "a tensor inside a torch.func transform", "Return it from vmap or grad first, then convert it."
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        remedy = "A fake tensor has no values; a distributed one has full_tensor(); others: pass the tensor inside."
+        return f"a {type(tensor).__name__}", remedy
+    return None
+
+
+def check_device(where: str, device: str | torch.device) -> torch.device:
+    """Return `device`, or raise an InputError that says what is installed and what to do."""
+    try:
+        wanted = torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as error:
+        rule = 'to be a device such as "cpu" or "cuda:0"'
+        raise InputError(expected(where, "device", rule, shown(device))) from error
+    if wanted.type != "cuda":
+        return wanted
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (wanted.index or 0) < count:
+        return wanted
+    name, remedy = f"This torch ({torch.__version__})", f"Use cuda:0 to cuda:{count - 1}."
+    if not count and torch.version.cuda is None and torch.version.hip is None:
+        remedy = f"{name} is built without CUDA: install a CUDA build, or set device=cpu."
+    elif not count:
+        kind = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
+        hint = "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set device=cpu."
+        remedy = f"{name} is built for {kind} but sees no GPU: {hint}"
+    raise InputError(expected(where, "device", "to be here", f"{str(wanted)!r}, with {count} GPUs found", remedy))
+
+
+def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
+    """Read `dtype` as a native NumPy dtype that torch has too; InputError otherwise."""
+    try:
+        wanted = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype))) from error
+    if wanted.isbuiltin == 2:  # a dtype that another package registered, such as ml_dtypes' bfloat16
+        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype)))
+    if wanted not in TORCH:  # nor is one of another byte order
+        names = ", ".join(numpy.name for numpy in TORCH)
+        raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))
+    return wanted
+
+
+def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None) -> np.dtype:
+    """Return uint8 if every class and the ignore value fit, else uint16. InputError if neither holds them."""
+    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
+        if value is not None and not least <= value <= 65535 + least:
+            remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
+            raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
+    return label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))
+
+
+def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Convert on the tensor's own device, to a dtype that NumPy has.
+
+    Integers and bools must arrive exactly, whatever the target; a float in a narrower float is rounded to nearest,
+    but never to infinity.
+
+    Returns
+    -------
+    The converted tensor, and a bool mask of what `target` can't hold, or None where the dtype holds every value.
+
+    Raises
+    ------
+    InputError
+        The conversion has no meaning: complex to real or back, or arithmetic that torch lacks.
+    """
+    source = WIDENED.get(tensor.dtype, tensor.dtype)
+    tensor = tensor.to(source)
+    if source == target:
+        return tensor, None
+    if source == torch.uint64:
+        remedy = "torch has no arithmetic for uint64: convert without dtype and continue in NumPy."
+        raise InputError(expected(where, "dtype", "to be uint64 for a uint64 tensor", str(target), remedy))
+    if source.is_complex or target.is_complex:
+        rule, remedy = f"to be {source} for a {source} tensor", "Pass tensor.real, tensor.imag or tensor.abs()."
+        raise InputError(expected(where, "dtype", rule, str(target), remedy))
+    if np.can_cast(NUMPY[source], NUMPY[target]) and (source, target) != (torch.int64, torch.float64):
+        return tensor.to(target), None
+    tensor = tensor.to(SIGNED.get(source, source))
+    converted = tensor.to(target)
+    return converted, _lost(tensor, converted)
+
+
+def _lost(tensor: Tensor, converted: Tensor) -> Tensor:
+    """Mark where `converted` differs from `tensor` by more than a float's rounding."""
+    source, target = tensor.dtype, converted.dtype
+    if target == torch.bool:
+        return (tensor != 0) & (tensor != 1)
+    if source.is_floating_point and target.is_floating_point:
+        return converted.isinf() & ~tensor.isinf()
+    if source.is_floating_point:  # fractions, NaN and values out of range; the limits are exact in float32
+        wide, info = tensor if source == torch.float64 else tensor.float(), torch.iinfo(target)
+        return ~((wide >= float(info.min)) & (wide < float(info.max + 1)) & (wide == wide.trunc()))
+    if target.is_floating_point:  # 2**63 is excluded, as converting it back is undefined
+        back = converted.to(torch.float64)
+        inside = back.abs() < 2.0**63
+        smallest = (tensor == torch.iinfo(source).min) & (back == -(2.0**63))
+        return ~(inside & (torch.where(inside, back, 0.0).to(torch.int64) == tensor)) & ~smallest
+    low, high = torch.iinfo(source).min, torch.iinfo(source).max
+    return (tensor < max(low, torch.iinfo(target).min)) | (tensor > min(high, torch.iinfo(target).max))
+
+
+def comparable(tensor: Tensor) -> Tensor:
+    """Return the tensor in a dtype that torch can compare."""
+    tensor = tensor.to(WIDENED.get(tensor.dtype, tensor.dtype))
+    return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
 
 
 class Rule(NamedTuple):

@@ -1,11 +1,18 @@
-"""Runs one command: reads its arguments, checks its configuration, and runs the job, or each job of a sweep."""
+"""Runs one command: reads its arguments, checks its configuration, and runs the job, or each job of a sweep.
+
+`segmeter demo` runs several of them, as a user would type them.
+"""
 
 import argparse
 import json
 import re
+import shlex
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +21,11 @@ from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
-from segmeter.cli.config.hydra_rules import LAUNCHERS
-from segmeter.cli.config.overrides import TEXTS, written
+from segmeter.cli.config.hydra_rules import LAUNCHERS, TEXTS, written
+from segmeter.cli.folders import Job, new_root
 from segmeter.cli.launch import run_job
 from segmeter.cli.messages import LOGGER
-from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.run_folder import mask_override
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
 
@@ -189,3 +195,51 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     chosen = {key: value for key, value in filled.items() if value != job.values[key]}
     shown = (job.values if args.resolve else job.raw) | chosen
     sys.stdout.write(yaml_text(ROOTS[command], shown, part=args.package))
+
+
+def run_demo(arguments: Sequence[str]) -> None:
+    """Check, train, evaluate and predict on built-in data, in a new folder.
+
+    Raises
+    ------
+    ConfigError
+        There is more than one argument, or the folder can't be made.
+    """
+    if len(arguments) > 1 or any("=" in argument for argument in arguments):
+        given = " ".join(arguments)
+        raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
+    if find_spec("torch") is None:  # before the first step, which needs no torch
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    start = time.monotonic()
+    root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
+    _step("check", "data=cells")
+    _step("train", "experiment=demo", f"run.root={root}")
+    checkpoint = f"checkpoint={_newest(root / 'train')}"
+    _step("eval", checkpoint, "postprocess=cells", "export.probs=true", "export.instances=true",
+          f"run.root={root}")  # fmt: skip
+    evaluated = _newest(root / "eval")
+    _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
+    sys.stdout.write(
+        f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
+        f"  metrics   {evaluated / 'metrics.json'}\n"
+        f"  overlays  {evaluated / 'overlays'}\n"
+        f"  report    {evaluated / 'report.html'}\n"
+    )
+
+
+def _step(command: str, *overrides: str) -> None:
+    sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
+    sys.stdout.flush()
+    run_command(command, overrides)
+
+
+def _newest(folder: Path) -> Path:
+    return max(folder.iterdir())
+
+
+def _images() -> Path:
+    """Return the folder of the built-in images."""
+    from segmeter.data.config import CellsConfig
+    from segmeter.data.verification.report import build_dataset
+
+    return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

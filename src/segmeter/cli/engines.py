@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
+from segmeter.cli.folders import Job
 from segmeter.cli.messages import describe
-from segmeter.cli.runs.run_folder import Job
 from segmeter.distributed.config import DaskConfig, SlurmConfig
-from segmeter.errors import EXIT_CODES, EXIT_FAULT, ConfigError, Interrupted, PeerError
+from segmeter.errors import EXIT_CODES, EXIT_FAULT, ConfigError, Interrupted, PeerError, StopSignals
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
-from segmeter.training.signals import StopSignals
 
 START = "spawn"  # multiprocessing's method for the processes of a training
 LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before torchrun kills them
@@ -40,7 +39,7 @@ Task = Any  # a picklable job: `task.job` is what was requested, and `task()` ru
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a job ended.
+    """The end of a job.
 
     Parameters
     ----------

@@ -18,17 +18,16 @@ from segmeter.checks import expected
 from segmeter.cli.commands import find_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
+from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed, run_name
 from segmeter.cli.messages import shown_warnings
-from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
-from segmeter.cli.runs.run_folder import Job, open_run, run_name
+from segmeter.cli.run_folder import open_run
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
 from segmeter.distributed.shards import check_alone
-from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
+from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, StopSignals, SweepError
 from segmeter.evaluation.manifest import MANIFEST
 from segmeter.files import remove
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
-from segmeter.training.signals import StopSignals
 
 Jobs = Sequence[tuple[Any, Job]]
 _SHARDS = "shards"
@@ -193,8 +192,8 @@ def _count_gpus() -> int:
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
     from segmeter.cli.commands.finished import merge_into, metrics_of, show_merged
-    from segmeter.evaluation.finished.merge import Merge
-    from segmeter.evaluation.finished.pieces import read_pieces
+    from segmeter.evaluation.merge import Merge
+    from segmeter.evaluation.pieces import read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")

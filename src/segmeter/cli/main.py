@@ -10,8 +10,16 @@ from segmeter import __version__
 from segmeter.checks import nearest
 from segmeter.cli.commands import COMMANDS, find_command, without_collector
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
-from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
-from segmeter.training.signals import Stopped, StopSignals
+from segmeter.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERRUPTED,
+    ConfigError,
+    Interrupted,
+    LateError,
+    PeerError,
+    Stopped,
+    StopSignals,
+)
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
 
@@ -82,9 +90,9 @@ def _dispatch(arguments: list[str]) -> None:
     elif command in ("report", "doctor"):
         find_command(command)(rest)
     elif command == "demo":
-        from segmeter.cli.demo import run
+        from segmeter.cli.app import run_demo
 
-        run(rest)
+        run_demo(rest)
     elif command == "schema":
         from segmeter.cli.app import print_schema
 

@@ -11,8 +11,8 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 
 from segmeter.checks import expected
 from segmeter.cli.engines import Outcome, needed
-from segmeter.cli.runs.objective import better
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import Job
+from segmeter.cli.objective import better
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
 from segmeter.errors import EXIT_FAULT, ConfigError
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from segmeter.cli.config.compose import Composed, is_searched
 from segmeter.cli.config.hydra_rules import read_search
 from segmeter.cli.engines import Outcome
+from segmeter.cli.folders import Job, read_record
 from segmeter.cli.launch import Jobs, run_jobs
-from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.objective import as_number, better
-from segmeter.cli.runs.run_folder import Job, read_record
+from segmeter.cli.objective import as_number, better
+from segmeter.cli.run_folder import mask_override
 from segmeter.errors import SweepError
 from segmeter.files import csv_bytes, safe_id, write_bytes
 from segmeter.records import RUN

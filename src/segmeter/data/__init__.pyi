@@ -3,10 +3,10 @@ from .config import DataConfig as DataConfig
 from .dataset import Dataset as Dataset
 from .files.geometry import Geometry as Geometry
 from .images import read_image as read_image
-from .masks.options import Reading as Reading
 from .masks.reading import StoredMap as StoredMap
 from .masks.reading import read_map as read_map
 from .masks.reading import read_values as read_values
+from .sample import Reading as Reading
 from .sample import Sample as Sample
 from .verification.report import DataReport as DataReport
 from .verification.report import build_dataset as build_dataset

@@ -11,7 +11,7 @@ from segmeter.classes import CORE, Colours
 from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, check_objects
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
-from segmeter.data.nnunet import nnunet_folder
+from segmeter.data.labels_config import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")
@@ -28,7 +28,7 @@ _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_
 
 
 class PlaceConfig(Config, title="data"):
-    """Which data set it is, and where."""
+    """The data set, and where it is."""
 
     name: str
     """The registered name of the kind of data set."""
@@ -114,7 +114,7 @@ def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -
         raise RuleError(f"to be {in_channels} values, one per channel")
 
 
-@DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("folder", builder="segmeter.data.folder:build_folder")
 class FolderConfig(DataConfig):
     """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
 
@@ -253,7 +253,7 @@ class FolderConfig(DataConfig):
                 raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
-@DATA.register("instances", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("instances", builder="segmeter.data.folder:build_folder")
 class InstancesConfig(FolderConfig):
     """Your own data with masks of object numbers: the model learns what any object covers, and objects are measured
     too.
@@ -272,7 +272,7 @@ class InstancesConfig(FolderConfig):
     """
 
 
-@DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("camvid", builder="segmeter.data.folder:build_folder")
 class CamvidConfig(FolderConfig):
     """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 

@@ -15,14 +15,12 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import Header, LazyArray, stack_planes
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.opened import open_array, read_geometry, read_header
+from segmeter.data.files.opened import TimeLimit, open_array, read_geometry, read_header
 from segmeter.data.files.sniff import file_error, show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
-from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.label_mapping import mark_cores
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
-from segmeter.data.sample import Pair, Sample
+from segmeter.data.sample import Pair, Reading, Sample
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.remote import fetched
@@ -309,3 +307,17 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
         remedy = "Height and width are swapped: turn the mask as the image was turned."
     rule = f"to have the size of its image {show(image)}, {image_size[0]} x {image_size[1]}"
     raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)
+
+
+class Part:
+    """Some cases of a data set."""
+
+    def __init__(self, dataset: Indexed[Sample], indices: Sequence[int]) -> None:
+        self._dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return read_case(self._dataset, self._indices[index])

@@ -1,19 +1,159 @@
-"""The part of the configuration of `segmeter score` that says what the values in masks mean."""
+"""Says what the values in masks mean, for `segmeter score`: by its keys, and by the dataset.json of nnU-Net.
 
+nnU-Net itself is not needed.
+"""
+
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from segmeter.checks import expected
+from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
-from segmeter.data.nnunet import configured_labels
-from segmeter.errors import ConfigError
+from segmeter.data.files.sniff import file_error
+from segmeter.errors import ConfigError, DataError
 from segmeter.schema import Given, RuleError, Unit, rule
 
+NAME = "dataset.json"
 MAX_CLASSES = 65534
+Region = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NnunetLabels:
+    """The labels of a dataset.json.
+
+    Parameters
+    ----------
+    spec
+        The classes, called "label 1" and so on if there are regions, and the ignored value.
+    groups
+        Names of regions to names of their classes, for ``metrics.groups``; empty without regions.
+    regions
+        What nnU-Net evaluates, in its order: labels, or tuples of labels; without background.
+    file_ending
+        The ending of its label maps' names, such as ".nii.gz"; "" if the file does not say.
+    channels
+        Names of the channels in their order.
+    """
+
+    spec: ClassSpec
+    groups: Mapping[str, tuple[str, ...]]
+    regions: tuple[Region, ...]
+    file_ending: str = ""
+    channels: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The keys of ``data`` that the labels decide."""
+        return {"classes": self.spec.names, "ignore_index": self.spec.ignore_index}
+
+
+def read_labels(path: str | Path) -> NnunetLabels:
+    """Read the labels of a dataset.json (nnU-Net 2), or of the one in a folder: names, regions and ignore label.
+
+    Raises
+    ------
+    DataError
+        It can't be read, or its labels are not numbered from 0 without gaps, the ignore label last.
+    """
+    given = known_path("read_labels", "path", path)
+    file = given / NAME if given.is_dir() else given
+    try:
+        content = json.loads(file.read_bytes())
+        labels, ending = content["labels"], content.get("file_ending") or ""
+        known = {str(name): as_region(value) for name, value in labels.items() if name != "ignore"}
+        channels = content.get("channel_names") or {}
+        names = tuple(str(channels[key]) for key in sorted(channels, key=int))
+        ignored = None if labels.get("ignore") is None else _as_label(labels["ignore"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        raise file_error(file, "labels", "to map names to labels", found) from error
+    numbers = sorted({label for region in known.values() for label in members_of(region)})
+    last = len(numbers)
+    if numbers != list(range(last)) or known.get("background") != 0 or ignored not in (None, last):
+        raise file_error(file, "labels", 'to be 0 ("background"), 1, 2, ... and last "ignore"', labels)
+    named = [tuple(sorted(members_of(region))) for region in known.values()]
+    if len(set(named)) < len(named):
+        raise file_error(file, "labels", "to name each label or region once", labels)
+    if not isinstance(ending, str):
+        raise file_error(file, "file_ending", "to be a text such as .nii.gz", ending)
+    regions = {name: region for name, region in known.items() if region != 0}
+    grouped = any(isinstance(region, tuple) and len(region) > 1 for region in regions.values())
+    classes = ["background", *(f"label {label}" for label in numbers[1:])]
+    if not grouped:
+        for name, region in regions.items():
+            classes[members_of(region)[0]] = name
+    spec = ClassesConfig(classes=tuple(classes), ignore_index=ignored).spec()
+    groups = {name: tuple(classes[label] for label in members_of(region)) for name, region in regions.items()}
+    regions_in_order = tuple(regions.values())
+    return NnunetLabels(
+        spec=spec, groups=groups if grouped else {}, regions=regions_in_order, file_ending=ending, channels=names
+    )
+
+
+def configured_labels(values: Any) -> NnunetLabels | None:
+    """Read the labels of the data set that the key `nnunet` names, if there is one; ConfigError if they can't be."""
+    if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
+        return None
+    try:
+        return read_labels(values["nnunet"])
+    except DataError as error:
+        raise ConfigError(error.problems) from error
+
+
+def nnunet_folder(values: Any) -> Any:
+    """Complete the configuration of a folder with what its nnU-Net data set says; values that the user set stay.
+
+    Raises
+    ------
+    ConfigError
+        The dataset.json can't be used.
+    """
+    found = configured_labels(values)
+    if found is None:
+        return values
+    place, count = Path(values["nnunet"]), len(found.channels) or 1
+    known = {
+        "root": str(place if place.is_dir() else place.parent),
+        **found.known,
+        "channel_files": tuple(f"_{number:04d}" for number in range(count)),
+    }
+    usual = {"images": ("images", "imagesTr"), "masks": ("masks", "labelsTr"), "in_channels": (3, count)}
+    changed = {key: new for key, (old, new) in usual.items() if values.get(key, old) == old}
+    return filled({**values, **changed}, known)
+
+
+def as_region(value: Any) -> Region:
+    """Return a label, or a tuple of different labels, from a whole number or a list of them.
+
+    Raises
+    ------
+    ValueError
+        It is neither; nothing is rounded.
+    """
+    if not isinstance(value, list | tuple):
+        return _as_label(value)
+    labels = tuple(_as_label(label) for label in value)
+    if not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"{list(value)}, where a region has one or more labels, each once")
+    return labels
+
+
+def _as_label(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer) or value % 1 != 0:
+        raise ValueError(f"{value!r}, which is no whole number")
+    return int(value)
+
+
+def members_of(region: Region) -> tuple[int, ...]:
+    """Return the labels of a region."""
+    return region if isinstance(region, tuple) else (region,)
 
 
 class LabelsConfig(ClassesConfig):

@@ -1,11 +1,24 @@
-"""Defines a case of a data set: its files, and its arrays."""
+"""Defines a case of a data set: its files, its arrays, how its masks are read, and counts of its pixels."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from segmeter.checks import some
+from segmeter.classes import ClassSpec
+from segmeter.data.classes_config import ClassesConfig, Instances
+from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.geometry import Geometry
+from segmeter.data.files.sniff import file_error
+from segmeter.data.files.zarr import label_names
+
+Overlap = Literal["error", "smaller_on_top"]
+_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "resample", "level", "timeout_s")
+_AT_ONCE = 1 << 20  # pixels that are counted at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,3 +75,115 @@ class Sample:
     instances: np.ndarray | None = None
     plane_axis: int | None = None
     geometry: Geometry | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The way label maps are read.
+
+    Parameters
+    ----------
+    spec
+        The meaning of the labels.
+    label_map
+        From a stored value or colour to a label; empty takes stored values as labels.
+    max_pixels
+        The most pixels or voxels of a file, checked before it is decoded.
+    key
+        The array of an NPZ archive or Zarr group; None takes the only one.
+    instances
+        Whether the stored values are object numbers, 0 being none, instead of labels; "references" and "predictions"
+        say so of one side of a pair.
+    divisor
+        If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
+    keeps_invalid
+        Whether values that are not labels are kept, to be counted.
+    flat
+        Whether a volume of depth 1 is read as an image.
+    overlap
+        What happens to pixels that two drawn objects cover.
+    resample
+        Whether a prediction on another grid is brought onto its reference's grid, by "nearest" neighbour.
+    level
+        The level of a pyramid.
+    located
+        Whether the geometry is read.
+    timeout_s
+        The most seconds to wait for the files of a case; None for no limit.
+    """
+
+    spec: ClassSpec
+    label_map: Mapping[str, int] = field(default_factory=dict)
+    max_pixels: int = MAX_PIXELS
+    key: str | None = None
+    instances: Instances = False
+    divisor: int | None = None
+    keeps_invalid: bool = False
+    flat: bool = False
+    overlap: Overlap = "error"
+    resample: Literal["refuse", "nearest"] = "refuse"
+    level: int = 0
+    located: bool = True
+    timeout_s: float | None = None
+
+    @classmethod
+    def of(cls, config: ClassesConfig, spec: ClassSpec, **others: Any) -> "Reading":
+        """Read maps as the configuration says, with these classes; `others` override it."""
+        given = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
+        given |= {"label_map": config.labels_of(), "divisor": getattr(config, "instance_divisor", None)}
+        return cls(spec=spec, **given | others)
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether the label map names colours."""
+        return not self.instances and any("," in name for name in self.label_map)
+
+    def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
+        """Return the options with which `open_array` opens a map; the label map of an OME-Zarr image must be named."""
+        is_folder = path.is_dir() if is_folder is None else is_folder
+        names = label_names(path) if self.key is None and is_folder else []
+        if names:
+            rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
+            raise file_error(path, "OME-Zarr", rule, f"a picture with {some(names)}", remedy)
+        return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}
+
+
+def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
+    """Count the pixels of each class in one target.
+
+    Parameters
+    ----------
+    target : (H, W), or (K, H, W) for multilabel
+    spec
+        The meaning of its labels.
+
+    Returns
+    -------
+    int64 (K,), without ignored pixels.
+    """
+    if spec.is_multilabel:
+        return np.asarray((target == 1).sum((1, 2)), np.int64)
+    counts = count_values(target, least=spec.num_classes)
+    return np.asarray(counts[: spec.num_classes], np.int64)
+
+
+def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
+    """Count the pixels, int64 (K,), that are not ignored; for multilabel each class has a plane of its own."""
+    decided = spec.valid(target)
+    if spec.is_multilabel:
+        return np.asarray(decided.sum((1, 2)), np.int64)
+    return np.full(spec.num_classes, decided.sum(), np.int64)
+
+
+def count_values(plane: NDArray[Any], *, least: int = 0) -> NDArray[np.int64]:
+    """Count each value from 0 in (H, W), at least `least` of them: exact, and faster than passes over the pixels.
+
+    It takes some rows at a time, as `bincount` makes 8 bytes of each pixel.
+    """
+    step = max(1, _AT_ONCE // plane.shape[1])
+    counts = np.bincount(plane[:step].ravel(), minlength=least)
+    for top in range(step, len(plane), step):
+        more = np.bincount(plane[top : top + step].ravel(), minlength=len(counts))
+        more[: len(counts)] += counts
+        counts = more
+    return counts

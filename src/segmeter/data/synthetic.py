@@ -24,7 +24,7 @@ from segmeter.checks import expected
 from segmeter.data.config import SPLITS, CellsConfig, DataConfig, FolderConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.files import Lines, fresh_folder, make_folder, write_bytes, write_json
 from segmeter.parallel import map_in_threads

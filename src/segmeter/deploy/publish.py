@@ -19,7 +19,7 @@ from segmeter.errors import DataError, RunError, refusing
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.checkpoint import Checkpoint
 from segmeter.models.trained import Checkpoints
 
 Model = Callable[[np.ndarray], np.ndarray]

@@ -1,14 +1,20 @@
-"""Divides a job: finds which process of how many this is, and which part of the sorted cases `shard=2/7` takes."""
+"""Divides a job: finds which process of how many this is, and which part of the sorted cases `shard=2/7` takes.
+
+A prediction is divided by whole batches.
+"""
 
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, InputError
+
+if TYPE_CHECKING:  # scoring files needs no data set
+    from segmeter.data.dataset import Dataset
 
 Item = TypeVar("Item")
 
@@ -139,3 +145,57 @@ def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) 
         number = f"{place.rank + 1}/{place.size}"
         remedy = f"Set shard={number} in this one and so on, then merge; or start one, with launch=processes."
         raise ConfigError(expected("config", "shard", rule, f"null in process {number}", remedy))
+
+
+def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
+    """Yield the batches of images of these kinds: one kind each, and at most `size` images.
+
+    Examples
+    --------
+    >>> list(split_batches("aaab", 2))
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
+    start = 0
+    for index, kind in enumerate(kinds):
+        if kind != kinds[start] or index - start == size:
+            yield range(start, index)
+            start = index
+    if len(kinds):
+        yield range(start, len(kinds))
+
+
+def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[int]]:
+    """Return the cases of every n-th batch, and the number of each one's batch.
+
+    Batches stay whole, as a network's outputs may differ in their last bits if an image is predicted among others.
+
+    Examples
+    --------
+    >>> own_batches("aaab", Shard(1, 2), 2), own_batches("aaab", Shard(2, 2), 2)
+    (([0, 1, 3], [0, 0, 2]), ([2], [1]))
+    """
+    batches = shard.take(list(enumerate(split_batches(kinds, size))))
+    taken = [(index, number) for number, batch in batches for index in batch]
+    return [index for index, _ in taken], [number for _, number in taken]
+
+
+def take_batches(dataset: "Dataset", shard: Shard, *, batch_size: int) -> tuple["Dataset", list[int]]:
+    """Take every n-th batch of the cases; with ``batch_size=1`` that is every n-th case.
+
+    Batches stay whole, so that the shards' results are those of the whole run, to the byte.
+
+    Returns
+    -------
+    The cases of the shard, and the number of each one's batch.
+
+    Raises
+    ------
+    ConfigError
+        There are more shards than batches.
+    """
+    kinds = dataset.kinds()
+    what = "cases" if batch_size == 1 else f"batches of up to {batch_size} images of one size"
+    count = sum(1 for _ in split_batches(kinds, batch_size))
+    check_filled(shard, count, what, "Take fewer shards, or a smaller inference.batch_size.")
+    indices, batches = own_batches(kinds, shard, batch_size)
+    return dataset.subset(indices), batches

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.drive import Outcome
+from segmeter.evaluation.drive import Outcome, Room
 from segmeter.evaluation.manifest import Entry
-from segmeter.evaluation.memory import Room
 from segmeter.evaluation.pair_maps import PairMaps, PairReader
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.metrics.config.metrics import MetricsConfig

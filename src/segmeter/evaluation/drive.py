@@ -1,13 +1,17 @@
 """Runs an evaluation: takes the results of cases in their order, shows progress, and appends one row per case.
 
-`score`, `eval` and `predict` differ only in the source of their cases. Each source works on its cases in threads: it
-reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and writes their files.
+`score`, `eval` and `predict` differ only in the source of their cases. Each source works on its cases in threads, as
+many as fit into memory: it reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and
+writes their files.
 """
 
+import math
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest
@@ -17,15 +21,15 @@ from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.summary.slice_labels import check_tables
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.parallel import map_in_threads
+from segmeter.parallel import free_bytes, map_in_threads
 from segmeter.progress import Report, track
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
-
+SMALL = 64 << 20  # bytes; for less, free memory is not looked up
+_TABLES = 6  # of counts that are held at a time
 Case = TypeVar("Case")
 Result = TypeVar("Result")
-
 Outcome = Entry | tuple[str, ...]
 """A finished case, or the problems of its files."""
 
@@ -96,7 +100,7 @@ def conclude(
     summary, folder, kept = {**summarise(rows, spec, metrics), **facts}, manifest.folder, list[str]()
     check_tables(metrics, manifest.identity)
     if sums is not None:
-        from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums  # few runs have them
+        from segmeter.metrics.calibration_file import NAME, summarise_calibration, write_sums  # few runs have them
 
         summary["calibration"] = summarise_calibration(sums.compute(), spec)
         write_sums(folder, sums)
@@ -131,3 +135,76 @@ def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str)
                 yield result
     if problems:
         raise DataError(problems)
+
+
+def check_memory(needed: int, *, what: str, remedy: str) -> None:
+    """Refuse work that takes more memory than is free.
+
+    Parameters
+    ----------
+    needed
+        Estimated bytes.
+    what, remedy
+        For the message: what needs them, and what to do about it.
+
+    Raises
+    ------
+    InputError
+        Less memory is free.
+    """
+    if needed >= SMALL and needed > (free := free_bytes()):
+        raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
+
+
+def check_counts(spec: ClassSpec) -> None:
+    """Refuse more classes than the counts of a case have memory for."""
+    needed = _TABLES * 8 * math.prod(spec.counts_shape)
+    check_memory(needed, what=f"score: counts of {spec.num_classes} classes", remedy="Name those that occur.")
+
+
+class Room:
+    """Memory that threads share. Work that fits only alone waits until the others are done.
+
+    Parameters
+    ----------
+    limit
+        Bytes; None takes the memory that is free when nothing is held.
+    processes
+        How many processes share the free memory, each with a room of its own.
+    """
+
+    def __init__(self, limit: int | None = None, *, processes: int = 1) -> None:
+        self._fixed, self._limit, self._processes = limit is not None, limit, max(1, processes)
+        self._held = 0
+        self._changed = threading.Condition()
+
+    def enter(self, needed: int, *, what: str = "", remedy: str = "") -> None:
+        """Wait until `needed` bytes fit, and hold them; without a limit, raise as `check_memory` if they never fit."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held or self._held + needed <= (self._limit or 0))
+            if not self._held and not self._fixed:
+                check_memory(needed * self._processes, what=what, remedy=remedy)
+                self._limit = free_bytes() // self._processes
+            self._held += needed
+
+    def leave(self, needed: int) -> None:
+        """Give bytes back."""
+        with self._changed:
+            self._held -= needed
+            self._changed.notify_all()
+
+    @contextmanager
+    def hold(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
+        """Hold bytes while the block runs; less than `SMALL` needs no room."""
+        if needed < SMALL:
+            yield
+            return
+        self.enter(needed, what=what, remedy=remedy)
+        try:
+            yield
+        finally:
+            self.leave(needed)
+
+
+def _show(count: int) -> str:
+    return f"{max(count, 0) / 2**30:.1f} GiB"

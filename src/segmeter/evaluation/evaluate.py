@@ -16,24 +16,23 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import NOWHERE
-from segmeter.data.folders.folds import check_dealing
+from segmeter.data.folds import check_dealing
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
-from segmeter.evaluation.drive import SUMMARY, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.large import check_streamable, large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.memory import Room
 from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
 from segmeter.inference.results import Loss, Prediction
 from segmeter.losses.additive import additive
+from segmeter.metrics.calibration_file import empty_sums
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
-from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files import array
 from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
-from segmeter.data.files.opened import open_array, read_header
-from segmeter.data.files.png import read_layout
+from segmeter.data.files.opened import TimeLimit, open_array, read_header
+from segmeter.data.files.pictures import read_layout
 from segmeter.data.files.sniff import show, unchanged, volume_format
-from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.grid import onto_grid
+from segmeter.data.masks.drawn import OUTLINES
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_codes, split_objects
-from segmeter.data.masks.options import Reading
-from segmeter.data.masks.outlines import OUTLINES
 from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import MaskPair, hash_together, limit_of, read_case_image
-from segmeter.evaluation.spacings import CaseSpacing, find_spacing
+from segmeter.evaluation.spacings import CaseSpacing, find_spacing, onto_grid
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import BandedMaps
 

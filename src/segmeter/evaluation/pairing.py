@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.opened import open_array
+from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show, stored_size, volume_format
-from segmeter.data.folders.pairing import (
+from segmeter.data.images import IMAGE_DTYPES, image_of
+from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
+from segmeter.data.masks.reading import hash_map, read_values
+from segmeter.data.pairing import (
     Files,
     class_folders,
     find_beside,
@@ -23,10 +26,6 @@ from segmeter.data.folders.pairing import (
     only_alike,
     twice_problems,
 )
-from segmeter.data.images import IMAGE_DTYPES, image_of
-from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
-from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
 from segmeter.evaluation.spacings import write_shape
 from segmeter.files import safe_id

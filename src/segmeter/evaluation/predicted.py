@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import some
-from segmeter.data.dataset import Dataset
+from segmeter.data.dataset import Dataset, Part
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
-from segmeter.data.planes import VolumeSet
+from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import Part, split_batches
+from segmeter.distributed.shards import split_batches
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
@@ -32,16 +32,72 @@ from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
-from segmeter.inference.volumes import predict_volume
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
+_LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
 Records = Sequence[Mapping[str, Any]]
 
-_LOG = logging.getLogger(__name__)
+
+def predict_volume(
+    predictor: Predictor,
+    volume: Volume,
+    *,
+    probs: bool = False,
+    probs_dtype: ProbsDtype = "float32",
+    loss: Loss | None = None,
+) -> Prediction:
+    """Predict all planes of a volume in batches.
+
+    Parameters
+    ----------
+    predictor, probs, probs_dtype
+        As for `Predictor.predict`.
+    volume
+        Its planes are read as they are needed.
+    loss
+        An additive loss, whose sums and denominators are added over the planes; or None.
+
+    Returns
+    -------
+    Prediction
+        `labels` (D, H, W), multilabel (K, D, H, W); `probs` (num_channels, D, H, W) or None; a `sample` as of a volume.
+
+    Raises
+    ------
+    As `Predictor.predict`; the message names the plane.
+    """
+    axis, middle = volume.axis, len(volume) // 2
+    labels: NDArray[Any] | None = None
+    kept: NDArray[Any] | None = None
+    terms: NDArray[Any] | None = None
+    planes = predictor.predict(volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
+    for number, plane in enumerate(planes):
+        labels = _placed(labels, plane.labels, volume, number)
+        if plane.probs is not None:
+            kept = _placed(kept, plane.probs, volume, number)
+        if plane.loss is not None:
+            terms = plane.loss if terms is None else terms + plane.loss
+    assert labels is not None  # a volume has planes
+    sample = Sample(
+        case_id=volume.case_id,
+        image=volume[middle].image,
+        target=volume.target(),
+        plane_axis=axis,
+        geometry=volume.geometry,
+    )
+    return Prediction(sample=sample, labels=labels, probs=kept, loss=terms)
+
+
+def _placed(whole: NDArray[Any] | None, plane: NDArray[Any], volume: Volume, number: int) -> NDArray[Any]:
+    """Put a plane (..., H, W) into its volume, which is made for the first one."""
+    if whole is None:
+        whole = np.empty((*plane.shape[:-2], *volume.shape), plane.dtype)
+    np.moveaxis(whole, volume.axis - 3, -3)[..., number, :, :] = plane
+    return whole
 
 
 @dataclass(frozen=True, kw_only=True)

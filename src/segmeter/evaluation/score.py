@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.opened import open_array
+from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.sniff import show
-from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
+from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
@@ -211,7 +210,7 @@ def measure_probs(
     DataError
         One line for every file that can't be used, or that changed since it was measured.
     """
-    from segmeter.metrics.probabilities.stored import empty_sums  # most runs have no probabilities, and start sooner
+    from segmeter.metrics.calibration_file import empty_sums  # most runs have no probabilities, and start sooner
 
     reading, hashes, problems = scorer.reading, dict[str, str](), list[str]()
     sums, most = empty_sums(reading.spec), reading.max_pixels * reading.spec.num_classes

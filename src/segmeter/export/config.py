@@ -18,7 +18,7 @@ MAX_WORKERS = 64
 
 
 class ExportConfig(Config, title="export"):
-    """Which files an evaluation leaves per case, under predictions/."""
+    """The files that an evaluation leaves for each case, under predictions/."""
 
     labels: bool = True
     """Write predictions/labels/<case>: the label map."""

@@ -20,9 +20,9 @@ from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.geometry import SPACING_TOLERANCE
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import file_error, is_junk, show, stem_of
-from segmeter.data.folders.pairing import missing_problem, twice_problems
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.pairing import missing_problem, twice_problems
+from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.export.config import ExportConfig
 from segmeter.files import atomic_write, make_folder, safe_id

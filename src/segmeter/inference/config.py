@@ -14,7 +14,7 @@ USUAL_TILE = 512  # of a larger one
 
 
 class InferenceConfig(Config, title="inference"):
-    """How a model is run over images."""
+    """The way a model is run over images."""
 
     tile: Annotated[int | None, Unit("pixels")] = Field(None, ge=32)
     """Edge of a square tile, a multiple of the network's stride (32 for most). With null, images of up to 16 million

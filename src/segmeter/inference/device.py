@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from segmeter.bridge.dtypes import check_device
+from segmeter.bridge.transfer import check_device
 from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.inference.config import Precision

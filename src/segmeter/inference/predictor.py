@@ -18,13 +18,12 @@ from segmeter.data.dataset import Indexed
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
+from segmeter.inference.batches import Passes, read_ahead, same_shape_groups
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
-from segmeter.inference.passes import Passes
-from segmeter.inference.prefetch import read_ahead, same_shape_groups
 from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import AnyModel
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages

@@ -17,9 +17,9 @@ from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError
-from segmeter.inference.prefetch import one_behind
+from segmeter.inference.batches import one_behind
 from segmeter.losses.additive import AdditiveLoss, loss_terms
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import merge_classes
 from segmeter.progress import Stages
 

@@ -16,8 +16,7 @@ from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import AdditiveLoss, nan_where
-from segmeter.losses.build import resolve_weights
-from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
+from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer, resolve_weights
 from segmeter.losses.focal_torch import FocalOptions, check_focal_options, count_normalizer
 from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from segmeter.checks import close_name, expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import CheckpointError, ConfigError, refusing
-from segmeter.models.checkpoints.checkpoint import find_weights
-from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
+from segmeter.models.checkpoint import find_weights
 from segmeter.models.config import ModelConfig
 from segmeter.models.layers import fold_upsampling, replace_norms
+from segmeter.models.weights import Fit, check_finite, compare, load_tensors
 
 _OURS = {"name", "logits_stride", *ModelConfig.model_fields}  # the others are options of the library's network
 _INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.models.card import ModelCard
-from segmeter.models.config import MODELS, model_config
+from segmeter.models.config import MODELS, ModelCard, model_config
 
 SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
 FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}

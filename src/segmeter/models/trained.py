@@ -15,8 +15,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import ConfigError
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint
+from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.models.foreign.opened import ForeignCheckpoint, describe, find_source, open_foreign

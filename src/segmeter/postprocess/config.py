@@ -93,7 +93,7 @@ class ClosingConfig(StepConfig, title="postprocess.closing"):
     """Radius of the disk."""
 
 
-@STEPS.register("watershed", builder=f"{_ROOM}.instances:build_instance_step")
+@STEPS.register("watershed", builder=f"{_ROOM}.objects:build_instance_step")
 class WatershedConfig(StepConfig, title="postprocess.watershed"):
     """Split the objects of each class into instances at the necks of their shape; labels stay as they are."""
 
@@ -118,7 +118,7 @@ class SkeletonConfig(RemovingStepConfig, title="postprocess.skeleton"):
     name: str = "skeleton"
 
 
-@STEPS.register("distance_split", builder=f"{_ROOM}.instances:build_instance_step")
+@STEPS.register("distance_split", builder=f"{_ROOM}.objects:build_instance_step")
 class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
     """Split the objects of each class into instances, one per core; labels stay as they are. Cores are the connected
     parts that lie deeper than `depth`, and other pixels go to the core that a watershed gives them.
@@ -129,7 +129,7 @@ class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
     """Distance to the outside from which a pixel belongs to a core; an object that is nowhere as deep stays whole."""
 
 
-@STEPS.register("cores", builder=f"{_ROOM}.instances:build_instance_step")
+@STEPS.register("cores", builder=f"{_ROOM}.objects:build_instance_step")
 class CoresConfig(StepConfig, title="postprocess.cores"):
     """Split the objects of a binary task into instances, one per core; labels stay as they are. Cores are the connected
     parts where the model is sure, as it learns to be with `data.core_depth`. Other pixels go to the core that a

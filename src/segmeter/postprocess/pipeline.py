@@ -15,8 +15,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, ClosingConfig, CoresConfig, OpeningConfig
-from segmeter.postprocess.instances import InstanceArray
 from segmeter.postprocess.masks import LabelArray, class_indices
+from segmeter.postprocess.objects import InstanceArray
 
 Step = Callable[..., Any]  # of labels: cleaned ones, or for instance steps, also of `probs`, objects
 

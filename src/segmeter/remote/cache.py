@@ -24,7 +24,7 @@ from segmeter.errors import ConfigError, DataError, SegmeterError
 from segmeter.files import TEMPORARY, fresh_folder, make_folder, remove, temporary_name
 from segmeter.parallel import allow_open_files, map_in_threads
 from segmeter.progress import track
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_object, split_archive, url_of
 
 Item = TypeVar("Item")

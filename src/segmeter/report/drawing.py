@@ -132,7 +132,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Histogram:
-    """How many cases have which score; a notebook shows it as a picture.
+    """A chart of how many cases have which score; a notebook shows it as a picture.
 
     Parameters
     ----------

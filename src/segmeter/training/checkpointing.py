@@ -23,8 +23,8 @@ from torch import Tensor
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, remove, rename
 from segmeter.inference.device import is_out_of_memory
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import Checkpoint, point, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoint import Checkpoint, point, read_checkpoint, write_checkpoint
+from segmeter.models.config import ModelCard
 
 LAST, BEST = "last", "best"
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass; others mean that the folder is wrong

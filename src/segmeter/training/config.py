@@ -73,7 +73,7 @@ def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str
 
 
 class TrainingConfig(Config, title="training"):
-    """How long a training runs, how often it validates and saves, and how exactly it computes.
+    """The length of a training, how often it validates and saves, and how exactly it computes.
 
     The run ends at the first limit that it reaches (epochs, steps, time_budget), and the schedule follows the limit
     nearest to its end. If you set no limit it runs for 60 epochs.

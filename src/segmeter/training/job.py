@@ -150,7 +150,7 @@ class TrainJob:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """How a run ended.
+    """The end of a run.
 
     Parameters
     ----------

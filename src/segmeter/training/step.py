@@ -24,7 +24,7 @@ from torch.profiler import record_function
 from segmeter.bridge import read_scalars
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
-from segmeter.errors import RunError
+from segmeter.errors import RunError, StopSignals
 from segmeter.inference.device import advised, autocast, pick_dtype, training_precision, without_tf32
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
@@ -32,7 +32,6 @@ from segmeter.training.data.batches import Batch, Batches, augmented
 from segmeter.training.job import TrainJob, TrainModel, check_job
 from segmeter.training.learner import Learner, capture_rng, kernels, restore_rng, seed_everything
 from segmeter.training.optimizers import update_weights
-from segmeter.training.signals import StopSignals
 
 SHOWN_CASES = 8  # of a batch, in a message
 _LOG = logging.getLogger(__name__)

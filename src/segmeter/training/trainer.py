@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
-from segmeter.errors import Interrupted
+from segmeter.errors import Interrupted, StopSignals
 from segmeter.losses.additive import check_labels
-from segmeter.models.checkpoints.checkpoint import WEIGHTS
-from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.models.checkpoint import WEIGHTS
+from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name
@@ -28,7 +28,6 @@ from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, 
 from segmeter.training.learner import Learner
 from segmeter.training.loggers import History, Loggers
 from segmeter.training.pictures import draw_first
-from segmeter.training.signals import StopSignals
 from segmeter.training.step import DivergenceGuard, open_batches, prepare, take_step
 from segmeter.training.validation import Validator, score_share
 

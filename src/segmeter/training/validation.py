@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Part
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import Part, own_batches
 from segmeter.distributed.ranks import World
-from segmeter.distributed.shards import Shard
-from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
+from segmeter.distributed.shards import Shard, own_batches
+from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError, StopSignals
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
 from segmeter.losses.additive import AdditiveLoss
@@ -34,7 +34,6 @@ from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
 from segmeter.training.pictures import Pictures, choose_cases
-from segmeter.training.signals import StopSignals
 
 UNLEARNED = 0.01  # a class of the targets whose IoU is below this counts as not found
 

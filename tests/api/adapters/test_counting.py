@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import multilabel_confusion_matrix
 
-from segmeter.api.adapters.counting import count_batch, score_counts
+from segmeter.api.adapters import count_batch, score_counts
 from segmeter.errors import InputError
 from tests.api.adapters.drawn import BINARY, SPEC, draw
 

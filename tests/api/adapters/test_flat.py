@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import segmeter
-from segmeter.api.adapters.flat import flatten
+from segmeter.api.results import flatten
 from segmeter.errors import InputError
 from tests.api.adapters.drawn import SPEC, evaluation
 

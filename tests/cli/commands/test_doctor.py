@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.cli.commands import doctor
 from segmeter.errors import RunError
-from segmeter.provenance import hardware, versions
+from segmeter.records import hardware, versions
 
 
 def problems(capsys: pytest.CaptureFixture[str]) -> tuple[str, ...]:

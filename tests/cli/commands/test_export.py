@@ -12,7 +12,7 @@ from PIL import Image
 
 from segmeter.cli.commands import export
 from segmeter.cli.main import main
-from segmeter.data.folders.folder import open_images
+from segmeter.data.folder import open_images
 from segmeter.deploy.publish import Agreement, Exported
 from tests.cli.sharded import make_checkpoint, run
 from tests.data.crafted import THREE, noise, put

@@ -10,8 +10,8 @@ import pytest
 from segmeter.cli import launch
 from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
+from segmeter.cli.folders import Job
 from segmeter.cli.main import main
-from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
 from segmeter.distributed.shards import Place

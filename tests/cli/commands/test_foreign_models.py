@@ -11,7 +11,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import CELL_CLASSES, CELL_COLOURS
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.checkpoint import write_checkpoint
 from tests.cli.sharded import EVAL, contents, make_checkpoint, make_masks, newest, run, run_shards, whole
 from tests.data.crafted import put
 from tests.models.foreign.parts import save_hub

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from segmeter.cli.commands.finished import take_pictures
-from segmeter.evaluation.finished.pieces import Piece
+from segmeter.evaluation.pieces import Piece
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import order_rows
 from segmeter.metrics.config.metrics import MetricsConfig

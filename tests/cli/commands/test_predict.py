@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from segmeter.evaluation.manifest import parse_records, read_records
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from tests.cli.sharded import newest, run
 from tests.data.crafted import noise, put
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.score import draw_cases
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig

@@ -181,7 +181,7 @@ def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
 def test_much_work_before_bad_input_is_kept_and_said(
     clean: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from segmeter.cli.runs import run_folder
+    from segmeter.cli import run_folder
 
     monkeypatch.setattr(run_folder, "KEEP_SECONDS", 0.0)
     good = Path("predictions/case05.png").read_bytes()

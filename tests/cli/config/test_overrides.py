@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.cli.config.overrides import written
+from segmeter.cli.config.hydra_rules import written
 from tests.cli.config.test_compose import jobs_of, problems_of
 
 

@@ -13,9 +13,8 @@ from segmeter.cli.config.model_schema import EvalConfig, ImagesConfig
 from segmeter.cli.config.trained_data import describe_data, own_data
 from segmeter.data.config import CamvidConfig, CellsConfig, DataConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import write_checkpoint
-from segmeter.models.config import UnetConfig
+from segmeter.models.checkpoint import write_checkpoint
+from segmeter.models.config import ModelCard, UnetConfig
 from segmeter.models.segmenter import build_segmenter
 from segmeter.schema import as_plain
 

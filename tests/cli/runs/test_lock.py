@@ -10,7 +10,7 @@ import filelock
 import pytest
 from filelock import FileLock
 
-from segmeter.cli.runs.lock import LOCK, OWNER, owner_of, take_lock
+from segmeter.cli.folders import LOCK, OWNER, owner_of, take_lock
 from segmeter.errors import InputError
 
 

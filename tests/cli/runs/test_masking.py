@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.cli.runs.masking import MASK, is_secret, mask, mask_override, refuse_masked
+from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, refuse_masked
 from segmeter.errors import ConfigError
 
 

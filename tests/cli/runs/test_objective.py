@@ -3,7 +3,7 @@ import math
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.runs.objective import better, find_objective, results
+from segmeter.cli.objective import better, find_objective, results
 from segmeter.cli.sweep import best_job
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, RunConfig
-from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import Job, find_resumed
 from segmeter.errors import ConfigError
 
 JOB = Job("score", (), None)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.masking import MASK
-from segmeter.cli.runs.run_folder import Job, open_run
+from segmeter.cli.folders import Job
+from segmeter.cli.run_folder import MASK, open_run
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
 from segmeter.files import write_bytes
@@ -210,8 +210,8 @@ EIGHT = """
 import os, sys
 from pathlib import Path
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.run_folder import Job
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.folders import Job
+from segmeter.cli.run_folder import open_run
 ready, go = os.pipe()
 children = []
 for _ in range(8):
@@ -234,7 +234,7 @@ def test_eight_processes_of_the_same_second_get_eight_folders(tmp_path: Path) ->
 
 
 def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segmeter.cli.runs.run_folder.run_name", lambda config, job: "x")
+    monkeypatch.setattr("segmeter.cli.folders.run_name", lambda config, job: "x")
     with open_run(config(tmp_path), JOB, facts={}) as first:
         pass
     for path in first.iterdir():

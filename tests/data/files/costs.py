@@ -13,7 +13,7 @@ HUGE = 300 * 10**9  # bytes of a sparse file
 MEASURE = """
 import json, resource, sys
 from pathlib import Path
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE

@@ -9,8 +9,8 @@ import pytest
 import zarr
 
 from segmeter.data.files.geometry import Geometry, geometry_problem
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti
 

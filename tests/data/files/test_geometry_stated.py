@@ -12,8 +12,8 @@ import tifffile
 import zarr
 
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.volumes import VOLUME, save_nifti

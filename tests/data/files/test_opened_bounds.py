@@ -9,8 +9,8 @@ import numpy as np
 import tifffile
 import zarr
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from tests.data.crafted import THREE, encoded, put
 from tests.data.files.costs import HUGE, made_sparse, refused_cheaply
 from tests.data.volumes import VOLUME, save_volume

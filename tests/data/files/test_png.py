@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.data.files import png
-from segmeter.data.files.png import decode_samples, read_layout
+from segmeter.data.files import pictures as png
+from segmeter.data.files.pictures import decode_samples, read_layout
 
 KINDS = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
 LIMIT = 10**6

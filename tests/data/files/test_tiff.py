@@ -8,8 +8,8 @@ import pytest
 import tifffile
 
 from segmeter.data.files.opened import read_header
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map, read_values
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 

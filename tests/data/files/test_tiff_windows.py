@@ -9,7 +9,7 @@ import tifffile
 from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.images import read_image
 from segmeter.errors import DataError
-from segmeter.training.data.parts import has_windows
+from segmeter.training.data.windows import has_windows
 from tests.data.crafted import noise, put, write_zarr
 
 KINDS = {

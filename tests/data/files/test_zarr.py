@@ -8,8 +8,8 @@ import zarr
 import zarr.codecs
 
 from segmeter.data.files.zarr import ZarrArray, hash_folder
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
 from tests.data.volumes import VOLUME

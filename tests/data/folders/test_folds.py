@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.config import CellsConfig, FolderConfig
-from segmeter.data.folders.folds import check_dealing, deal_folds, describe_dealing, read_strata
+from segmeter.data.folds import check_dealing, deal_folds, describe_dealing, read_strata
 from segmeter.data.verification.report import build_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, put

@@ -1,6 +1,6 @@
 import pytest
 
-from segmeter.data.folders.folds import count_left_right, group_of, read_list, split_names, split_place
+from segmeter.data.folds import count_left_right, group_of, read_list, split_names, split_place
 from segmeter.errors import DataError
 from tests.data.crafted import put
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.data.folders.pairing import list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.pairing import list_files, missing_problem, only_alike, twice_problems
 from segmeter.errors import DataError
 from tests.data.crafted import put
 

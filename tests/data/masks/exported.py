@@ -5,7 +5,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.postprocess.objects import polygonise
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES

@@ -9,7 +9,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic

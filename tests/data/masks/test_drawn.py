@@ -17,7 +17,7 @@ from segmeter.data.masks.drawn import (
     fill_outline,
     find_object_labels,
 )
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 
 PATH = Path("a.json")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.masks.annotations import annotated_images, expand_brush, hash_annotated, read_annotated
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES

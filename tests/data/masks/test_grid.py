@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.masks.grid import NOTE, onto_grid
 from segmeter.errors import DataError
+from segmeter.evaluation.spacings import NOTE, onto_grid
 
 PATHS = {"path": Path("p.mha"), "reference": Path("r.mha")}
 

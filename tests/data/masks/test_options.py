@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import zarr
 
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, write_zarr
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.outlines import read_outlines
+from segmeter.data.masks.drawn import read_outlines
 from segmeter.errors import DataError
 from segmeter.postprocess.objects import polygonise
 from tests.data.masks.test_drawn import reading_of

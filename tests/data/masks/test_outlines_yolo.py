@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put

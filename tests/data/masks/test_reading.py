@@ -12,8 +12,8 @@ import pytest
 import tifffile
 import zarr
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, read_map, read_values
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, encoded, put
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume

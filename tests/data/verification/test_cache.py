@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.data.verification import cache
 from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 
 DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
 

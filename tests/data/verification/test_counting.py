@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from segmeter.data.verification.counting import count_classes, count_decided
+from segmeter.data.sample import count_classes, count_decided
 from tests.models.parts import make_spec
 
 

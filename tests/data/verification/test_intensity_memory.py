@@ -18,7 +18,7 @@ def test_counting_some_rows_at_a_time_changes_no_bit(monkeypatch, dtype):
     image = np.sort(np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (37, 23, 3)).astype(dtype), axis=0)
     whole = measure_image(image)
     np.testing.assert_allclose(whole[0], image.mean((0, 1)), rtol=1e-12)
-    monkeypatch.setattr("segmeter.data.verification.counting._AT_ONCE", 100)
+    monkeypatch.setattr("segmeter.data.sample._AT_ONCE", 100)
     for one, other in zip(whole, measure_image(image), strict=True):
         np.testing.assert_array_equal(one, other)
 

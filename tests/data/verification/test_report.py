@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.config import CamvidConfig
-from segmeter.data.folders.folder import open_images
+from segmeter.data.folder import open_images
 from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
 

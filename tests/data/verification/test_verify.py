@@ -13,7 +13,7 @@ from segmeter.data.verification import cache as verified
 from segmeter.data.verification import verify
 from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
 from segmeter.errors import DataError
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 from tests.data.crafted import encoded, folder, make_folder, noise, put
 
 

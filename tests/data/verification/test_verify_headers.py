@@ -3,7 +3,7 @@
 import numpy as np
 
 from segmeter.data import dataset
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.verification.verify import header_problems
 from tests.data.crafted import folder, make_folder, noise, put
 

@@ -5,8 +5,8 @@ import pytest
 import tifffile
 
 from segmeter.data.config import FolderConfig
+from segmeter.data.sample import count_classes, count_decided
 from segmeter.data.verification import verify
-from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import measure_image
 from segmeter.data.verification.report import build_dataset
 

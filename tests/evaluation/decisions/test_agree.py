@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.decisions.agree import AgreeJob, agree, find_cases, masks_of_run, name_readers
 from segmeter.evaluation.decisions.config import AgreeKeys

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import DataError
-from segmeter.evaluation.decisions.label_next import LabelNext, cover, rank_images
+from segmeter.evaluation.decisions.suspects import LabelNext, cover, rank_images
 
 
 def make_run(folder: Path, chances: dict[str, float]) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.finished.compare import compare, name_runs
+from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow

@@ -11,9 +11,9 @@ import pytest
 
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.finished.merge import Merge, check_merge, merge
-from segmeter.evaluation.finished.pieces import read_pieces
 from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records, read_run_manifest
+from segmeter.evaluation.merge import Merge, check_merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.evaluation.score import score
 from segmeter.files import describe_file, write_json
 from segmeter.metrics.cases.stored import read_cases

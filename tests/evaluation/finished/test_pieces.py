@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.evaluation.finished.pieces import Piece, check_pieces
+from segmeter.evaluation.pieces import Piece, check_pieces
 
 
 def fold(number: int, count: int | None = 3, **values: Any) -> Piece:

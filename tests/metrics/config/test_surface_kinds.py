@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.scores import SUFFIXES
-from segmeter.metrics.surfaces.distances import SurfaceKind
+from segmeter.metrics.distances import SurfaceKind
 
 
 def test_one_list_of_surfaces():

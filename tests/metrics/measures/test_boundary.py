@@ -5,7 +5,7 @@ import numpy as np
 from segmeter.metrics.config.measures import BoundaryConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.surfaces.shape import boundary_iou
+from segmeter.metrics.shapes import boundary_iou
 from tests.metrics.build import class_spec
 from tests.metrics.measures.test_protocol import case_of, measured
 

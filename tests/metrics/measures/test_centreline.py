@@ -6,7 +6,7 @@ import pytest
 from segmeter.metrics.config.measures import ClDiceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.surfaces.shape import centreline_dice
+from segmeter.metrics.shapes import centreline_dice
 from tests.metrics.build import class_spec, named
 from tests.metrics.surfaces.test_shape import tubes
 

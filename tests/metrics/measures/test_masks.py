@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 from tests.metrics.build import class_spec
 from tests.metrics.measures.test_protocol import blobs, case_of, measured
 

@@ -10,8 +10,8 @@ from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
-from segmeter.metrics.surfaces.shape import boundary_iou
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.shapes import boundary_iou
+from segmeter.metrics.surfaces import surface_metrics
 from tests.metrics.build import class_spec, named
 
 

@@ -6,7 +6,7 @@ from skimage.measure import label as flood
 from skimage.morphology import dilation as grow
 
 from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 
 
 def boxes(*places, shape=(12, 30)):

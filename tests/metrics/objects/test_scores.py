@@ -9,7 +9,7 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.objects import matching as pairs
 from segmeter.metrics.objects.scores import match_instances
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 
 
 def random_objects(shape, count, *, seed=0):

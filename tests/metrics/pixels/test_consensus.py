@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.pixels.consensus import majority_vote, staple
+from segmeter.metrics.summary.agreement import majority_vote, staple
 from tests.data.crafted import BINARY, THREE
 
 TWO = BINARY.replace(ignore_index=255)

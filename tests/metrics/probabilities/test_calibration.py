@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from segmeter.errors import InputError
-from segmeter.metrics.probabilities.calibration import Calibration, calibration
+from segmeter.metrics.calibration import Calibration, calibration
 
 
 def softmax_case(seed, num_classes=4, shape=(30, 40), dtype=np.float32):
@@ -143,7 +143,7 @@ def test_nothing_is_nan_and_not_0():
 def test_chunks_do_not_change_the_sums(monkeypatch):
     target, probs = softmax_case(4, dtype=np.float64)
     whole = calibration(target, probs, num_classes=4)
-    monkeypatch.setattr("segmeter.metrics.probabilities.calibration._CHUNK", 101)
+    monkeypatch.setattr("segmeter.metrics.calibration._CHUNK", 101)
     cut = calibration(target, probs, num_classes=4)
     assert cut.nll == pytest.approx(whole.nll, rel=1e-12)
     np.testing.assert_array_equal(cut.top_label.counts, whole.top_label.counts)

@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from segmeter.metrics.probabilities.calibration import Calibration, exact, rounded
+from segmeter.metrics.calibration import Calibration, exact, rounded
 
 VALUES = [0.1, -2.5, 5e-324, 1.7e308, 0.0, 1 / 3, 2.0**-1022, 123456.789]
 

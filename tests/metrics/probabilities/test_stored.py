@@ -3,7 +3,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.probabilities.stored import NAME, empty_sums, read_sums, write_sums
+from segmeter.metrics.calibration_file import NAME, empty_sums, read_sums, write_sums
 
 TWO = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
 THREE = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (9, 9, 9), (1, 1, 1)))

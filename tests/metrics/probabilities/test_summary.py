@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from segmeter.metrics.probabilities.calibration import calibration
-from segmeter.metrics.probabilities.stored import CURVE_POINTS, summarise_calibration
+from segmeter.metrics.calibration import calibration
+from segmeter.metrics.calibration_file import CURVE_POINTS, summarise_calibration
 from tests.metrics.build import class_spec
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
+from segmeter.metrics.summary.tune import Choice, choose, fold_sums
 
 
 def held_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

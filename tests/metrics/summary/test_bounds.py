@@ -8,7 +8,7 @@ from segmeter.metrics.summary.compare import compare_runs, lay_out
 from segmeter.metrics.summary.gates import decide
 from segmeter.metrics.summary.slices import _worst
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.comparison import requirement_line
+from segmeter.report.page.comparison import requirement_line
 from tests.metrics.build import case_row, class_spec, random_rows
 
 QUICK = MetricsConfig(bootstrap=1000)

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import check_same_cases, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.comparable import check_same_cases
 from segmeter.metrics.summary.compare import compare_runs
 from tests.metrics.build import case_row, class_spec, random_rows
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 from scipy.spatial.distance import cdist
 
-from segmeter.metrics.surfaces.distances import distances_by_class, find_surface
+from segmeter.metrics.distances import distances_by_class, find_surface
 
 SPACING = np.array([2.0, 0.5, 1.0])
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from segmeter.metrics.surfaces.distances import element_sizes
+from segmeter.metrics.distances import element_sizes
 
 SQUARE = list(itertools.product((0, 1), repeat=2))
 CUBE = list(itertools.product((0, 1), repeat=3))

@@ -7,7 +7,7 @@ from skimage.draw import line
 from skimage.morphology import skeletonize
 
 from segmeter.errors import InputError
-from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice, iou_of_bands
+from segmeter.metrics.shapes import boundary_iou, centreline_dice, iou_of_bands
 
 
 def published(target, labels, width):

@@ -7,8 +7,8 @@ import pytest
 from scipy import ndimage
 
 from segmeter.errors import InputError
-from segmeter.metrics.surfaces.distances import distances_by_class
-from segmeter.metrics.surfaces.surface import _Weighed, surface_metrics, surface_metrics_by_class
+from segmeter.metrics.distances import distances_by_class
+from segmeter.metrics.surfaces import _Weighed, surface_metrics, surface_metrics_by_class
 
 DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
 TOLERANCES = (0.0, 0.3, 1.0, 2.0, 3.5)

@@ -8,8 +8,8 @@ from torch import nn
 
 from segmeter import files
 from segmeter.errors import CheckpointError, InputError, RunError
-from segmeter.models.checkpoints import checkpoint as module
-from segmeter.models.checkpoints.checkpoint import find_checkpoint, plain_state, read_checkpoint, write_checkpoint
+from segmeter.models import checkpoint as module
+from segmeter.models.checkpoint import find_checkpoint, plain_state, read_checkpoint, write_checkpoint
 from segmeter.records import seal
 from tests.models.parts import TINY, make_card
 

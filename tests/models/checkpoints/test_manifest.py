@@ -6,7 +6,7 @@ import json
 import pytest
 
 from segmeter.errors import CheckpointError
-from segmeter.models.checkpoints.checkpoint import FORMAT, read_manifest, settle_file
+from segmeter.models.checkpoint import FORMAT, read_manifest, settle_file
 from segmeter.records import seal
 
 CONTENT = {"format": FORMAT, "b": [1, None], "a": "x"}

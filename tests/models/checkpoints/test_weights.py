@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from segmeter.errors import CheckpointError
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.models.checkpoints.weights import check_finite, compare, load_tensors
+from segmeter.models.checkpoint import read_checkpoint
+from segmeter.models.weights import check_finite, compare, load_tensors
 
 HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"

@@ -7,9 +7,9 @@ import torch
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import CheckpointError, ConfigError, SegmeterError
-from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.foreign.config import ForeignConfig, register_model
 from segmeter.models.foreign.opened import describe, find_source, open_foreign
+from segmeter.models.weights import load_tensors
 
 from .parts import CLASSES, predictor, save_hub
 

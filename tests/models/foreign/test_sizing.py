@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from segmeter.models.foreign.config import SizeConfig
-from segmeter.models.foreign.sizing import fit, resize_as_opencv, target_size
+from segmeter.models.foreign.network import fit, resize_as_opencv, target_size
 from tests.differential.peers import load
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from segmeter.data.config import CellsConfig
 from segmeter.data.synthetic import build_cells
 from segmeter.inference.predictor import Predictor
-from segmeter.models.foreign.sizing import fit
+from segmeter.models.foreign.network import fit
 from tests.differential.peers import load, quiet, settings_kept
 
 from .parts import CLASSES, check_equal, images, normalised, predict, predictor, save_hub, save_network, settle

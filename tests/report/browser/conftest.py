@@ -11,14 +11,13 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.sweep import SweepJob, write_sweep
-from segmeter.evaluation.finished.compare import compare
+from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
 from segmeter.report.config import ReportConfig
-from segmeter.report.html import write_report
-from segmeter.report.page.runs import write_index
+from segmeter.report.html import write_index, write_report
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.evaluation.finished.compare import compare
+from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig

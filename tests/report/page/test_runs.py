@@ -7,8 +7,8 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.report.page import runs
-from segmeter.report.page.runs import write_index
+from segmeter.report import html as runs
+from segmeter.report.html import write_index
 
 from ..conftest import fill_run
 

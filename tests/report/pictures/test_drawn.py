@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.report.pictures.drawn import reduce_labels
+from segmeter.report.pictures.layers import reduce_labels
 
 
 @pytest.mark.parametrize("first", [(0, 0, 0), (9, 9, 9)], ids=["background", "sky"])

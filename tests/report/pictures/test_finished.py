@@ -10,9 +10,9 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.drawn import DrawnCase
 from segmeter.report.pictures.finished import choose_slice, draw_run
 from segmeter.report.pictures.flatten import draw_overlay
+from segmeter.report.pictures.layers import DrawnCase
 from segmeter.report.pictures.objects import Objects
 from tests.metrics.build import class_spec
 

@@ -6,7 +6,7 @@ import tifffile
 from scipy.ndimage import label
 
 from segmeter.data.config import FolderConfig
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
@@ -100,7 +100,7 @@ def test_a_case_larger_than_memory_keeps_a_thin_structure_whole_and_its_own_pixe
     tifffile.imwrite(tmp_path / "data" / "images" / "a.tif", image, photometric="rgb", tile=(64, 64))
     tifffile.imwrite(tmp_path / "data" / "masks" / "a.tif", mask, tile=(32, 32), compression="zlib")
     for name, value in (("LONGEST", 100), ("TILE", 64), ("MOST_TILES", 3)):
-        monkeypatch.setattr(f"segmeter.report.pictures.drawn.{name}", value)
+        monkeypatch.setattr(f"segmeter.report.pictures.layers.{name}", value)
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     dataset = cases_of(tmp_path)
     object.__setattr__(dataset, "streams", True)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, Reading
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.sampling import SampleSource

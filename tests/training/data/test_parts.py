@@ -8,14 +8,14 @@ import pytest
 import tifffile
 
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import DataError
-from segmeter.training.data import parts
+from segmeter.training.data import windows as parts
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset
-from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
+from segmeter.training.data.windows import PartReader
 from tests.data.crafted import folder, make_folder, noise, put, write_zarr
 
 TASKS = {"binary": ("background", "cell"), "multiclass": ("a", "b", "c"), "multilabel": ("vessel", "disc")}

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from monai.metrics.metric import CumulativeIterationMetric
 
-from segmeter.api.adapters.counting import count_batch, score_counts
+from segmeter.api.adapters import count_batch, score_counts
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected, known_kind
 from segmeter.classes import ClassSpec

@@ -13,14 +13,12 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
+from segmeter.cli.config.hydra_rules import quoted, written
 from segmeter.cli.config.model_schema import TrainConfig
-from segmeter.cli.config.overrides import quoted, written
-from segmeter.cli.runs.lock import new_root
-from segmeter.cli.runs.resume import CHECKPOINTS
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import CHECKPOINTS, Job, new_root
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folds import count_left_right
+from segmeter.data.folds import count_left_right
 from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
 from segmeter.schema import as_plain, defaults

@@ -10,12 +10,12 @@ from segmeter.cli.config.model_schema import ImagesConfig
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folder import open_images
+from segmeter.data.folder import open_images
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.inference.device import keep_freed_memory, pick_device
-from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.models.config import ModelCard, default_normalisation
 from segmeter.records import read_run
 from segmeter.schema import as_plain
 from segmeter.threads import count_is_set, share_cores

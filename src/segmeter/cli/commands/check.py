@@ -10,14 +10,14 @@ from rich.table import Table
 from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import Job
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
-from segmeter.losses.build import class_weights
+from segmeter.losses.config import class_weights
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.plan import plan_training

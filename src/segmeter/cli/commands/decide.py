@@ -11,24 +11,23 @@ import pyarrow.parquet as pq
 from segmeter.checks import expected
 from segmeter.cli.config.model_schema import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
 from segmeter.cli.config.schema import Common
-from segmeter.cli.runs.objective import completed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.folders import Job
+from segmeter.cli.objective import completed
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.data.files.sniff import known_place
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.decisions.agree import AgreeJob, agree, check_readers, find_cases, masks_of_run, name_readers
 from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out
-from segmeter.evaluation.decisions.label_next import rank_images
 from segmeter.evaluation.decisions.plan import plan_runs, points_table
-from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, find_in_runs
-from segmeter.evaluation.finished.pieces import find_runs
+from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, find_in_runs, rank_images
+from segmeter.evaluation.pieces import find_runs
 from segmeter.files import atomic_write, write_json
 from segmeter.metrics.summary.plan import Aims, plan_published
 from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.decisions import Shown, print_shown, show_plan, write_charts
 from segmeter.report.html import write_report
-from segmeter.report.readers import show_agreement
-from segmeter.report.suspects import draw_crop, show_label_next, show_suspects
+from segmeter.report.labels import draw_crop, show_agreement, show_label_next, show_suspects
 
 
 @dataclass(frozen=True, kw_only=True)

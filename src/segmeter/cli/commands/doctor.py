@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from segmeter.errors import ConfigError, RunError
-from segmeter.provenance import hardware, versions
+from segmeter.records import hardware, versions
 
 _OF_TORCH = ("torch", "torchvision", "segmentation-models-pytorch", "timm", "safetensors")
 _OF_EXTRAS = ("zarr",)

@@ -15,14 +15,13 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
-from segmeter.cli.runs.objective import completed, find_objective, finish
-from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, open_run, show_files
+from segmeter.cli.folders import Job, find_resumed
+from segmeter.cli.objective import completed, find_objective, finish
+from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import open_splits
-from segmeter.distributed.batches import take_batches
-from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
+from segmeter.distributed.shards import describe_shard, parse_shard, part_warning, take_batches
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
@@ -31,7 +30,7 @@ from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.build import build_loss, fix_weights
+from segmeter.losses.config import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard

@@ -9,13 +9,14 @@ import numpy as np
 from segmeter.cli.commands._parts import open_card_images
 from segmeter.cli.config.model_schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
-from segmeter.cli.runs.run_folder import Job, open_run
+from segmeter.cli.folders import Job
+from segmeter.cli.run_folder import open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.report import build_dataset
 from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
 

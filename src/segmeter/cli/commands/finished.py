@@ -11,22 +11,22 @@ import yaml
 from segmeter.checks import expected
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.schema import CompareConfig, MergeConfig
-from segmeter.cli.runs.objective import find_objective, finish
-from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
+from segmeter.cli.folders import Job
+from segmeter.cli.objective import find_objective, finish
+from segmeter.cli.run_folder import note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError
-from segmeter.evaluation.finished.compare import compare
-from segmeter.evaluation.finished.merge import Merge, check_merge, merge
-from segmeter.evaluation.finished.pieces import Piece, read_pieces
+from segmeter.evaluation.compare import compare
+from segmeter.evaluation.merge import Merge, check_merge, merge
+from segmeter.evaluation.pieces import Piece, read_pieces
 from segmeter.files import link_or_copy, make_folder, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import CONFIG, read_yaml
-from segmeter.report.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.config import ReportConfig
-from segmeter.report.html import write_report
-from segmeter.report.page.runs import write_index
+from segmeter.report.html import write_index, write_report
+from segmeter.report.page.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import layers_path

@@ -11,15 +11,15 @@ from typing import Any
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.runs.objective import completed, find_objective, finish
-from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, open_run, show_files
+from segmeter.cli.folders import Job, find_resumed
+from segmeter.cli.objective import completed, find_objective, finish
+from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.sniff import known_place, show
-from segmeter.data.masks.options import Reading
-from segmeter.data.nnunet import read_labels
+from segmeter.data.labels_config import read_labels
+from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
+from segmeter.evaluation.drive import check_counts
 from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
-from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
     Pairing,
     check_unchanged,
@@ -142,8 +142,8 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
         One line per image that can't be read or has another size, and per case whose masks changed.
     """
     from segmeter.report.pictures.chosen import Ranking  # they load what draws, which most runs don't need
-    from segmeter.report.pictures.drawn import DrawnCase
     from segmeter.report.pictures.finished import draw_run
+    from segmeter.report.pictures.layers import DrawnCase
     from segmeter.report.pictures.objects import measured_objects
 
     pairs = {pair.case_id: pair for pair in scoring.pairs}

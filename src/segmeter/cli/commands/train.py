@@ -17,9 +17,8 @@ from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
 from segmeter.cli.config.model_schema import TrainConfig
-from segmeter.cli.runs.masking import mask
-from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed
+from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet
@@ -28,7 +27,7 @@ from segmeter.distributed.ranks import World, joined
 from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
-from segmeter.losses.build import build_loss
+from segmeter.losses.config import build_loss
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
@@ -46,8 +45,8 @@ from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.epoch import Sources
-from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
+from segmeter.training.data.windows import PartReader
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from segmeter.cli.commands.decide import Decision, record
 from segmeter.cli.config.model_schema import TuneConfig
-from segmeter.cli.runs.objective import completed
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import Job
+from segmeter.cli.objective import completed
 from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (

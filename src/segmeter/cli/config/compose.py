@@ -22,14 +22,16 @@ from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_o
 from segmeter.cli.config.hydra_rules import (
     NO_GROUP,
     PLUGINS,
+    TEXTS,
     SearchConfig,
     check_files,
     one_line,
     package_fault,
+    parse_overrides,
+    quoted,
     read_search,
     setting_fault,
 )
-from segmeter.cli.config.overrides import TEXTS, parse_overrides, quoted
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, defaults
 

@@ -92,7 +92,7 @@ class EvalConfig(Foreign, Trained, Modelled, Measured):
 
 
 class ImagesConfig(Config, title="data"):
-    """How images without masks are read. Classes, channels and normalisation come from the checkpoint."""
+    """The way images without masks are read. Classes, channels and normalisation come from the checkpoint."""
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
     """Largest number of pixels of an image, checked before decoding. Of a TIFF or Zarr that is read in bands, it limits

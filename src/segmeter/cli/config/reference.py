@@ -38,7 +38,7 @@ RESULTS = Declared(  # files that commands write; their modules import pyarrow, 
         "tune.json": "metrics.summary.tune:Tuned",
         "agree.json": "metrics.summary.agreement:Agreement",
         "suspects.json": "evaluation.decisions.suspects:Suspects",
-        "label_next.json": "evaluation.decisions.label_next:LabelNext",
+        "label_next.json": "evaluation.decisions.suspects:LabelNext",
     }
 )
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too

@@ -14,9 +14,9 @@ from segmeter.checks import expected
 from segmeter.cli.config.groups import TRAINED
 from segmeter.cli.config.model_schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
-from segmeter.data.folders.folds import check_dealing
+from segmeter.data.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_run
@@ -130,7 +130,7 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
 
 def _read(path: str | Path) -> tuple[ModelCard, str | None]:
     """Return the model card, and the root of the data in the record of the checkpoint's run."""
-    from segmeter.models.checkpoints.checkpoint import read_description  # imports torch, which --cfg must not
+    from segmeter.models.checkpoint import read_description  # imports torch, which --cfg must not
 
     found, root = read_description(Path(path)), None
     try:

@@ -69,7 +69,7 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How a file is opened.
+    """The way a file is opened.
 
     Parameters
     ----------

@@ -1,34 +1,50 @@
-"""Opens images and masks of every format in one way: the size is checked before a pixel is decoded."""
+"""Opens images and masks of every format in one way: the size is checked before a pixel is decoded.
+
+A time limit for reading a case stands here too, because a file server may never answer.
+"""
 
 import hashlib
+import io
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from io import BufferedReader
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from segmeter.data.files.array import FileArray, Header, Opening
+from PIL import Image
+
+from segmeter.checks import shorten
+from segmeter.data.files.array import FileArray, Header, LazyArray, Opening
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
-from segmeter.data.files.pictures import PictureArray
+from segmeter.data.files.pictures import PictureArray, decode_samples
 from segmeter.data.files.sniff import (
     check_size,
     damage_named,
     file_error,
     name_format,
     open_regular,
+    show,
     unchanged,
     volume_format,
 )
 from segmeter.data.files.tiff import open_tiff_array
 from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
 from segmeter.data.files.zarr import ZarrArray, hash_folder, is_zarr
+from segmeter.errors import LateError
+from segmeter.remote import fetched
 
 _BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
 _PLACED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may say where they lie
 _READ_ONCE = ("png", "jpeg", "bmp")  # hash and pixels come from the same bytes in memory
+_WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
     "tiff": open_tiff_array,
@@ -38,6 +54,7 @@ OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     "itk": open_itk,
     "dicom": open_dicom,
 }
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -114,3 +131,82 @@ def hash_path(path: Path) -> str:
         return hash_folder(path)
     with open_regular(path, may_be_empty=True) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimit:
+    """Calls functions that read the files of a case; files behind URLs are fetched first and kept meanwhile.
+
+    Parameters
+    ----------
+    seconds
+        For each call, > 0; None for no limit.
+    case_id, index
+        The case, and its number from 0 if known.
+    files
+        Its files, for messages.
+    """
+
+    seconds: float | None
+    case_id: str
+    files: Iterable[Path] = field(repr=False)
+    index: int | None = None
+
+    def __call__(self, read: Callable[[], Result]) -> Result:
+        """Return what `read` returns, or raise what it raises.
+
+        Raises
+        ------
+        LateError
+            It took longer. It continues in a thread that nobody waits for, because nothing can stop it, but the process
+            can end.
+        """
+        with fetched(self.files):
+            return read() if self.seconds is None else self._in_time(read, self.seconds)
+
+    def _in_time(self, read: Callable[[], Result], seconds: float) -> Result:
+        _compile()
+        future: Future[Result] = Future()
+        threading.Thread(target=_fulfil, args=(future, read), name="read", daemon=True).start()
+        try:
+            for _ in range(_WAITS):
+                try:
+                    return future.result(timeout=seconds / _WAITS)
+                except TimeoutError:
+                    if future.done():  # it ended just now, or the error is the reader's own
+                        return future.result()
+        finally:
+            del future  # breaks a cycle of the error, its traceback, this frame and the future
+        _leave_readers()
+        names = shorten([show(path) for path in self.files])
+        raise LateError(names, seconds=seconds, case_id=self.case_id, index=self.index)
+
+    def lines(self, array: LazyArray) -> LazyArray:
+        """Return the same lines with a time limit for each read."""
+        if self.seconds is None:
+            return array
+        return LazyArray(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
+
+
+def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
+    try:
+        future.set_result(read())
+    except BaseException as error:
+        future.set_exception(error)
+    finally:
+        del future, read  # as in `TimeLimit._in_time`
+
+
+@cache
+def _leave_readers() -> None:
+    """Let a worker process end although a library, such as zarr, reads in a thread that Python would wait for."""
+    if parent_process() is not None:
+        Finalize(None, os._exit, args=(0,), exitpriority=-1)
+
+
+@cache
+def _compile() -> None:
+    """Compile the PNG decoder first, which takes seconds once per installation and does not count as reading."""
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, "PNG")
+    decode_samples(file.getvalue(), max_pixels=1)

@@ -21,7 +21,7 @@ States = list[tuple[int, int, int, int]]
 
 @dataclass(frozen=True)
 class Format:
-    """How to recognise the files of a format.
+    """The signs by which files of a format are recognised.
 
     A file begins with one of `magic`; a format without it is known by its suffix alone. A picture is always
     two-dimensional.

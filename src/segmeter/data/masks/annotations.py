@@ -23,7 +23,7 @@ from segmeter.data.files.array import Opening, array_header
 from segmeter.data.files.sniff import check_json, damage_named, file_error, stem_of
 from segmeter.data.masks.coco import CocoFile, check_names, open_coco
 from segmeter.data.masks.drawn import Drawn, draw_objects, fill_polygon, find_object_labels
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 
 ANNOTATION_SUFFIXES = (".json", ".xml")
 _SUFFIX = re.compile("|".join(map(re.escape, ANNOTATION_SUFFIXES)), re.IGNORECASE)

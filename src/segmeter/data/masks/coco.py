@@ -18,7 +18,7 @@ from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, file_error, stem_of
 from segmeter.data.images import read_image
 from segmeter.data.masks.drawn import Drawn, check_corners, check_object_classes, draw_objects, find_object_labels
-from segmeter.data.masks.options import Reading
+from segmeter.data.sample import Reading
 
 _MOST_SHIFT = 60  # bits before the last digit of a number
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.files import atomic_write
-from segmeter.provenance import cache_folder
+from segmeter.records import cache_folder
 
 SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
 MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; the least recently used files go first

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.config import DataConfig, channel_label
-from segmeter.data.verification.counting import count_values
+from segmeter.data.sample import count_values
 from segmeter.errors import DataError
 
 FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that becomes 1 for a model

@@ -23,9 +23,8 @@ from segmeter.data.images import check_image_header
 from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, count_classes, count_decided
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
-from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image, measure_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.folders.pairing import Files, twice_problems
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.files.opened import TimeLimit
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.data.masks.options import Reading
+from segmeter.data.pairing import Files, twice_problems
+from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
-from segmeter.evaluation.drive import collect
-from segmeter.evaluation.finished.compare import short_names
-from segmeter.evaluation.memory import Room
+from segmeter.evaluation.drive import Room, collect
 from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
@@ -34,7 +33,6 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.consensus import majority_vote, staple
 from segmeter.metrics.summary.agreement import (
     MAJORITY,
     REST,
@@ -42,6 +40,8 @@ from segmeter.metrics.summary.agreement import (
     Readings,
     agreement_scores,
     lay_out_readings,
+    majority_vote,
+    staple,
     summarise_agreement,
 )
 

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels.consensus import Consensus
 from segmeter.schema import Config, Given, RuleError, Unit, rule
 
 
@@ -100,7 +99,7 @@ class AgreeKeys(Config, title="config"):
     """
     missing: Literal["error", "leave_out"] = "error"
     """How to treat a case that not every reader has: as an error, or left out and listed."""
-    consensus: tuple[Consensus, ...] = ("majority",)
+    consensus: tuple[Literal["majority", "staple"], ...] = ("majority",)
     """Consensus maps to write under consensus/: "majority", with tied pixels ignored, and "staple" by SimpleITK (extra
     "itk"). [] writes none."""
 

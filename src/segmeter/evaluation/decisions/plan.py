@@ -12,7 +12,7 @@ import pyarrow as pa
 from segmeter.checks import expected, nearest
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
-from segmeter.evaluation.finished.compare import read_runs
+from segmeter.evaluation.compare import read_runs
 from segmeter.metrics.arrays import FloatArray, divide, minus, plain
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import order_rows

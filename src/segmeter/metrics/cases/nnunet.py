@@ -13,7 +13,7 @@ from segmeter.checks import expected, known_file, shown
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of
-from segmeter.data.nnunet import Region, as_region, members_of
+from segmeter.data.labels_config import Region, as_region, members_of
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
 from segmeter.metrics.arrays import divide, mean_defined

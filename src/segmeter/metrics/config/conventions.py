@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from segmeter.metrics.surfaces.distances import SurfaceKind
+from segmeter.metrics.distances import SurfaceKind
 
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
 Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases", "pairs"]
@@ -54,7 +54,7 @@ class Convention:
         Both scores of a class that only the prediction contains. They are always 0 for one that only the target
         contains.
     surface
-        What a surface is: see `segmeter.metrics.surfaces.surface`.
+        What a surface is: see `segmeter.metrics.surfaces`.
     hd95
         "max" of the two directed percentiles, or the percentile of both directions "pooled".
     percentile

@@ -168,7 +168,7 @@ class AjiConfig(ObjectsConfig):
 
 @MEASURES.register("partition", builder=f"{_MEASURES}.objects:Partition")
 class PartitionConfig(ObjectsConfig):
-    """How the prediction splits and merges the target's objects.
+    """Counts how the prediction splits and merges the target's objects.
 
     voi is the variation of information in bits, with its parts voi_split and voi_merge; are is the adapted Rand error.
     If one side has no object, the first three are infinite and are is 1.

@@ -18,7 +18,7 @@ from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, ru
 
 
 class MetricsConfig(Config, title="metrics"):
-    """How rows of counts become a summary, and what to measure in addition to the counts."""
+    """The way rows of counts become a summary, and what to measure in addition to the counts."""
 
     convention: Annotated[str, OneOf(*CONVENTIONS, ALL)] = "segmeter"
     """The tool whose definitions the headline metrics follow; "all" shows them under every convention. The rows of a

@@ -18,8 +18,8 @@ from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
-from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice, cldice_of_counts
-from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class
+from segmeter.metrics.shapes import boundary_iou, centreline_dice, cldice_of_counts
+from segmeter.metrics.surfaces import SurfaceMetrics, surface_metrics_by_class
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 _POINTS = ("inside_target", "points_mask", "inside_mask", "points_target")

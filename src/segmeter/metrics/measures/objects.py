@@ -14,12 +14,12 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide, union_box
 from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig, ObjectsConfig
 from segmeter.metrics.config.scores import NUMBERS
+from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects import matching
 from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Overlaps
 from segmeter.metrics.objects.scores import measure_masd
-from segmeter.metrics.surfaces.distances import distances_by_class
-from segmeter.metrics.surfaces.surface import summarise_distances
+from segmeter.metrics.surfaces import summarise_distances
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 _QUALITIES = ("pq", "sq", "rq", "object_dice")
@@ -186,7 +186,7 @@ class Sizes(RegionMeasure):
 
 
 class Partition(RegionMeasure):
-    """How the prediction splits and merges the target's objects."""
+    """Counts how the prediction splits and merges the target's objects."""
 
     first = ("partition_common",)
 

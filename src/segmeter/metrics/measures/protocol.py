@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, shown
-from segmeter.classes import ClassSpec
+from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, check_maps, check_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
@@ -103,7 +103,7 @@ class CaseMaps:
             yield self.target, self.labels, self.spec.counting, together
         for region in regions:
             if (region, region.members[0]) not in together:
-                yield *self.planes(region), {"num_classes": 2, "ignore_index": 2}, [(region, 1)]
+                yield *self.planes(region), COUNTING_PLANES, [(region, 1)]
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""

@@ -16,9 +16,9 @@ from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, Status
+from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, renumber
-from segmeter.metrics.surfaces.distances import distances_by_class
-from segmeter.metrics.surfaces.surface import surface_metrics
+from segmeter.metrics.surfaces import surface_metrics
 
 _LARGEST = np.iinfo(np.int64).max
 

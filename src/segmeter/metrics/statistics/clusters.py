@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, nearest, shorten
-from segmeter.data.folders.folds import PAIR, PREFIX, count_left_right, group_of
+from segmeter.data.folds import PAIR, PREFIX, count_left_right, group_of
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
 

@@ -66,7 +66,7 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return math.prod(self.shape)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
@@ -157,7 +157,7 @@ def to_grid(column: NDArray[Any]) -> FloatArray:
 
 
 def count_pools(units: int) -> int:
-    """How many pools of equal size stand in for units: `MOST_UNITS` at most; each unit is its own where they suffice.
+    """Return how many pools of equal size stand in for units: `MOST_UNITS` at most, or one for each unit.
 
     Examples
     --------

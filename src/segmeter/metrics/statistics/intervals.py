@@ -22,7 +22,7 @@ _SAME = 1e-9  # of the mean: a spread below this is rounding
 
 @dataclass(frozen=True, kw_only=True)
 class Influence:
-    """How strongly single units decide each statistic (S,), from its values without one unit each.
+    """The influence of single units on each statistic (S,), from its values without one unit each.
 
     Parameters
     ----------

@@ -12,11 +12,12 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, check_same_cases, check_same_spacing, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import (
     Requirement,
     find_direction,
+    find_facts,
     is_overall,
     may_be_infinite,
     name_change,
@@ -31,7 +32,6 @@ from segmeter.metrics.statistics.columns import (
     minus_means,
 )
 from segmeter.metrics.statistics.paired_tests import add_adjusted, rank_values, sign_flip, wilcoxon
-from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, side_by_side
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
@@ -161,7 +161,8 @@ def lay_out(
     check_same_cases(columns)
     boards, not_shared = build_scoreboards(columns, spec, config)
     board = next(iter(boards.values()))
-    check_same_spacing(columns, board.names)
+    facts = {name: find_facts(name) for name in board.names}
+    check_same_spacing(columns, [name for name, known in facts.items() if known is None or known.spaced])  # or may be
     labels = slice_labels(board)
     required = expand_requirements(required, board, {by: order_labels(each) for by, each in labels.items()})
     return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required)

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, refusing
-from segmeter.models.card import default_normalisation
-from segmeter.models.checkpoints.weights import load_exactly, load_tensors
+from segmeter.models.config import default_normalisation
 from segmeter.models.foreign.config import Facts, ForeignConfig, Source
+from segmeter.models.weights import load_exactly, load_tensors
 from segmeter.remote import fetch
 
 _FORM = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/ENCODER, such as Unet/resnet34."

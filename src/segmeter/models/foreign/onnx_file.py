@@ -18,8 +18,8 @@ from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
 from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError, refusing
-from segmeter.models.checkpoints.weights import find_placeholder, real_path
 from segmeter.models.foreign.config import Facts, ForeignConfig, Source
+from segmeter.models.weights import find_placeholder, real_path
 from segmeter.remote import fetch
 
 _OURS = "segmeter"  # the key of our metadata

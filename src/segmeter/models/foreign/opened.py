@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec, Task
 from segmeter.data.classes_config import default_colours
 from segmeter.errors import ConfigError
 from segmeter.files import sha256_file
-from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.models.config import ModelCard, default_normalisation
 from segmeter.models.foreign import hub, libraries, onnx_file
 from segmeter.models.foreign.config import PLUGINS, Facts, ForeignConfig, Source, overlay
 from segmeter.models.foreign.network import ForeignModel

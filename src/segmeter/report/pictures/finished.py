@@ -17,9 +17,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import stack_planes
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, open_map, read_map
 from segmeter.data.planes import Volume, VolumeSet
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.export.formats import class_folder
 from segmeter.files import remove, safe_id
@@ -29,10 +29,9 @@ from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import clean
 from segmeter.report.pictures.chosen import Ranking, choose_cases
-from segmeter.report.pictures.drawn import DrawnCase, read_large
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import LONGEST, Layers, draw_layers, write_layers
+from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import find_errors, write_crops

@@ -111,9 +111,9 @@ class Augment:
         grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
         planes = target.view(len(target), -1, *target.shape[-2:])
         labels = _look_up(planes.to(torch.float32), grid, "nearest").to(target.dtype)
-        if self.spec.ignore_index is not None:
+        if self.spec.has_ignored:
             outside = (grid.abs() > 1).any(-1)
-            labels = labels.masked_fill(outside[:, None], self.spec.ignore_index)
+            labels = labels.masked_fill(outside[:, None], self.spec.void)
         return _look_up(image, grid, "bilinear"), labels.view(target.shape)
 
     def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ RunShare = Annotated[float, Unit("share of the run")]
 
 
 class AugmentConfig(Config, title="augment"):
-    """How samples are drawn. The seed, the epoch and the case alone decide every draw."""
+    """The way samples are drawn. The seed, the epoch and the case alone decide every draw."""
 
     crop: tuple[Edge, Edge] | Literal["auto"] | None = "auto"
     """Size of a sample: [height, width]. With null, samples are whole images, which must have one size per batch. With

@@ -15,8 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import LazyArray
 from segmeter.data.planes import Volume, VolumeSet
-from segmeter.data.sample import Sample
-from segmeter.data.verification.counting import count_classes
+from segmeter.data.sample import Sample, count_classes
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track

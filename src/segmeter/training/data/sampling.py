@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.verification.counting import count_classes
+from segmeter.data.sample import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows

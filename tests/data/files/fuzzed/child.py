@@ -16,10 +16,10 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files import reader_process
-from segmeter.data.files.png import decode_samples
+from segmeter.data.files.pictures import decode_samples
 from segmeter.data.images import read_image
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map, read_values
+from segmeter.data.sample import Reading
 from segmeter.errors import SegmeterError
 from tests.data.crafted import encoded
 from tests.data.files.fuzzed.theirs import READERS

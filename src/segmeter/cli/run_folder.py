@@ -1,12 +1,15 @@
-"""Opens a run's folder: locked for one process, recorded in run.json, and removed again if the input is refused."""
+"""Opens a run's folder: locked for one process, recorded in run.json, and removed again if the input is refused.
+
+The values of keys that look like secrets become [REDACTED] in everything that a run writes.
+"""
 
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,17 +19,14 @@ from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
+from segmeter.cli.folders import LOCK, OWNER, Job, claim_new, not_writable, owner_of, read_record, run_name, take_lock
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.lock import LOCK, OWNER, claim_new, not_writable, owner_of, take_lock
-from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
-from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
-from segmeter.files import clear_leftovers, remove, safe_id, write_bytes, write_json
+from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
+from segmeter.files import clear_leftovers, remove, write_bytes, write_json
 from segmeter.metrics.arrays import say
-from segmeter.provenance import hardware, source, versions
-from segmeter.records import RUN, flatten, read_run, seal_run
+from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source, versions
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
-from segmeter.training.signals import let_finish
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
@@ -36,31 +36,16 @@ _REMEDY = {
     errno.EFBIG: "Raise the limit on file sizes",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as it was requested.
-
-    Parameters
-    ----------
-    command
-        "train", "eval" and so on.
-    overrides
-        As written on the command line.
-    folder
-        The folder of a sweep's job; None for a single job.
-    argv
-        The whole command line as typed: program, command and arguments.
-    launch
-        The values of `launch` if other processes run the job. They are recorded, so that a resume runs in the same way.
-    """
-
-    command: str
-    overrides: tuple[str, ...]
-    folder: Path | None
-    argv: tuple[str, ...] = ()
-    launch: Mapping[str, Any] | None = field(default=None, compare=False)
+MASK = "[REDACTED]"
+_SECRET = re.compile(
+    r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
+    r"|(api|access|private|secret|account|ssh|encryption|signing)_?key)s?$"
+    r"|pass(word|wd|phrase|code)?s?$",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # keys inside a value
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 @contextmanager
@@ -158,21 +143,6 @@ def show_files(folder: Path) -> None:
     for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
         if (folder / file).exists():
             sys.stdout.write(f"{name:<9} {folder / file}\n")
-
-
-def run_name(config: Common, job: Job) -> str:
-    """Return the last part of a new folder's name."""
-    return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
-
-
-def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
-    """Read run.json; {} if it is missing or damaged, with a warning about damage if `say` is set."""
-    try:
-        return read_run(folder)
-    except (OSError, InputError) as error:
-        if say and not isinstance(error, FileNotFoundError):
-            LOGGER.warning("%s It is written anew.", error)
-        return {}
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
@@ -287,3 +257,47 @@ def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def is_secret(key: str) -> bool:
+    """Tell whether the name of a key or variable suggests a secret value.
+
+    Examples
+    --------
+    >>> [name for name in ("GITHUB_PAT", "PGPASS", "apiKey", "path", "key", "tokenizer") if is_secret(name)]
+    ['GITHUB_PAT', 'PGPASS', 'apiKey']
+    """
+    return _SECRET.search(_CAMEL.sub("_", key).replace("-", "_")) is not None
+
+
+def mask(values: Any, key: str = "") -> Any:
+    """Replace secrets at any depth: values of secret-looking keys, and overrides and logins in texts."""
+    if isinstance(values, dict):
+        return {name: mask(value, str(name)) for name, value in values.items()}
+    if isinstance(values, list):
+        return [mask(value, key) for value in values]
+    if values is not None and is_secret(key):
+        return MASK
+    return mask_override(values) if isinstance(values, str) else values
+
+
+def mask_override(line: str) -> str:
+    """Replace the value of an override if its key, or a key within its value, looks like a secret.
+
+    Examples
+    --------
+    >>> mask_override("+logger.api_key=abc"), mask_override("loss.gamma=2")
+    ('+logger.api_key=[REDACTED]', 'loss.gamma=2')
+    """
+    key, equals, value = line.partition("=")
+    name = key.rpartition(".")[2].lstrip("+-")
+    if equals and (is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
+        return f"{key}={MASK}"
+    return _LOGIN.sub(MASK, line)
+
+
+def refuse_masked(values: Mapping[str, Any]) -> None:
+    """Refuse a configuration that was copied from a run folder, where its secrets are masked."""
+    for key, value in flatten(values).items():
+        if MASK in str(value):
+            raise ConfigError(f"config: `{key}` is {MASK}, as run folders keep no secrets. Set it again.")

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
-from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
+from segmeter.evaluation.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
+from segmeter.metrics.calibration_file import empty_sums, read_sums
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import SCORE, CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.probabilities.stored import empty_sums, read_sums
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track

@@ -23,7 +23,7 @@ from segmeter.checks import expected, known_name, real_numbers, shown, whole_num
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, Status
-from segmeter.metrics.surfaces.distances import Distances, SurfaceKind, distances_by_class
+from segmeter.metrics.distances import Distances, SurfaceKind, distances_by_class
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
 

@@ -11,7 +11,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.finished.pieces import find_runs
+from segmeter.evaluation.pieces import find_runs
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.config.measures import MEASURES

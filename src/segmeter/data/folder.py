@@ -15,8 +15,9 @@ from segmeter.data.config import FolderConfig, PlaneAxis
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
-from segmeter.data.folders.pairing import (
+from segmeter.data.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
+from segmeter.data.images import Orientation
+from segmeter.data.pairing import (
     Listing,
     Names,
     class_folders,
@@ -28,10 +29,8 @@ from segmeter.data.folders.pairing import (
     scan_masks,
     twice_problems,
 )
-from segmeter.data.images import Orientation
-from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, Reading
 from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id

@@ -6,7 +6,7 @@ from typing import Any
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.cli.runs.run_folder import note_done
+from segmeter.cli.run_folder import note_done
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.config.scores import MEAN, Direction, find_direction

@@ -33,9 +33,9 @@ from segmeter.files import (
     write_bytes,
     write_json,
 )
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.weights import find_placeholder, load_exactly, load_plain, load_tensors, real_path
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter, build_segmenter
+from segmeter.models.weights import find_placeholder, load_exactly, load_plain, load_tensors, real_path
 from segmeter.records import digest, read_json, seal
 from segmeter.remote import fetch
 

@@ -11,7 +11,7 @@ from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import FloatArray, IntArray
-from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
+from segmeter.metrics.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
 MOST_BINS = 10_000

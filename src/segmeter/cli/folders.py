@@ -1,0 +1,184 @@
+"""Makes, locks and finds the folders of runs, so that two processes never write into the same one."""
+
+import errno
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from segmeter.checks import expected
+from segmeter.cli.config.schema import Common
+from segmeter.cli.messages import LOGGER
+from segmeter.errors import ConfigError, InputError
+from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
+from segmeter.records import read_own, read_run
+
+LOCK = ".lock"
+OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training resumes from
+_NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it was requested.
+
+    Parameters
+    ----------
+    command
+        "train", "eval" and so on.
+    overrides
+        As written on the command line.
+    folder
+        The folder of a sweep's job; None for a single job.
+    argv
+        The whole command line as typed: program, command and arguments.
+    launch
+        The values of `launch` if other processes run the job. They are recorded, so that a resume runs in the same way.
+    """
+
+    command: str
+    overrides: tuple[str, ...]
+    folder: Path | None
+    argv: tuple[str, ...] = ()
+    launch: Mapping[str, Any] | None = field(default=None, compare=False)
+
+
+def run_name(config: Common, job: Job) -> str:
+    """Return the last part of a new folder's name."""
+    return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
+
+
+def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
+    """Read run.json; {} if it is missing or damaged, with a warning about damage if `say` is set."""
+    try:
+        return read_run(folder)
+    except (OSError, InputError) as error:
+        if say and not isinstance(error, FileNotFoundError):
+            LOGGER.warning("%s It is written anew.", error)
+        return {}
+
+
+def take_lock(folder: Path) -> FileLock | None:
+    """Lock a run's folder; None if another process holds the lock.
+
+    The system frees the lock of a process that is killed, so no lock is ever stale.
+
+    Raises
+    ------
+    OSError
+        The system can't lock files there.
+    """
+    lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
+    with operation("open", folder / LOCK), suppress(Timeout):
+        lock.acquire()
+    if not lock.is_locked:
+        return None
+    with suppress(OSError):  # a full disk: the lock holds without a name
+        write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
+    return lock
+
+
+def owner_of(folder: Path) -> str:
+    """Name the process that holds a run's folder, or held it last."""
+    try:
+        return read_own(folder / OWNER).decode().strip() or "another process"
+    except (OSError, ValueError):
+        return "another process"
+
+
+def new_root(folder: Path, name: str) -> Path:
+    """Make a new folder for several runs; another command may make one of the same name in the same second.
+
+    Raises
+    ------
+    ConfigError
+        The folder can't be made.
+    """
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    try:
+        make_folder(folder)
+        return next(folder / each for each in names if new_folder(folder / each))
+    except OSError as error:
+        raise not_writable(error, folder) from error
+
+
+def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Exception:
+    """Make the error to raise where a folder for runs can't be made: of the configuration if it never could be."""
+    if error.errno not in _NOT_WRITABLE:
+        return error
+    given = f"{error.filename or folder} ({error.strerror})"
+    return ConfigError(expected("config", key, "to be a folder that can be written", given))
+
+
+def claim_new(folder: Path) -> FileLock | None:
+    """Make and lock a folder; None if there is one already."""
+    make_folder(folder.parent)
+    with suppress(FileNotFoundError):  # another process has just removed the empty folder above
+        return take_lock(folder) if new_folder(folder) else None
+    return None
+
+
+def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:
+    """Find the run folder to continue: `resume` itself, the newest run of this name for "auto", None for a new run.
+
+    "auto" skips runs with nothing to resume from. If there is no other, it says so and starts a new run, so that the
+    same command also restarts a job that was stopped early. The newest run has the latest start in run.json, which is
+    in UTC. The local time in a folder's name may come from another zone.
+
+    Parameters
+    ----------
+    holds
+        The file in the folder, or a pattern of files, from which the command resumes.
+
+    Raises
+    ------
+    ConfigError
+        `resume` is not such a run.
+    """
+    if resume is None:
+        return None
+    if resume != "auto":
+        folder = Path(resume)
+        if not _holds(folder, holds):
+            rule = f"expected `resume` to be a run folder with {holds}"
+            raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
+        return folder
+    found = job.folder if job.folder is not None else _newest(config, job, holds)
+    if found is not None and _holds(found, holds):
+        sys.stderr.write(f"resuming {found}\n")
+        return found
+    place = (found or config.run.root / job.command).absolute()
+    sys.stderr.write(f"resume=auto: no run named {run_name(config, job)!r} with {holds} in {place}; starting anew\n")
+    return None
+
+
+def _newest(config: Common, job: Job, holds: str) -> Path | None:
+    named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
+    found = (config.run.root / job.command).glob("*")
+    runs = [path for path in found if named.fullmatch(path.name) and _holds(path, holds)]
+    return max(runs, key=lambda path: (_start(path), path.name), default=None)
+
+
+def _start(folder: Path) -> datetime:
+    """Return the start of a run; the distant past if run.json has none."""
+    with suppress(ValueError, TypeError):
+        found = datetime.fromisoformat(read_record(folder).get("start"))  # type: ignore[arg-type]
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return datetime.min.replace(tzinfo=UTC)
+
+
+def _holds(folder: Path, pattern: str) -> bool:
+    return next(folder.glob(pattern), None) is not None

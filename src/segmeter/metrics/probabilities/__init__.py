@@ -1,1 +1,0 @@
-"""Measures the calibration and precision-recall curves of probabilities, from sums over images."""
