@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 
 import pytest
 
@@ -32,55 +31,34 @@ def data_of(cases, val_cases=None):
     return TrainData(source=TinySource(cases), train_cases=cases, val_cases=val_cases)
 
 
-def write_data(root, count=8):
-    for seed in range(count):
-        put(root / "images" / f"c{seed}.png", noise(16, 16, seed=seed))
-        put(root / "masks" / f"c{seed}.png", noise(16, 16, None, seed=seed + 50) % 3)
-
-
-def put_back(path, content):
-    """Other bytes under the same name, of the same size and time, as far as a resume could see it so far."""
-    before = path.stat()
-    path.write_bytes(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def test_a_resume_on_inverted_masks_is_refused_by_name(tmp_path):
+def test_the_hash_of_every_file_is_recorded_and_a_resume_on_inverted_masks_is_refused_by_name(tmp_path):
     run, root = tmp_path / "run", tmp_path / "data"
     run.mkdir()
-    write_data(root)
+    for seed in range(8):
+        put(root / "images" / f"c{seed}.png", noise(16, 16, seed=seed))
+        put(root / "masks" / f"c{seed}.png", noise(16, 16, None, seed=seed + 50) % 3)
     train(real_job(run, root, epochs=1))
-    train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))  # the same data goes on
-    for path in (root / "masks").iterdir():
-        put_back(path, path.read_bytes())
-    train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))  # written anew, equal bytes
+    record = json.loads((run / CONTENTS).read_bytes())
+    assert record.keys() == {"train", "val"}
+    assert {**record["train"], **record["val"]} == {
+        f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.glob("*/*.png"))
+    }
+    resumed = {"epochs": 2, "resume": True, "allow_changes": ("training.epochs",)}
+    for path in (root / "masks").iterdir():  # written anew, with equal bytes
+        path.write_bytes(path.read_bytes())
+    train(real_job(run, root, **resumed))
     for seed in (0, 3):
         put(root / "masks" / f"c{seed}.png", 2 - noise(16, 16, None, seed=seed + 50) % 3)
     with pytest.raises(ConfigError) as refusal:
-        train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))
+        train(real_job(run, root, **resumed))
     text = "\n".join(refusal.value.problems)
     assert "files that are new, gone or changed (2: " in text
     assert "/masks/c0.png" in text
     assert "/masks/c3.png" in text
     train(
-        real_job(
-            run, root, epochs=2, resume=True, allow_changes=("training.epochs", "data.train_cases", "data.val_cases")
-        )
+        real_job(run, root, **{**resumed, "allow_changes": ("training.epochs", "data.train_cases", "data.val_cases")})
     )
-
-
-def test_the_record_has_the_hash_of_every_file(tmp_path):
-    run, root = tmp_path / "run", tmp_path / "data"
-    run.mkdir()
-    write_data(root)
-    train(real_job(run, root, epochs=1))
-    record = json.loads((run / CONTENTS).read_bytes())
-    assert record.keys() == {"train", "val"}
-    files = {**record["train"], **record["val"]}
-    assert files == {
-        f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.glob("*/*.png"))
-    }
 
 
 def test_new_and_missing_files_are_named_and_a_lost_record_is_said(tmp_path):

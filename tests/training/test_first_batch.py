@@ -14,9 +14,11 @@ class Seen(list):
         self.append(given)
 
 
-def test_the_augmented_samples_are_drawn_once(tmp_path):
-    seen, cases = Seen(), TinyCases()
-    train(tiny_job(tmp_path, cases=cases, draw_batch=seen, epochs=2))
+def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_path):
+    seen, again, cases = Seen(), Seen(), TinyCases()
+    train(tiny_job(tmp_path, cases=cases, draw_batch=seen, epochs=1))
+    train(tiny_job(tmp_path, draw_batch=again, epochs=2, resume=True, allow_changes=("training.epochs",)))
+    assert not again
     ((images, targets, names, folder),) = seen
     image, target, indices = TinySource(cases).batch(0, 0, 0.0)
     augment = TinyAugment()
@@ -29,22 +31,14 @@ def test_the_augmented_samples_are_drawn_once(tmp_path):
 
 
 def test_the_weights_are_the_same_bits_with_and_without_the_picture(tmp_path):
-    found = []
-    for name, draw in (("with", Seen()), ("without", None)):
-        job = tiny_job(tmp_path / name, draw_batch=draw, epochs=1)
+    found, unwanted = [], Seen()
+    for name, draw, pictures in (("with", Seen(), 1), ("without", unwanted, 0)):
+        job = tiny_job(tmp_path / name, draw_batch=draw, pictures=pictures, epochs=1)
         train(job)
         found.append(job.model.segmenter.state_dict())
+    assert not unwanted
     for key, value in found[0].items():
         assert torch.equal(value, found[1][key]), key
-
-
-def test_a_resumed_run_keeps_its_picture_and_none_is_drawn_where_none_is_wanted(tmp_path):
-    train(tiny_job(tmp_path, draw_batch=Seen(), epochs=1))
-    again, unwanted = Seen(), Seen()
-    train(tiny_job(tmp_path, draw_batch=again, epochs=2, resume=True, allow_changes=("training.epochs",)))
-    train(tiny_job(tmp_path / "none", draw_batch=unwanted, epochs=1, pictures=0))
-    assert not again
-    assert not unwanted
 
 
 def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):
