@@ -2,7 +2,6 @@
 
 import copy
 import random
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from segmeter.models.checkpoints.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
-from segmeter.training.data.batches import Batches
 from segmeter.training.learner import (
     Average,
     Learner,
@@ -26,7 +24,7 @@ from segmeter.training.learner import (
     restore_rng,
     seed_everything,
 )
-from segmeter.training.step import take_step
+from segmeter.training.step import open_batches, take_step
 from tests.training.tiny import TinyNetwork, tiny_job, tiny_segmenter
 
 CPU = torch.device("cpu")
@@ -35,8 +33,7 @@ CPU = torch.device("cpu")
 def learner_of(folder, **changes):
     """A learner, its job and a batch for it."""
     job = tiny_job(folder, **changes)
-    draw = partial(job.data.augment.draw, seed=0)
-    with Batches(job.data.source, first=0, progress=lambda _: 0.0, workers=0, device=CPU, draw=draw) as batches:
+    with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
         batch = batches.take()
     return Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 

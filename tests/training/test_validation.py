@@ -172,6 +172,10 @@ def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
     found = validate(Silent(), TinyCases(count=2), cross_entropy())
     assert found.unlearned == ("cell", "edge")
     assert found.values["iou/ground"] > UNLEARNED
+    for wrong, unlearned in ((0, ()), (1, ("cell",))):  # an IoU of 1 / 100 is found, and of 1 / 101 is not
+        counts = np.array([[500, wrong, 0], [99, 1, 0], [98, 0, 2]])
+        scored = [Scored(index=0, counts=counts, terms=np.ones((1, 2)))]
+        assert join_shares([Share(scored=scored)], SPEC, total=1)[0].unlearned == unlearned
 
 
 @pytest.fixture
