@@ -194,15 +194,12 @@ def test_auto_on_a_gpu_is_bfloat16_or_float16(monkeypatch, native, dtype):
     assert pick_dtype(GPU, "auto") == dtype
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_a_convolution_computes_in_the_precision(precision, dtype):
+def test_a_convolution_computes_in_the_precision_and_float16_on_a_cpu_is_refused():
     layer = torch.nn.Conv2d(1, 1, 1)
-    with autocast(CPU, precision):
-        assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
-    assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
-
-
-def test_float16_on_a_cpu_is_refused():
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        with autocast(CPU, precision):
+            assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
+        assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
     with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
         autocast(CPU, "float16")
 

@@ -5,12 +5,7 @@ import torch
 
 from segmeter.errors import InputError
 from segmeter.models.segmenter import AtNetworkSize, Segmenter, build_segmenter, pad_to_multiple
-from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_spec, make_tiny
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return make_tiny()
+from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_spec
 
 
 def seen_by(image, **attributes):
@@ -87,13 +82,6 @@ def test_images_at_the_size_of_the_network_are_padded_to_its_stride_alone():
     logits = AtNetworkSize(segmenter)(image)
     assert seen[0].shape == (2, 3, 16, 80)
     torch.testing.assert_close(logits, segmenter.normalise(image))
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (7, 8), (33, 41), (64, 64)])
-def test_logits_have_the_size_of_the_image(tiny, shape):
-    image = torch.randint(0, 256, (2, 3, *shape), dtype=torch.uint8)
-    with torch.inference_mode():
-        assert tiny(image).shape == (2, 3, *shape)
 
 
 def test_gradients_reach_the_weights_and_the_image():

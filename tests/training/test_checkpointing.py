@@ -168,29 +168,27 @@ def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
         opened(tmp_path)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), PermissionError(13, "Denied")])
-def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, error):
-    save(checkpoints, 1, 0.5)
-
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [(torch, OSError(errno.ENOSPC, "No space left on device")), (os, PermissionError(13, "Permission denied"))],
+    ids=["full", "closed"],
+)
+def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, where, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(torch, "save", fail)
-    message = rf"step 2 could not be saved; step-00000001 stays and can be resumed.*step-00000002.*{error.strerror}"
-    with pytest.raises(RunError, match=message):
-        save(checkpoints, 2, 0.75)
-    monkeypatch.undo()
-    assert names(checkpoints) == ["best", "last", "step-00000001"]
-    assert linked(checkpoints, "best") == "step-00000001"
+    def failing_save(step, message):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, "save" if where is torch else "replace", fail)
+            with pytest.raises(RunError, match=rf"step {step} could not be saved; {message}.*{error.strerror}"):
+                save(checkpoints, step, 0.75)
 
-
-def test_the_first_checkpoint_that_fails_says_that_there_is_none(checkpoints, monkeypatch):
-    def fail(*paths, **places):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(RunError, match=r"step 1 could not be saved; there is no earlier one.*Permission denied"):
-        save(checkpoints, 1)
+    failing_save(1, "there is no earlier one")
+    checkpoints.table.clear()
+    save(checkpoints, 2, 0.5)
+    failing_save(3, r"step-00000002 stays and can be resumed.*step-00000003")
+    assert names(checkpoints) == ["best", "last", "step-00000002"]
+    assert linked(checkpoints, "best") == "step-00000002"
 
 
 class Crash(BaseException):

@@ -199,7 +199,7 @@ def large_set(tmp_path, monkeypatch):
 
 
 def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(large_set, monkeypatch):
-    """Mutation seen to fail: the loss of the large cases left out."""
+    """And whole where a loss needs whole maps. Mutation seen to fail: the loss of the large cases left out."""
     samples, predictor = [large_set[index] for index in range(3)], predictor_of(tile=64, overlap=0.25)
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
     whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), loss)
@@ -217,14 +217,10 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     np.testing.assert_array_equal(seen["a"].sample.image, samples[0].image)
     np.testing.assert_array_equal(seen["a"].sample.target, samples[0].target)
     assert seen["a"].labels.shape == (150, 170)
-
-
-def test_a_loss_that_needs_whole_maps_gets_them(large_set):
-    predictor, loss = predictor_of(tile=64, overlap=0.25), build_loss(DiceConfig(over="sample"), large_set.spec)
-    samples = tuple(large_set[index] for index in range(3))
-    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=samples), loss)
-    found = validate(predictor, CachedDataset(large_set, Budget(0)), loss)
-    assert found == whole
+    monkeypatch.undo()
+    dice = build_loss(DiceConfig(over="sample"), large_set.spec)
+    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), dice)
+    assert validate(predictor, CachedDataset(large_set, Budget(0)), dice) == whole
 
 
 def test_objects_of_all_cases_together_give_pq():
