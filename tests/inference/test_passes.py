@@ -22,13 +22,14 @@ def batch(count=5, side=32):
     return torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-def test_tiles_have_a_batch_size_of_their_own():
-    sizes, segmenter = [], make_tiny()
-    segmenter.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
-    passes = passes_of(segmenter, batch_size=4, tile_batch=2)
+def test_tiles_have_a_batch_size_of_their_own_and_the_time_of_passes_is_added_up():
+    stages, (segmenter, sizes) = Stages(), failing_above(4)
+    passes = passes_of(segmenter, batch_size=4, tile_batch=2, stages=stages)
     passes.run(batch())
+    first = stages.seconds()["forward"]
     passes.run(batch(), tile=32)
     assert sizes == [4, 1, 2, 2, 1]
+    assert stages.seconds()["forward"] > first > 0
 
 
 def test_modules_return_to_the_modes_they_had():
@@ -40,15 +41,6 @@ def test_modules_return_to_the_modes_they_had():
         assert not any(module.training for module in segmenter.modules())
     assert [module.training for module in segmenter.modules()] == modes
     assert not frozen.training
-
-
-def test_the_time_of_passes_is_added_up():
-    stages = Stages()
-    passes = passes_of(make_tiny(), stages=stages)
-    passes.run(batch(1))
-    first = stages.seconds()["forward"]
-    passes.run(batch(1))
-    assert stages.seconds()["forward"] > first > 0
 
 
 def failing_above(most, error=None):

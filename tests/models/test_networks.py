@@ -143,11 +143,8 @@ def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, 
 @pytest.mark.parametrize(
     ("encoder", "weights", "passed"),
     [
-        ("resnet18", None, None),
-        ("resnet18", "imagenet", "imagenet"),
-        ("resnext101_32x16d", "instagram", "instagram"),
-        ("tu-resnet10t", "imagenet", True),
-        ("tu-resnet10t", None, None),
+        *(("resnet18", None, None), ("resnet18", "imagenet", "imagenet"), ("tu-resnet10t", "imagenet", True)),
+        *(("resnext101_32x16d", "instagram", "instagram"), ("tu-resnet10t", None, None)),
     ],
 )
 def test_the_library_is_asked_for_the_weights_that_are_named(monkeypatch, encoder, weights, passed):

@@ -65,10 +65,7 @@ def test_a_signal_after_the_work_is_only_noted():
     before = signal.getsignal(signal.SIGTERM)
     let_finish()  # nobody listens
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_work_that_is_done_is_not_interrupted_by_who_listens_next():
-    """As where a training has failed, which the command is to say. Mutation seen to fail: the inner one alone."""
+    # As where a training has failed, which the command is to say. Mutation seen to fail: the inner one alone
     with StopSignals(raises=True) as outer:
         with StopSignals() as inner:
             let_finish()

@@ -41,14 +41,6 @@ def make_batch(indices):
     return Batch(image=torch.from_numpy(image), target=torch.from_numpy(target), indices=np.array(indices))
 
 
-def test_a_step_decreases_the_loss_and_leaves_no_gradient():
-    model = model_without_batch_norm()
-    stepper = make_stepper(model)
-    losses = [float(stepper([make_batch(range(8))])[0]) for _ in range(5)]
-    assert losses == sorted(losses, reverse=True)
-    assert all(p.grad is None for p in model.parameters())
-
-
 def test_augmentation_gets_the_draws_of_its_batch():
     seen = []
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import stat
 
 import pytest
@@ -65,6 +66,7 @@ def test_channels_last_tied_and_sliced_weights_are_written_as_they_are(tmp_path)
         "slice": whole[3:7],
         "empty": torch.zeros(0),
         "count": torch.tensor(3),
+        "half": torch.ones(2, dtype=torch.bfloat16),
     }
     write(tmp_path / "a", state)
     tensors = module.load_tensors(tmp_path / "a" / "model.safetensors")
@@ -133,37 +135,38 @@ def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path,
         found.load_state()
 
 
-def rewrite(folder, card=None, state=None):
-    """Give a checkpoint another card or other weights, with a manifest that is sound."""
-    tensors = module.load_tensors(folder / "model.safetensors") if state is None else state
-    write(folder.with_name("fresh"), tensors, card=card or make_card())
-    return read_checkpoint(folder.with_name("fresh"))
-
-
-def test_another_architecture_lists_at_most_ten_of_each_difference(checkpoint):
-    other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
+def load_other(folder, *, card=None, state):
+    """Load a checkpoint of another card or other weights, with a manifest that is sound."""
+    write(folder, state, card=card or make_card())
     with pytest.raises(CheckpointError) as caught:
-        rewrite(checkpoint, card=other).load_segmenter()
-    text = str(caught.value)
+        read_checkpoint(folder).load_segmenter()
+    return str(caught.value)
+
+
+def test_another_architecture_lists_at_most_ten_of_each_difference(tmp_path, tiny):
+    other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
+    text = load_other(tmp_path / "a", card=other, state=tiny.state_dict())
     assert "does not fit the network 'unet'" in text
     assert "missing: network.encoder.model.layer3" in text
     assert "and " in text
     assert text.count("network.") <= 30
 
 
-def test_48_another_number_of_classes_is_said_by_shape(checkpoint, tiny):
-    state = dict(tiny.state_dict())
-    state["network.segmentation_head.0.bias"] = torch.zeros(7)
-    with pytest.raises(CheckpointError, match=r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"):
-        rewrite(checkpoint, state=state).load_segmenter()
+FIRST, LAST = "network.encoder.model.conv1.0.weight", "network.segmentation_head.0.bias"
+BAD = {
+    "48-classes": ({LAST: torch.zeros(7)}, r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"),
+    "49-not-finite": (
+        {FIRST: torch.tensor(torch.nan), LAST: torch.full((3,), torch.inf)},
+        r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier",
+    ),
+}
 
 
-def test_49_weights_that_are_not_finite_are_refused_by_name(checkpoint, tiny):
-    state = {name: value.clone() for name, value in tiny.state_dict().items()}
-    state["network.encoder.model.conv1.0.weight"][0, 0, 0, 0] = float("nan")
-    state["network.segmentation_head.0.bias"][0] = float("inf")
-    with pytest.raises(CheckpointError, match=r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier"):
-        rewrite(checkpoint, state=state).load_segmenter()
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
+def test_weights_of_other_classes_or_that_are_not_finite_are_refused_by_name(tmp_path, tiny, changes, message):
+    state = tiny.state_dict()
+    changes = {name: each.expand_as(state[name]) if name == FIRST else each for name, each in changes.items()}
+    assert re.search(message, load_other(tmp_path / "a", state={**state, **changes}))
 
 
 def edit(folder, **changes):

@@ -13,7 +13,7 @@ from torch import nn
 
 from segmeter.errors import CheckpointError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.models.checkpoints.weights import check_finite, compare, load_tensors
+from segmeter.models.checkpoints.weights import compare, load_tensors
 
 HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"
@@ -223,13 +223,6 @@ def test_names_match_are_missing_extra_or_of_another_shape():
     assert whole.describe() == ""
 
 
-def test_tensors_that_are_not_finite_are_named(tmp_path):
-    sound = {"a": torch.ones(2), "count": torch.tensor(3)}
-    check_finite(sound, tmp_path)
-    with pytest.raises(CheckpointError, match="2 tensors hold NaN or infinity: nan, inf"):
-        check_finite({**sound, "nan": torch.tensor([1, torch.nan]), "inf": torch.tensor(torch.inf)}, tmp_path)
-
-
 @pytest.mark.parametrize("nest", [None, "state_dict", "model_state_dict", "model"])
 def test_a_state_dict_is_found_where_training_programs_put_it(tmp_path, nest):
     path = tmp_path / "weights.pt"
@@ -237,10 +230,3 @@ def test_a_state_dict_is_found_where_training_programs_put_it(tmp_path, nest):
     found = load_tensors(path)
     assert found.keys() == NETWORK.keys()
     assert all(torch.equal(found[name], each) for name, each in NETWORK.items())
-
-
-def test_safetensors_keep_their_dtypes(tmp_path):
-    tensors = {"half": torch.ones(2, dtype=torch.bfloat16), "bytes": torch.arange(3, dtype=torch.uint8)}
-    safetensors.torch.save_file(tensors, tmp_path / "weights.safetensors")
-    found = load_tensors(tmp_path / "weights.safetensors")
-    assert all(torch.equal(found[name], each) and found[name].dtype == each.dtype for name, each in tensors.items())
