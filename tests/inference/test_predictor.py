@@ -4,29 +4,10 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import FocalConfig
-from segmeter.models.segmenter import Segmenter
-from tests.inference.parts import labels_of
-from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return make_tiny()
-
-
-def predictor(segmenter, **values):
-    return Predictor(segmenter, InferenceConfig(precision="float32", **values), CPU)
-
-
-def stub(function, task="multiclass", num_classes=3):
-    spec = make_spec(num_classes, task)
-    return Segmenter(Stub(function), make_card(spec))
+from tests.inference.parts import labels_of, predictor, stub
+from tests.models.parts import make_pointwise, make_spec
 
 
 def images(count, shape=(40, 50, 3), dtype=np.uint8, seed=0):
@@ -44,7 +25,7 @@ def test_logits_are_those_of_the_segmenter_in_float32(tiny, precision, tolerance
     arrays = images(2)
     with torch.inference_mode():
         expected = tiny(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2))
-    found = Predictor(tiny, InferenceConfig(precision=precision), CPU).logits(arrays)
+    found = predictor(tiny, precision=precision).logits(arrays)
     assert found.dtype == torch.float32
     assert (precision == "float32") or not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)

@@ -13,14 +13,8 @@ from segmeter.inference.results import BandLoss, sums_by_bands
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, LovaszConfig, PartWeights, SumConfig, TverskyConfig
 from segmeter.metrics.cases.typed import divide_terms
-from tests.inference.parts import labels_of
-from tests.inference.test_predictor import images, predictor, stub
-from tests.models.parts import make_tiny
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return make_tiny()
+from tests.inference.parts import labels_of, predictor, stub
+from tests.inference.test_predictor import images
 
 
 class Windows:

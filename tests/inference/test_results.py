@@ -3,6 +3,7 @@
 import gc
 import weakref
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from segmeter.errors import DataError, InputError, RunError
 from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.segmenter import Segmenter
 from tests.bridge.fake_stream import FakeTransport
-from tests.inference.parts import labels_of
-from tests.models.parts import Stub, make_card, make_pointwise, make_spec
+from tests.inference import parts
+from tests.inference.parts import labels_of, stub
+from tests.models.parts import make_card, make_pointwise
 
 SHAPE = (6, 5)
 
@@ -67,13 +68,7 @@ def samples(count, shape=SHAPE, *, target=False, start=0):
     return made
 
 
-def predictor(segmenter=None, **values):
-    config = InferenceConfig(precision="float32", batch_size=2, **values)
-    return Predictor(segmenter or make_pointwise(), config, torch.device("cpu"))
-
-
-def stub(function, **more):
-    return Segmenter(Stub(function), make_card(make_spec(3).replace(**more)))
+predictor = partial(parts.predictor, batch_size=2)
 
 
 def cross_entropy(logits, target):

@@ -12,7 +12,6 @@ from segmeter.training.config import (
     find_monitor,
     parse_duration,
 )
-from tests.training.tiny import SPEC
 
 
 @pytest.mark.parametrize(

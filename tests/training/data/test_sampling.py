@@ -1,7 +1,5 @@
 """Order, windows, resolution and balance of training samples."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -13,46 +11,31 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
+from segmeter.training.data.cases import FixedCases
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import resize_image, resize_target
 from tests.models.parts import make_spec
 
 
-class ArrayCases:
+def array_cases(pairs, spec=None):
     """Cases in memory."""
-
-    def __init__(self, spec: ClassSpec, pairs: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> None:
-        self.spec = spec
-        self.pairs = pairs
-        self.case_ids = tuple(f"case{i}" for i in range(len(pairs)))
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, index: int) -> Sample:
-        image, target = self.pairs[index]
-        return Sample(case_id=self.case_ids[index], image=image, target=target)
-
-    def fingerprint(self) -> str:
-        return ""
-
-    def contents(self) -> dict[str, str]:
-        return {}
+    samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
+    return FixedCases(spec=spec or make_spec(), samples=tuple(samples))
 
 
-def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
+def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> FixedCases:
     """Each pixel holds its row, its column and the number of its case, and its target follows from them."""
     rows, columns = np.indices(size, dtype=np.uint8)
-    spec = spec or make_spec()
-    pairs = []
+    spec, pairs = spec or make_spec(), []
     for case in range(count):
-        image = np.stack([rows, columns, np.full(size, case, np.uint8)], axis=-1)
-        pairs.append((image, (rows + columns + case) % spec.num_classes))
-    return ArrayCases(spec, pairs)
+        image, target = np.stack([rows, columns, np.full(size, case, np.uint8)], -1), (rows + columns + case) % 3
+        planes = np.stack([target == k for k in range(3)]).astype(np.uint8)
+        pairs.append((image, planes if spec.is_multilabel else target))
+    return array_cases(pairs, spec)
 
 
-def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSource:
+def source_of(cases: FixedCases, *, batch_size=4, seed=0, **config) -> SampleSource:
     return SampleSource(cases, AugmentConfig(**config), batch_size=batch_size, seed=seed)
 
 
@@ -115,7 +98,7 @@ def noisy_cases(count, size=(24, 24)):
         (rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 3, size).astype(np.uint8))
         for _ in range(count)
     ]
-    return ArrayCases(make_spec(), pairs)
+    return array_cases(pairs)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +134,8 @@ def test_a_sample_is_the_image_or_a_window_of_it_and_its_target_alike(crop):
     assert (image.dtype, target.dtype, indices.dtype) == (np.uint8, np.uint8, np.int64)
     for row, index in enumerate(indices):
         top, left = image[row, 0, 0, :2]
-        assert np.array_equal(image[row], cases.pairs[index][0][top : top + height, left : left + width])
-        assert np.array_equal(target[row], cases.pairs[index][1][top : top + height, left : left + width])
+        assert np.array_equal(image[row], cases[index].image[top : top + height, left : left + width])
+        assert np.array_equal(target[row], cases[index].target[top : top + height, left : left + width])
 
 
 def test_a_sample_depends_on_seed_epoch_and_case_alone():
@@ -192,14 +175,14 @@ def test_processes_share_the_samples_of_a_batch(processes):
 def test_images_of_several_sizes_need_a_crop():
     sizes = ((20, 30), (30, 20))
     pairs = [(np.zeros((*size, 1), np.uint8), np.zeros(size, np.uint8)) for size in sizes]
-    cases = ArrayCases(make_spec(), pairs)
+    cases = array_cases(pairs)
     with pytest.raises(DataError, match=r"expected `crop` to be given .* Set augment.crop"):
         source_of(cases, batch_size=2, crop=None).batch(0, 0)
     assert source_of(cases, batch_size=2, crop=(16, 16)).batch(0, 0)[0].shape == (2, 16, 16, 1)
 
 
 def test_a_case_without_a_target_is_refused_by_name():
-    cases = ArrayCases(make_spec(), [(np.zeros((20, 20, 1), np.uint8), None)])
+    cases = array_cases([(np.zeros((20, 20, 1), np.uint8), None)])
     with pytest.raises(DataError, match="case0: expected `target` to be there"):
         source_of(cases, batch_size=1).batch(0, 0)
 
@@ -207,11 +190,7 @@ def test_a_case_without_a_target_is_refused_by_name():
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 @pytest.mark.parametrize("config", [{"zoom": (0.6, 1.5), "balance": 0.5}, {"resolution": 0.5}, {}], ids=str)
 def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
-    spec = make_spec(task=task)
-    cases = numbered_cases(5, size=(90, 110), spec=spec)
-    if task == "multilabel":
-        planes = [np.stack([target == k for k in range(3)]).astype(np.uint8) for _, target in cases.pairs]
-        cases.pairs = [(image, plane) for (image, _), plane in zip(cases.pairs, planes, strict=True)]
+    cases = numbered_cases(5, size=(90, 110), spec=make_spec(task=task))
     options = {"batch_size": 4, "seed": 3, "samples": 40}
     config = AugmentConfig(crop=(64, 64), **config)
     host, device = (SampleSource(cases, config, defer=defer, **options) for defer in (False, True))

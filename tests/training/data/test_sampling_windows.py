@@ -8,7 +8,7 @@ from segmeter.training.data import sampling
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
 from tests.models.parts import make_spec
-from tests.training.data.test_sampling import ArrayCases, numbered_cases, sample, source_of
+from tests.training.data.test_sampling import array_cases, numbered_cases, sample, source_of
 
 
 def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
@@ -47,7 +47,7 @@ def test_balance_lays_windows_around_classes_evenly():
     target = np.zeros((64, 64), np.uint8)
     target[50, 7] = 1
     target[3:5, 60:62] = 2
-    cases = ArrayCases(make_spec(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
     balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
     seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
     shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
@@ -59,7 +59,7 @@ def test_balance_lays_windows_around_classes_evenly():
 def test_the_chosen_pixel_lies_anywhere_in_its_window():
     target = np.full((64, 64), 255, np.uint8)
     target[30, 40] = 1
-    cases = ArrayCases(make_spec(), [(np.zeros((64, 64, 1), np.uint8), target)])
+    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
     source = source_of(cases, crop=(16, 16), balance=1.0)
     places = np.array([np.argwhere(sample(source, epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
     assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
@@ -67,7 +67,7 @@ def test_the_chosen_pixel_lies_anywhere_in_its_window():
 
 def test_zoom_magnifies_evenly_on_a_log_scale():
     """Mutation seen to fail: a zoom of 2 that shows a window of twice the crop."""
-    cases = ArrayCases(make_spec(), [(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
+    cases = array_cases([(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
     source = source_of(cases, crop=(40, 40), zoom=(0.5, 2.0))
     shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
     assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
@@ -112,7 +112,7 @@ def test_resolution_that_would_grow_before_it_may_is_refused():
 def test_a_lower_resolution_shows_the_same_window_smaller():
     rows, columns = np.indices((128, 128))
     image = np.stack([rows, columns], axis=-1).astype(np.uint8)
-    cases = ArrayCases(make_spec(), [(image, np.zeros((128, 128), np.uint8))])
+    cases = array_cases([(image, np.zeros((128, 128), np.uint8))])
     source = source_of(cases, crop=(64, 64), resolution=0.5)
     early, late = sample(source, 0, 0, 0.0)[0], sample(source, 0, 0, 1.0)[0]
     assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
