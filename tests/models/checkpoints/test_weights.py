@@ -52,11 +52,13 @@ def write(content):
     return lambda path: path.write_bytes(content)
 
 
-IN_PLACE = {
+ANYWHERE = {
     "39-empty": (write(b""), r"is empty \(0 bytes\)"),
-    "40-text": (write(b"hello"), r"is truncated: 5 of \d+ bytes"),
     "41-html": (write(HTML), r"looks like HTML, perhaps a login page"),
     "42-git-lfs": (write(LFS), r"git-lfs pointer.*Run `git lfs pull`"),
+}
+LISTED = ANYWHERE | {
+    "40-text": (write(b"hello"), r"is truncated: 5 of \d+ bytes"),
     "43-cut-at-10": (lambda path: cut(path, 0.1), r"is truncated: \d+ of \d+ bytes"),
     "43-cut-at-99": (lambda path: cut(path, 0.99), r"is truncated: \d+ of \d+ bytes"),
     "44-flip-first": (lambda path: flip(path, 0.0), r"sha256 differs"),
@@ -64,60 +66,42 @@ IN_PLACE = {
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"more"), r"sha256 differs"),
     "gone": (lambda path: path.unlink(), r"is missing, though the manifest lists it"),
 }
+SPOILT = {
+    "model.safetensors": LISTED,
+    "state.pt": LISTED,
+    "manifest.json": ANYWHERE
+    | {
+        "43-truncated": (write(b'{"format": 1'), r"was not written by segmeter"),
+        "foreign-json": (write(b'{"a": 1}'), r"is not a segmeter manifest"),
+        "deep-json": (write(b"[" * 100_000), r"manifest.json"),
+    },
+    "alone.safetensors": ANYWHERE
+    | {
+        "40-text": (write(b"hello"), r"is no checkpoint, .*header too small"),
+        "41-html-after-blanks": (write(b"\n  <html>"), r"looks like HTML"),
+        "binary": (write(b"\x00\xff" * 50), r"is no checkpoint"),
+        "52-huge-header": (
+            write((2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64),
+            r"is damaged or truncated .*header too large",
+        ),
+    },
+}
 
 
-@pytest.mark.parametrize(("spoil", "message"), IN_PLACE.values(), ids=IN_PLACE)
-@pytest.mark.parametrize("name", ["model.safetensors", "state.pt"])
-def test_a_spoilt_file_of_a_checkpoint_is_refused_and_a_state_when_it_is_asked_for(checkpoint, name, spoil, message):
-    path = checkpoint / name
-    found = read_checkpoint(checkpoint)
+@pytest.mark.parametrize(("place", "how"), [(place, how) for place, table in SPOILT.items() for how in table])
+def test_a_spoilt_file_is_refused_in_one_line_and_a_state_when_it_is_asked_for(tmp_path, checkpoint, place, how):
+    (spoil, message), found = SPOILT[place][how], read_checkpoint(checkpoint)
+    path = (tmp_path if place.startswith("alone") else checkpoint) / place
     spoil(path)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read_checkpoint(checkpoint) if name == "model.safetensors" else found.load_state()
-    one_line(caught, path)
+    alone = [partial(read_checkpoint, path), partial(load_tensors, path)]
+    reads = {"alone.safetensors": alone, "state.pt": [found.load_state]}
+    for read in reads.get(place, [partial(read_checkpoint, checkpoint)]):
+        with pytest.raises(CheckpointError, match=message) as caught:
+            read()
+        one_line(caught, path)
 
 
-MANIFESTS = {
-    "39-empty": (b"", r"is empty"),
-    "41-html": (HTML, r"looks like HTML"),
-    "42-git-lfs": (LFS, r"git-lfs pointer"),
-    "43-truncated": (b'{"format": 1', r"was not written by segmeter"),
-    "foreign-json": (b'{"a": 1}', r"is not a segmeter manifest"),
-    "deep-json": (b"[" * 100_000, r"manifest.json"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), MANIFESTS.values(), ids=MANIFESTS)
-def test_a_spoilt_manifest_is_refused(checkpoint, content, message):
-    (checkpoint / "manifest.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read_checkpoint(checkpoint)
-    one_line(caught, checkpoint / "manifest.json")
-
-
-FOREIGN = {
-    "39-empty": (b"", r"is empty \(0 bytes\)"),
-    "40-text": (b"hello", r"is no checkpoint, .*header too small"),
-    "41-html": (HTML, r"looks like HTML"),
-    "41-html-after-blanks": (b"\n  <html>", r"looks like HTML"),
-    "42-git-lfs": (LFS, r"git-lfs pointer"),
-    "binary": (b"\x00\xff" * 50, r"is no checkpoint"),
-    "52-huge-header": (
-        (2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64,
-        r"damaged or truncated .*header too large",
-    ),
-}
 EITHER = pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
-
-
-@pytest.mark.parametrize(("content", "message"), FOREIGN.values(), ids=FOREIGN)
-@EITHER
-def test_a_file_that_holds_no_weights_is_refused(tmp_path, read, content, message):
-    path = tmp_path / "file.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read(path)
-    one_line(caught, path)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.99])
