@@ -71,18 +71,18 @@ def test_the_two_newest_stay_and_as_many_of_the_best_as_asked_for(tmp_path, keep
 
 
 @pytest.mark.parametrize(
-    ("highest", "scores", "is_best"),
+    ("highest", "scores", "is_best", "best"),
     [
-        (False, [0.5, 0.7, 0.4], [True, False, True]),
-        (True, [float("nan"), 0.0, float("nan"), 0.0, None], [False, True, False, False, False]),
+        (False, [0.5, 0.7, 0.4], [True, False, True], 2),
+        (True, [float("nan"), 0.0, float("nan"), 0.0, None], [False, True, False, False, False], 1),
     ],
     ids=["lower is better", "NaN never enters and a tie stays with the older"],
 )
-def test_a_score_is_the_best_or_not(tmp_path, highest, scores, is_best):
-    assert opened(tmp_path).best is None
+def test_a_score_is_the_best_or_not(tmp_path, highest, scores, is_best, best):
     table = opened(tmp_path, highest=highest)
+    assert table.best is None
     assert [table.rank(score, step) for step, score in enumerate(scores)] == is_best
-    assert table.best == (scores[1 if highest else 2], table.folder / step_name(1 if highest else 2))
+    assert table.best == (scores[best], table.folder / step_name(best))
 
 
 def damage_weights(folder):
@@ -177,16 +177,15 @@ def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpo
     def fail(*args, **kwargs):
         raise error
 
-    def failing_save(step, message):
+    def failing_save(step, score, message):
         with monkeypatch.context() as patch:
             patch.setattr(where, "save" if where is torch else "replace", fail)
             with pytest.raises(RunError, match=rf"step {step} could not be saved; {message}.*{error.strerror}"):
-                save(checkpoints, step, 0.75)
+                save(checkpoints, step, score)
 
-    failing_save(1, "there is no earlier one")
-    checkpoints.table.clear()
+    failing_save(1, None, "there is no earlier one")
     save(checkpoints, 2, 0.5)
-    failing_save(3, r"step-00000002 stays and can be resumed.*step-00000003")
+    failing_save(3, 0.75, r"step-00000002 stays and can be resumed.*step-00000003")
     assert names(checkpoints) == ["best", "last", "step-00000002"]
     assert linked(checkpoints, "best") == "step-00000002"
 

@@ -62,7 +62,7 @@ def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(caplog, count, bat
 
 @pytest.mark.parametrize(
     ("count", "options", "batches"),
-    [(3, {}, LEAST_BATCHES), (100, {}, 12), (0, {}, 0), (10, {"samples": 16}, 2), (10, {"samples": 500}, 62)],
+    [(3, {}, LEAST_BATCHES), (100, {}, 12), (0, {}, 0), (10, {"samples": 8}, 1), (10, {"samples": 500}, 62)],
 )
 def test_an_epoch_has_a_sensible_number_of_steps_or_the_samples_that_are_asked_for(count, options, batches):
     source = SampleSource(numbered_cases(count), AugmentConfig(), batch_size=8, seed=0, **options)
