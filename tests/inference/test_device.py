@@ -15,22 +15,23 @@ from segmeter.inference.device import (
 )
 
 
-def pretend(monkeypatch, *, gpus, built="13.2"):
+def pretend(monkeypatch, *, gpus, apple=False):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
 
 
-@pytest.mark.parametrize(("gpus", "name"), [(0, "cpu"), (1, "cuda")])
-def test_auto_is_the_gpu_where_there_is_one(monkeypatch, gpus, name):
-    pretend(monkeypatch, gpus=gpus)
-    assert pick_device("auto") == torch.device(name)
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:1"])
-def test_a_gpu_that_is_there_is_picked(monkeypatch, name):
-    pretend(monkeypatch, gpus=2)
-    assert pick_device(name) == torch.device(name)
+@pytest.mark.parametrize(
+    ("gpus", "apple", "name", "found"),
+    [
+        *((0, False, "auto", "cpu"), (1, False, "auto", "cuda"), (0, True, "auto", "cpu")),
+        *((2, False, "cuda", "cuda"), (2, False, "cuda:0", "cuda:0"), (2, False, "cuda:1", "cuda:1")),
+        (0, True, "mps", "mps"),
+    ],
+)
+def test_auto_is_the_gpu_where_there_is_one_and_a_named_one_is_picked(monkeypatch, gpus, apple, name, found):
+    pretend(monkeypatch, gpus=gpus, apple=apple)
+    assert pick_device(name) == torch.device(found)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", "mps:0", "CUDA", "cpu\n"])
@@ -45,13 +46,6 @@ def test_18_a_gpu_beyond_the_last_says_how_many_there_are(monkeypatch):
         pick_device("cuda:9")
 
 
-def test_an_apple_gpu_is_taken_by_its_name_alone(monkeypatch):
-    pretend(monkeypatch, gpus=0)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert pick_device("mps") == torch.device("mps")
-    assert pick_device("auto") == torch.device("cpu")
-
-
 @pytest.mark.parametrize(("built", "why"), [(True, "sees no Apple GPU"), (False, "is built without Apple's Metal")])
 def test_an_apple_gpu_that_is_not_there_is_one_line(monkeypatch, built, why):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
@@ -60,10 +54,26 @@ def test_an_apple_gpu_that_is_not_there_is_one_line(monkeypatch, built, why):
         pick_device("mps")
 
 
-_PROBE = """
-import resource
-from segmeter.inference.device import keep_freed_memory
-kept = {keep} and keep_freed_memory()
+def probe(code: str) -> list[int]:
+    """Run code that prints whether the C library could, and then numbers."""
+    head = """
+import re, resource, threading, time
+from pathlib import Path
+from segmeter.inference.device import give_back_freed_memory, keep_freed_memory
+def used():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+"""
+    could, *found = subprocess.run(
+        [sys.executable, "-c", head + code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    if could != "True":
+        pytest.skip("this C library has no mallopt or malloc_trim")
+    return [int(each) for each in found]
+
+
+of_glibc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+_FAULTS = """
+kept = not {keep} or keep_freed_memory()
 def touch():
     for _ in range(5):
         bytearray(b"x" * 2**26)
@@ -74,28 +84,15 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def faults(keep: bool) -> tuple[bool, int]:
-    command = [sys.executable, "-c", _PROBE.format(keep=keep)]
-    kept, count = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return kept == "True", int(count)
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+@of_glibc
 def test_freed_memory_is_used_again_without_page_faults() -> None:
-    kept, few = faults(keep=True)
-    if not kept:
-        pytest.skip("this C library has no mallopt")
+    (few,), (many,) = (probe(_FAULTS.format(keep=keep)) for keep in (True, False))
     assert few < 200
-    assert faults(keep=False)[1] > 50 * few  # each 64 MiB is mapped anew
+    assert many > 50 * few  # each 64 MiB is mapped anew
 
 
 _THREADS = """
-import re, threading, time
-from pathlib import Path
-from segmeter.inference.device import keep_freed_memory
-def used():
-    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 kept, before, turn, end, done = keep_freed_memory(), used(), threading.Lock(), threading.Event(), []
 def work():
     with turn:
@@ -115,22 +112,14 @@ print(kept, used() - before)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+@of_glibc
 def test_threads_use_what_others_freed() -> None:
     """Of eight threads, each of which takes 32 MiB in its turn, one takes it from the system."""
-    command = [sys.executable, "-c", _THREADS]
-    kept, grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    if kept != "True":
-        pytest.skip("this C library has no mallopt")
-    assert int(grown) < 64
+    (grown,) = probe(_THREADS)
+    assert grown < 64
 
 
 _HOLES = """
-import re
-from pathlib import Path
-from segmeter.inference.device import give_back_freed_memory, keep_freed_memory
-def used():
-    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 keep_freed_memory()
 blocks = [bytearray(b"x") * 2**24 for _ in range(16)]
 full = used()
@@ -141,15 +130,12 @@ print(give_back_freed_memory(), full - kept, kept - used())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is glibc's, on Linux")
+@of_glibc
 def test_holes_below_a_block_that_stays_are_given_back() -> None:
     """Of 16 blocks of 16 MiB the last one stays: freed, the others are kept, until they are given back."""
-    command = [sys.executable, "-c", _HOLES]
-    could, freed, given = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    if could != "True":
-        pytest.skip("this C library has no malloc_trim")
-    assert int(freed) < 16
-    assert int(given) > 220
+    freed, given = probe(_HOLES)
+    assert freed < 16
+    assert given > 220
 
 
 @pytest.mark.parametrize(
@@ -208,15 +194,12 @@ def test_auto_on_a_gpu_is_bfloat16_or_float16(monkeypatch, native, dtype):
     assert pick_dtype(GPU, "auto") == dtype
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_a_convolution_computes_in_the_precision(precision, dtype):
+def test_a_convolution_computes_in_the_precision_and_float16_on_a_cpu_is_refused():
     layer = torch.nn.Conv2d(1, 1, 1)
-    with autocast(CPU, precision):
-        assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
-    assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
-
-
-def test_float16_on_a_cpu_is_refused():
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        with autocast(CPU, precision):
+            assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
+        assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
     with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
         autocast(CPU, "float16")
 

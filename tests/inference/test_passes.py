@@ -22,13 +22,14 @@ def batch(count=5, side=32):
     return torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-def test_tiles_have_a_batch_size_of_their_own():
-    sizes, segmenter = [], make_tiny()
-    segmenter.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
-    passes = passes_of(segmenter, batch_size=4, tile_batch=2)
+def test_tiles_have_a_batch_size_of_their_own_and_the_time_of_passes_is_added_up():
+    stages, (segmenter, sizes) = Stages(), failing_above(4)
+    passes = passes_of(segmenter, batch_size=4, tile_batch=2, stages=stages)
     passes.run(batch())
+    first = stages.seconds()["forward"]
     passes.run(batch(), tile=32)
     assert sizes == [4, 1, 2, 2, 1]
+    assert stages.seconds()["forward"] > first > 0
 
 
 def test_modules_return_to_the_modes_they_had():
@@ -42,72 +43,75 @@ def test_modules_return_to_the_modes_they_had():
     assert not frozen.training
 
 
-def test_other_errors_pass_through():
-    segmenter = make_tiny()
-
-    def fail(module, inputs):
-        raise RuntimeError("a fault of another kind")
-
-    segmenter.register_forward_pre_hook(fail)
-    with pytest.raises(RuntimeError, match="another kind"):
-        passes_of(segmenter).run(batch(1))
-
-
-def test_the_time_of_passes_is_added_up():
-    stages = Stages()
-    passes = passes_of(make_tiny(), stages=stages)
-    passes.run(batch(1))
-    first = stages.seconds()["forward"]
-    passes.run(batch(1))
-    assert stages.seconds()["forward"] > first > 0
-
-
-def failing_above(most):
+def failing_above(most, error=None):
     """A segmenter that has no memory for more than `most` images or tiles at a time."""
-    segmenter = make_tiny()
+    segmenter, sizes = make_tiny(), []
 
     def hook(module, inputs):
+        sizes.append(len(inputs[0]))
         if len(inputs[0]) > most:
-            raise MemoryError("full")
+            raise error or MemoryError("full")
 
     segmenter.register_forward_pre_hook(hook)
-    return segmenter
+    return segmenter, sizes
 
 
-def test_the_batch_is_halved_from_the_images_there_are_until_one_is_too_large(caplog):
-    passes = passes_of(failing_above(1), batch_size=64)
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA"), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
+    ids=lambda error: type(error).__name__,
+)
+def test_18_a_batch_that_does_not_fit_is_halved_from_the_images_there_are_and_gives_the_same(caplog, error):
+    segmenter, sizes = failing_above(1, error)
+    passes = passes_of(segmenter, batch_size=64)
     with caplog.at_level(logging.WARNING):
-        passes.run(batch(6))
+        found = passes.run(batch(6))
+    assert torch.equal(found, passes_of(make_tiny(), batch_size=1).run(batch(6)))
     assert (passes.batch_size, passes.tile_batch) == (1, 4)
     assert [record.getMessage() for record in caplog.records] == [
         "out of memory: 3 images at a time from here on (the same results)",
         "out of memory: 1 images at a time from here on (the same results)",
     ]
-    with pytest.raises(RunError, match=r"one image of 160 x 160\. Set inference\.tile=64 and"):
-        passes_of(failing_above(0)).run(batch(1, side=160))
+    passes.run(batch(2))
+    assert sizes == [6, 3, *[1] * 6, 1, 1]  # what was learnt is kept
 
 
 def test_tiles_are_halved_in_number_but_never_in_size():
-    passes = passes_of(failing_above(1), tile_batch=2)
+    passes = passes_of(failing_above(1)[0], tile_batch=2)
     passes.run(batch(2), tile=32)
     assert (passes.batch_size, passes.tile_batch) == (4, 1)
-    with pytest.raises(RunError, match=r"one tile of 32 x 32. Set inference\.tile below 32"):
-        passes_of(failing_above(0)).run(batch(2), tile=32)
 
 
-FLIPS = choose_views(flips=True, rotations=False)
+@pytest.mark.parametrize(
+    ("side", "tile", "message"),
+    [
+        (300, None, r"image of 300 x 300. Set inference.tile=128 and inference.tile_batch=1, or run on device=cpu"),
+        (256, 256, r"tile of 256 x 256. Set inference.tile below 256 and inference.tile_batch=1"),
+        (160, None, r"image of 160 x 160. Set inference.tile=64 and"),
+    ],
+)
+def test_18_what_never_fits_ends_with_advice_and_other_errors_pass_through(side, tile, message):
+    with pytest.raises(RunError, match=f"for one {message}"):
+        passes_of(failing_above(0)[0]).run(batch(1, side=side), tile=tile)
+    with pytest.raises(RuntimeError, match="another kind"):
+        passes_of(failing_above(0, RuntimeError("a fault of another kind"))[0]).run(batch(1), tile=tile)
+
+
 KINDS = {
-    "flips": {"flips": True, "rotations": False},
-    "rotations": {"flips": False, "rotations": True},
-    "all": {"flips": True, "rotations": True},
+    "flips": choose_views(flips=True, rotations=False),
+    "rotations": choose_views(flips=False, rotations=True),
+    "all": choose_views(flips=True, rotations=True),
 }
 
 
 def seen(image):
     """Every image that can be made by mirrors and quarter turns, written with NumPy alone."""
     turned = [np.rot90(image, turn, (2, 3)) for turn in range(4)]
-    return {"flips": [image, image[..., ::-1], image[..., ::-1, :], image[..., ::-1, ::-1]], "rotations": turned,
-            "all": [*turned, *(each[..., ::-1] for each in turned)]}  # fmt: skip
+    return {
+        "flips": [image, image[..., ::-1], image[..., ::-1, :], image[..., ::-1, ::-1]],
+        "rotations": turned,
+        "all": [*turned, *(each[..., ::-1] for each in turned)],
+    }
 
 
 def uneven(image):
@@ -119,8 +123,7 @@ def uneven(image):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_views_are_all_mirrors_and_turns_once_and_are_undone(kind):
-    image = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
-    views = choose_views(**KINDS[kind])
+    image, views = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5), KINDS[kind]
     found = [see(torch.from_numpy(image.copy()), view).numpy() for view in views]
     assert {each.tobytes() for each in map(np.ascontiguousarray, found)} == {
         np.ascontiguousarray(each).tobytes() for each in seen(image)[kind]
@@ -135,7 +138,7 @@ def test_the_views_are_all_mirrors_and_turns_once_and_are_undone(kind):
 def test_views_average_probabilities(task, channels, kind):
     image = torch.randn(2, channels, 3, 4, generator=torch.Generator().manual_seed(0))
     to_probs = torch.sigmoid if task != "multiclass" else lambda logits: torch.softmax(logits, 1)
-    views = choose_views(**KINDS[kind])
+    views = KINDS[kind]
     mean = sum(to_probs(undo(uneven(see(image, view)), view).double()) for view in views) / len(views)
     found = averaged_logits(image, uneven, views=views, task=task)
     assert found.dtype == torch.float32
@@ -150,6 +153,6 @@ def test_one_bad_flip_is_not_averaged_away(task, channels, value):
 
     image = torch.zeros(1, channels, 2, 2)
     image[0, 0, 0, 1] = 7.0
-    found = averaged_logits(image, sometimes, views=FLIPS, task=task)
+    found = averaged_logits(image, sometimes, views=KINDS["flips"], task=task)
     assert found[0, 0, 0, 1].isnan()
     assert found[0, :, 1].isfinite().all()

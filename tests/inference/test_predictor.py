@@ -4,28 +4,9 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import FocalConfig, build_loss
-from segmeter.models.segmenter import Segmenter
-from tests.inference.parts import labels_of
-from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return make_tiny()
-
-
-def predictor(segmenter, **values):
-    return Predictor(segmenter, InferenceConfig(precision="float32", **values), CPU)
-
-
-def stub(function, task="multiclass", num_classes=3):
-    spec = make_spec(num_classes, task)
-    return Segmenter(Stub(function), make_card(spec))
+from tests.inference.parts import labels_of, predictor, stub
+from tests.models.parts import make_pointwise, make_spec
 
 
 def images(count, shape=(40, 50, 3), dtype=np.uint8, seed=0):
@@ -37,16 +18,19 @@ def samples(arrays):
     return [Sample(case_id=f"case{index}", image=array, target=None) for index, array in enumerate(arrays)]
 
 
-def test_logits_are_those_of_the_segmenter(tiny):
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
+def test_logits_are_those_of_the_segmenter_in_float32(tiny, precision, tolerance):
+    """bfloat16 has 8 bits of mantissa, here through 20 layers."""
     arrays = images(2)
     with torch.inference_mode():
         expected = tiny(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2))
-    found = predictor(tiny).logits(arrays)
+    found = predictor(tiny, precision=precision).logits(arrays)
     assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert (precision == "float32") or not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5, 16])
+@pytest.mark.parametrize("batch_size", [1, 2, 16])
 def test_the_batch_size_changes_no_label(tiny, batch_size):
     cases = samples([*images(5), *images(2, (33, 35, 3)), *images(1)])
     one_by_one = [labels_of(predictor(tiny), predictor(tiny).logits([case.image]))[0] for case in cases]
@@ -75,27 +59,16 @@ def test_tiles_and_flips_of_a_pointwise_network_say_what_the_whole_image_says(ta
     assert np.array_equal(labels_of(predictor(segmenter), tiled), labels_of(predictor(segmenter), whole))
 
 
-def test_an_image_no_larger_than_the_tile_is_run_whole(tiny):
-    arrays = images(1, (40, 48, 3))
-    assert torch.equal(predictor(tiny, tile=48).logits(arrays), predictor(tiny).logits(arrays))
-
-
 def test_tiles_of_a_real_network_agree_with_their_definition(tiny):
-    """Two tiles side by side, uniform: where they meet, the mean of both."""
+    """Two tiles side by side, uniform: where they meet, the mean of both. An image of one tile is run whole."""
     [array] = images(1, (32, 48, 3))
+    assert torch.equal(predictor(tiny, tile=48).logits([array]), predictor(tiny).logits([array]))
     run = predictor(tiny)
     left, right = run.logits([array[:, :32]]), run.logits([array[:, 16:]])
     found = predictor(tiny, tile=32, overlap=0.5, blend="uniform").logits([array])
     torch.testing.assert_close(found[..., :16], left[..., :16], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 16:32], (left[..., 16:] + right[..., :16]) / 2, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 32:], right[..., 16:], rtol=1e-5, atol=1e-5)
-
-
-def test_the_network_gets_channels_last_images():
-    seen = []
-    segmenter = stub(lambda image: seen.append(image.is_contiguous(memory_format=torch.channels_last)) or image)
-    predictor(segmenter).logits(images(3, (9, 7, 3)))
-    assert seen == [True]
 
 
 @pytest.mark.parametrize(
@@ -114,61 +87,6 @@ def test_the_threshold_decides_binary_labels():
     assert labels_of(predictor(segmenter, threshold=0.75), predictor(segmenter).logits(arrays)).max() == 0
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("values", [{}, {"batch_size": 1}, {"flips": True}, {"tile": 32}], ids=str)
-def test_21_a_case_without_finite_logits_is_named_and_those_before_it_are_kept(bad, values):
-    arrays = images(4, (40, 40, 3), np.float32)
-    arrays[2][30, 7, 1] = bad
-    run = predictor(stub(lambda image: image), **values).predict(samples(arrays))
-    assert [next(run).sample.case_id for _ in range(2)] == ["case0", "case1"]
-    with pytest.raises(RunError, match=r"the logits of case 'case2' hold NaN or infinity"):
-        next(run)
-
-
-class Greedy:
-    """A network that needs more memory than there is, for more than `batch` images of at most `edge` pixels."""
-
-    def __init__(self, batch, edge=10_000, error=None):
-        self.batch, self.edge = batch, edge
-        self.error = error or torch.OutOfMemoryError("CUDA out of memory")
-        self.seen = []
-
-    def __call__(self, image):
-        self.seen.append(tuple(image.shape))
-        if len(image) > self.batch or max(image.shape[2:]) > self.edge:
-            raise self.error
-        return image
-
-
-@pytest.mark.parametrize(
-    "error",
-    [torch.OutOfMemoryError("CUDA"), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")],
-    ids=lambda error: type(error).__name__,
-)
-def test_18_a_batch_that_does_not_fit_is_halved_and_gives_the_same(caplog, error):
-    network = Greedy(batch=2, error=error)
-    arrays = images(4)
-    run = predictor(stub(network))
-    found = run.logits(arrays)
-    assert torch.equal(found, predictor(stub(lambda image: image)).logits(arrays))
-    assert "out of memory: 2 images at a time from here on" in caplog.text
-    run.logits(arrays)
-    assert [shape[0] for shape in network.seen] == [4, 2, 2, 2, 2]  # what was learnt is kept
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, r"for one image of 300 x 150. Set inference.tile=128 and inference.tile_batch=1, or run on device=cpu"),
-        ({"tile": 256}, r"for one tile of 256 x 150. Set inference.tile below 256 and inference.tile_batch=1"),
-    ],
-    ids=str,
-)
-def test_18_what_never_fits_ends_with_advice(values, message):
-    with pytest.raises(RunError, match=message):
-        predictor(stub(Greedy(batch=0)), **values).logits(images(1, (300, 150, 3)))
-
-
 @pytest.mark.parametrize(
     ("tile", "overlap", "message"),
     [
@@ -182,26 +100,12 @@ def test_a_tile_that_the_network_would_extend_is_refused(tiny, tile, overlap, me
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ([], "got none"),
-        ([np.zeros((4, 4), np.uint8)], r"got \(4, 4\)"),
-        ([np.zeros((4, 4, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)], r"got \(4, 4, 3\), \(4, 5, 3\)"),
-    ],
-    ids=["none", "flat", "mixed"],
+    ("shapes", "message"),
+    [([], "got none"), ([(4, 4)], r"got \(4, 4\)"), ([(4, 4, 3), (4, 5, 3)], r"got \(4, 4, 3\), \(4, 5, 3\)")],
 )
-def test_images_that_are_not_of_one_shape_are_refused(arrays, message):
+def test_images_that_are_not_of_one_shape_are_refused(shapes, message):
     with pytest.raises(InputError, match=message):
-        predictor(make_pointwise()).logits(arrays)
-
-
-def test_bfloat16_stays_close_and_gives_float32_logits(tiny):
-    arrays = images(1)
-    exact = predictor(tiny).logits(arrays)
-    found = Predictor(tiny, InferenceConfig(precision="bfloat16"), CPU).logits(arrays)
-    assert found.dtype == torch.float32
-    assert not torch.equal(found, exact)
-    torch.testing.assert_close(found, exact, rtol=0.1, atol=0.1)  # 8 bits of mantissa through 20 layers
+        predictor(make_pointwise()).logits([np.zeros(shape, np.uint8) for shape in shapes])
 
 
 @pytest.mark.parametrize("where", ["an upload", "the loss"])

@@ -8,7 +8,8 @@ import torch
 
 from segmeter.data.files.array import ArrayRows
 from segmeter.data.sample import Sample
-from segmeter.errors import RunError
+from segmeter.errors import DataError, RunError
+from segmeter.inference.results import BandLoss, sums_by_bands
 from segmeter.losses.config import (
     DiceConfig,
     FocalConfig,
@@ -19,14 +20,8 @@ from segmeter.losses.config import (
     build_loss,
 )
 from segmeter.metrics.cases.typed import divide_terms
-from tests.inference.parts import labels_of
-from tests.inference.test_predictor import images, predictor, stub
-from tests.models.parts import make_tiny
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return make_tiny()
+from tests.inference.parts import labels_of, predictor, stub
+from tests.inference.test_predictor import images
 
 
 class Windows:
@@ -62,33 +57,22 @@ def test_a_streamed_image_says_what_the_image_in_memory_says_to_the_last_bit(tin
     assert sum(stop - start for start, stop in source.reads) <= shape[0] + 8, "rows are read once"
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        FocalConfig(),
-        FocalConfig(normalizer=7.0),
-        DiceConfig(over="sample"),
-        TverskyConfig(over="sample"),
-        LovaszConfig(over="sample"),
-        SumConfig(weights=PartWeights(focal=1.0, dice=0.5), dice=DiceConfig(over="sample")),
-    ],
-    ids=["focal", "focal by a number", "dice", "tversky", "lovasz", "sum"],
-)
-def test_a_loss_in_tiles_is_that_of_the_whole_image(config, tiny):
-    loss = build_loss(config, spec=tiny.card.spec)
-    run = predictor(tiny, tile=64)
-    [array] = images(1, (150, 90, 3))
-    target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)
-    target[:70] = 255
-    [found] = run.predict([Sample(case_id="a", image=array, target=target)], loss=loss)
-    whole = loss(run.logits([array]), torch.from_numpy(target)[None])
-    assert divide_terms(found.loss[None]) == pytest.approx(float(whole), rel=1e-5)
+CONFIGS = {
+    "focal": FocalConfig(),
+    "focal by a number": FocalConfig(normalizer=7.0),
+    "dice": DiceConfig(over="sample"),
+    "tversky": TverskyConfig(over="sample"),
+    "lovasz": LovaszConfig(over="sample"),
+    "sum": SumConfig(weights=PartWeights(focal=1.0, dice=0.5), dice=DiceConfig(over="sample")),
+}
 
 
-@pytest.mark.parametrize("at_once", [1, 5000])
-def test_a_loss_is_the_same_whatever_number_of_rows_it_takes_at_a_time(monkeypatch, tiny, at_once):
-    """Mutation seen to fail: the target's rows taken from the top of the band each time."""
-    run, loss = predictor(tiny, tile=64), build_loss(FocalConfig(), spec=tiny.card.spec)
+@pytest.mark.parametrize(("name", "at_once"), [*((name, 1 << 22) for name in CONFIGS), ("focal", 1), ("focal", 5000)])
+def test_a_loss_in_tiles_is_that_of_the_whole_image_whatever_number_of_lines_it_takes_at_a_time(
+    monkeypatch, tiny, name, at_once
+):
+    """Mutation seen to fail: the target's lines taken from the top of the band each time."""
+    loss, run = build_loss(CONFIGS[name], spec=tiny.card.spec), predictor(tiny, tile=64)
     [array] = images(1, (150, 90, 3))
     target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)
     target[:70] = 255
@@ -96,6 +80,23 @@ def test_a_loss_is_the_same_whatever_number_of_rows_it_takes_at_a_time(monkeypat
     [found] = run.predict([Sample(case_id="a", image=array, target=target)], loss=loss)
     whole = loss(run.logits([array]), torch.from_numpy(target)[None])
     assert divide_terms(found.loss[None]) == pytest.approx(float(whole), rel=1e-5)
+
+
+def test_a_target_that_the_loss_refuses_names_the_case(tiny):
+    [array] = images(1, (90, 64, 3))
+    loss = BandLoss(build_loss(FocalConfig(), spec=tiny.card.spec), torch.device("cpu"))
+    assert loss.terms() is None
+    bands = predictor(tiny, tile=64).stream(ArrayRows(array), case_id="a")
+    assert next(bands).target is None
+    target = ArrayRows(np.full((90, 64), 9, np.uint8))
+    with pytest.raises(DataError, match="case 'a'"):
+        list(predictor(tiny, tile=64).stream(ArrayRows(array), case_id="a", target=target, loss=loss))
+
+
+def test_only_sums_over_pixels_are_taken_by_bands(tiny):
+    assert sums_by_bands(build_loss(FocalConfig(), spec=tiny.card.spec))
+    assert not sums_by_bands(torch.nn.CrossEntropyLoss())
+    assert not sums_by_bands(None)
 
 
 def test_a_streamed_image_without_finite_logits_is_named():
@@ -108,17 +109,7 @@ def test_a_streamed_image_without_finite_logits_is_named():
         list(bands)
 
 
-def test_a_streamed_image_gives_freed_memory_back_now_and_then(monkeypatch):
-    given = []
-    monkeypatch.setattr("segmeter.inference.predictor._PIXELS", 100 * 40)
-    monkeypatch.setattr("segmeter.inference.predictor.give_back_freed_memory", lambda: given.append(True))
-    [array] = images(1, (300, 40, 3))
-    bands = list(predictor(stub(lambda image: image), tile=64).stream(Windows(array), case_id="a"))
-    assert 1 + len(bands) // 3 <= len(given) < len(bands)
-
-
-def test_an_image_in_memory_is_put_together_without_keeping_its_bands(monkeypatch):
-    """And its probabilities can't be changed, so that they are written without a copy."""
+def test_freed_memory_is_given_back_now_and_then_and_an_image_is_put_together_without_keeping_its_bands(monkeypatch):
     given, alive, kept = [], [], []
     monkeypatch.setattr("segmeter.inference.predictor._PIXELS", 100 * 40)
     monkeypatch.setattr("segmeter.inference.predictor.give_back_freed_memory", lambda: given.append(True))
@@ -139,3 +130,6 @@ def test_an_image_in_memory_is_put_together_without_keeping_its_bands(monkeypatc
     assert len(given) >= 2
     assert len(kept) > 4
     assert max(alive) <= 3
+    given.clear()
+    bands = list(made.stream(Windows(array), case_id="a"))
+    assert 1 + len(bands) // 3 <= len(given) < len(bands)

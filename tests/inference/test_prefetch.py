@@ -8,26 +8,18 @@ from segmeter.inference.batches import read_ahead, same_shape_groups
 from segmeter.progress import Stages
 
 
-class Numbered:
-    """A data set of numbers that remembers what is being read."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __len__(self):
-        return 100
-
-    def __getitem__(self, index):
-        self.asked.append(index)
-        return index
-
-
 def test_samples_come_in_order_and_no_more_than_the_count_is_read_ahead():
-    source = Numbered()
-    reader = read_ahead(source, 3, stages=Stages())
+    asked = []
+
+    class Numbers(list):
+        def __getitem__(self, index):
+            asked.append(index)
+            return super().__getitem__(index)
+
+    reader = read_ahead(Numbers(range(100)), 3, stages=Stages())
     assert next(reader) == 0
     time.sleep(0.05)
-    assert max(source.asked) <= 3  # the one given out, and three waiting at most
+    assert max(asked) <= 3  # the one given out, and three waiting at most
     assert list(reader) == list(range(1, 100))
 
 

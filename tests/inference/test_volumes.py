@@ -9,9 +9,8 @@ import torch
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, Reading
 from segmeter.evaluation.predicted import predict_volume
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.models.segmenter import Segmenter
+from tests.inference.parts import predictor
 from tests.models.parts import Stub, make_card, make_spec
 
 SHAPE = (4, 6, 5)
@@ -30,14 +29,12 @@ def volume_of(folder, spec, planes):
 
 def predictor_of(spec):
     """Channel k of the logits is k x the image, or image - k for multilabel."""
-    if spec.is_multilabel:
-        logits = lambda image: torch.cat([image - k for k in range(spec.num_classes)], 1)  # noqa: E731
-    else:
-        logits = lambda image: torch.cat([image * k for k in range(spec.num_classes)], 1)  # noqa: E731
+
+    def logits(image):
+        return torch.cat([image - k if spec.is_multilabel else image * k for k in range(spec.num_classes)], 1)
+
     card = replace(make_card(spec, in_channels=1), mean=(0.0,), std=(1.0,))
-    return Predictor(
-        Segmenter(Stub(logits), card), InferenceConfig(precision="float32", batch_size=3), torch.device("cpu")
-    )
+    return predictor(Segmenter(Stub(logits), card), batch_size=3)
 
 
 @pytest.mark.parametrize("planes", ["k", "j", "i"])

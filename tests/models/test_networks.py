@@ -38,14 +38,6 @@ def size_of_logits(network, height, width, in_channels=3):
     return tuple(network.eval()(torch.zeros(1, in_channels, height, width, device="meta")).shape)
 
 
-@pytest.mark.parametrize("name", MODELS.names())
-def test_every_network_gives_logits_of_the_images_size_at_depth_three(name):
-    config = MODELS.schema(name)(**{"encoder": "resnet18", "depth": 3} | SMALL.get(name, {}))
-    network = build(config)
-    size = max(network.size_multiple, network.size_least)
-    assert size_of_logits(network, size, 2 * size) == (1, 3, size, 2 * size)
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -62,27 +54,26 @@ def test_other_depths_and_encoders_give_logits_of_the_images_size(config):
     assert size_of_logits(network, size, size, in_channels=1) == (1, 3, size, size)
 
 
-def test_segformer_gives_logits_of_the_images_size_on_its_own_encoder():
-    config = models.SegformerConfig(decoder_segmentation_channels=8)
-    network = MODELS.build(config, spec=make_spec(), in_channels=3)  # building checks the size; it can't without values
-    assert network.size_multiple == 32
-
-
 def test_the_decoder_doubles_from_16_channels_unless_told():
     network = build(TINY.replace(decoder_channels=None))
     assert [block.conv2[0].out_channels for block in network.decoder.blocks] == [64, 32, 16]
 
 
-@pytest.mark.parametrize("stride", [2, 4])
-def test_a_decoder_that_ends_early_gives_logits_that_are_enlarged(stride):
-    whole, short = build(TINY), build(TINY.replace(logits_stride=stride))
+@pytest.mark.parametrize(
+    ("options", "left_out", "multiple"),
+    [
+        ({"logits_stride": 2}, ("decoder.blocks.2.",), 8),
+        ({"logits_stride": 4}, ("decoder.blocks.1.", "decoder.blocks.2."), 8),
+        ({"downsample": 4}, ("nothing",), 32),
+    ],
+)
+def test_a_network_may_end_early_or_see_the_image_smaller_with_the_same_other_weights(options, left_out, multiple):
+    whole, short = build(TINY), build(TINY.replace(**options))
     assert size_of_logits(short, 16, 24) == (1, 3, 16, 24)
-    levels = {2: 2, 4: 1}[stride]
-    kept = [name for name in whole.state_dict() if not name.startswith("segmentation_head")]
-    left_out = tuple(f"decoder.blocks.{level}." for level in range(levels, 3))
-    assert [name for name in kept if not name.startswith(left_out)] == [
-        name for name in short.state_dict() if not name.startswith("segmentation_head")
-    ]
+    assert Segmenter(short, make_card()).size_multiple == multiple
+    heads = ("segmentation_head",)
+    kept = [name for name in whole.state_dict() if not name.startswith(heads + left_out)]
+    assert kept == [name for name in short.state_dict() if not name.startswith(heads)]
 
 
 def test_logits_of_a_stride_are_those_of_the_last_level_enlarged_about_the_pixels_centres():
@@ -100,21 +91,13 @@ def test_logits_of_a_stride_are_those_of_the_last_level_enlarged_about_the_pixel
     torch.testing.assert_close(logits[6:8, 10], torch.stack(expected))
 
 
-def test_a_network_can_see_the_image_smaller():
-    segmenter = Segmenter(build(TINY.replace(downsample=4)), make_card())
-    assert segmenter.size_multiple == 32
-    plain = Segmenter(build(TINY), make_card())
-    assert segmenter.state_dict().keys() == plain.state_dict().keys()
-
-
-def test_an_unknown_timm_encoder_gets_the_nearest_name():
-    with pytest.raises(ConfigError, match="Did you mean 'tu-convnext_tiny'"):
-        build(TINY.replace(encoder="tu-convnext_tinny"))
-
-
-def test_an_unlike_timm_encoder_is_refused_without_a_list_of_a_thousand():
-    with pytest.raises(ConfigError, match="such as tu-convnext_tiny") as caught:
-        build(TINY.replace(encoder="tu-qqqqqqqq"))
+@pytest.mark.parametrize(
+    ("encoder", "hint"),
+    [("tu-convnext_tinny", "Did you mean 'tu-convnext_tiny'"), ("tu-qqqqqqqq", "such as tu-convnext_tiny")],
+)
+def test_an_unknown_timm_encoder_gets_the_nearest_name_or_a_few_of_a_thousand(encoder, hint):
+    with pytest.raises(ConfigError, match=hint) as caught:
+        build(TINY.replace(encoder=encoder))
     assert len(str(caught.value)) < 200
 
 
@@ -150,9 +133,8 @@ def test_a_combination_with_logits_of_another_size_is_refused(monkeypatch):
 def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, tmp_path, encoder):
     monkeypatch.setattr(networks, "_reachable", lambda endpoint: False)
     monkeypatch.setattr(networks.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        ConfigError, match=r"expected the imagenet weights of .*no network.*model.weights=null"
-    ) as caught:
+    message = r"expected the imagenet weights of .*no network.*model.weights=null"
+    with pytest.raises(ConfigError, match=message) as caught:
         build(TINY.replace(encoder=encoder, weights="imagenet"))
     assert "\n" not in str(caught.value)
     assert networks.constants.HF_HUB_OFFLINE is False
@@ -161,11 +143,8 @@ def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, 
 @pytest.mark.parametrize(
     ("encoder", "weights", "passed"),
     [
-        ("resnet18", None, None),
-        ("resnet18", "imagenet", "imagenet"),
-        ("resnext101_32x16d", "instagram", "instagram"),
-        ("tu-resnet10t", "imagenet", True),
-        ("tu-resnet10t", None, None),
+        *(("resnet18", None, None), ("resnet18", "imagenet", "imagenet"), ("tu-resnet10t", "imagenet", True)),
+        *(("resnext101_32x16d", "instagram", "instagram"), ("tu-resnet10t", None, None)),
     ],
 )
 def test_the_library_is_asked_for_the_weights_that_are_named(monkeypatch, encoder, weights, passed):
@@ -187,13 +166,18 @@ def test_weights_that_an_encoder_lacks_are_refused_with_those_it_has():
         build(TINY.replace(encoder="resnext101_32x48d", weights="imagenet"))
 
 
-def test_the_host_counts_as_unreachable_where_its_name_is_unknown(monkeypatch):
-    def unknown(*_):
+@pytest.mark.parametrize(("proxies", "reachable"), [({}, False), ({"https": "proxy"}, True)])
+def test_a_host_of_an_unknown_name_is_unreachable_and_not_looked_up_behind_a_proxy(monkeypatch, proxies, reachable):
+    asked = []
+
+    def unknown(*place):
+        asked.append(place)
         raise OSError("Name or service not known")
 
     monkeypatch.setattr(networks.socket, "getaddrinfo", unknown)
-    monkeypatch.setattr(networks, "getproxies", dict)
-    assert not networks._reachable("https://hub.invalid")
+    monkeypatch.setattr(networks, "getproxies", lambda: proxies)
+    assert networks._reachable("https://hub.invalid") is reachable
+    assert (asked == []) is reachable
 
 
 def download(encoder, *, wanted=True):
@@ -215,9 +199,3 @@ def test_without_pretrained_weights_nothing_is_asked(monkeypatch):
     monkeypatch.setattr(networks, "_reachable", lambda endpoint: pytest.fail("asked"))
     with pytest.raises(ConnectionError, match="offline=False"):
         download("resnet18", wanted=False)
-
-
-def test_behind_a_proxy_the_host_is_not_looked_up(monkeypatch):
-    monkeypatch.setattr(networks, "getproxies", lambda: {"https": "proxy"})
-    monkeypatch.setattr(networks.socket, "getaddrinfo", lambda *_: pytest.fail("looked up"))
-    assert networks._reachable("https://hub.invalid")

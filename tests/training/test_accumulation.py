@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from segmeter.classes import ClassSpec
 from segmeter.losses.additive import additive
 from segmeter.losses.config import (
     CrossEntropyConfig,
@@ -70,8 +69,7 @@ CASES = [
 
 
 def spec(task):
-    names = ("ground", "cell") if task == "binary" else ("ground", "cell", "edge")
-    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=255)
+    return make_spec(2 if task == "binary" else CLASSES, task)
 
 
 def images_and_targets(task):
@@ -95,7 +93,6 @@ def step_over(loss, sizes, task, **options):
     model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, channels, 1)).double()
     before = [parameter.detach().clone() for parameter in model.parameters()]
     image, target = options.pop("data", None) or images_and_targets(task)
-    parts = zip(image.split(sizes), target.split(sizes), np.arange(8).cumsum().repeat(8), strict=False)
     step = stepper(
         forward=model,
         loss=loss,
@@ -107,24 +104,24 @@ def step_over(loss, sizes, task, **options):
     )
     batches = [
         Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
-        for x, t, _ in parts
+        for x, t in zip(image.split(sizes), target.split(sizes), strict=True)
     ]
     value, norm = step(batches)
     gradient = torch.cat([(old - new).flatten() for old, new in zip(before, model.parameters(), strict=True)])
     return value, norm, gradient.detach()
 
 
-@pytest.mark.parametrize("sizes", SPLITS.values(), ids=SPLITS)
 @pytest.mark.parametrize(("task", "name", "config"), CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_accumulating_is_one_large_batch(task, name, config, sizes):
+def test_accumulating_is_one_large_batch(task, name, config):
     loss = build_loss(config, spec(task))
     assert loss.adds
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
-    again = step_over(loss, sizes, task)
-    torch.testing.assert_close(again[0], value, rtol=1e-10, atol=0)
-    torch.testing.assert_close(again[1], norm, rtol=1e-10, atol=0)
-    torch.testing.assert_close(again[2], gradient, rtol=1e-10, atol=1e-10 * float(norm))
+    for split, sizes in SPLITS.items():
+        again = step_over(loss, sizes, task)
+        torch.testing.assert_close(again[0], value, rtol=1e-10, atol=0, msg=split)
+        torch.testing.assert_close(again[1], norm, rtol=1e-10, atol=0, msg=split)
+        torch.testing.assert_close(again[2], gradient, rtol=1e-10, atol=1e-10 * float(norm), msg=split)
 
 
 def test_clipping_sees_the_whole_gradient():
@@ -170,31 +167,28 @@ def test_a_step_in_which_everything_is_ignored_changes_nothing():
 
 
 def test_the_denominators_are_those_of_the_augmented_targets():
-    class HideHalf:
-        """Ignores the left half of every other image, as turning an image does with its corners."""
-
-        def __call__(self, image, target, draws):
-            target = target.clone()
-            target[image[:, 0, 0, 0] > 0, :, :3] = 255
-            return image, target
+    def hide_half(image, target, draws):
+        """Ignore the left half of every other image, as turning an image does with its corners."""
+        target = target.clone()
+        target[image[:, 0, 0, 0] > 0, :, :3] = 255
+        return image, target
 
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
-    one, many = (step_over(loss, sizes, "multiclass", augment=HideHalf()) for sizes in ([8], [3, 5]))
+    one, many = (step_over(loss, sizes, "multiclass", augment=hide_half) for sizes in ([8], [3, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
 
 
 def test_augmented_images_do_not_stay_in_memory():
     alive, most = [], []
 
-    class Spy:
-        def __call__(self, image, target, draws):
-            image = image.clone()
-            alive.append(weakref.ref(image))
-            most.append(sum(each() is not None for each in alive))
-            return image, target
+    def spy(image, target, draws):
+        image = image.clone()
+        alive.append(weakref.ref(image))
+        most.append(sum(each() is not None for each in alive))
+        return image, target
 
     loss = build_loss(FocalConfig(), spec("multiclass"))
-    step_over(loss, [1] * 8, "multiclass", augment=Spy(), channels_last=False)
+    step_over(loss, [1] * 8, "multiclass", augment=spy, channels_last=False)
     assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
     assert max(most) <= 2
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import threading
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ import torch
 import segmeter.files
 from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models.checkpoint import read_checkpoint
+from segmeter.training import checkpointing
 from segmeter.training.checkpointing import Checkpoints, step_name
-from tests.training.tiny import tiny_segmenter
+from segmeter.training.trainer import train
+from tests.training.tiny import tiny_job, tiny_segmenter
 
 
 @pytest.fixture
@@ -55,33 +58,31 @@ def test_links_point_to_the_last_and_the_best(checkpoints):
     assert read_checkpoint(checkpoints.folder / "last").load_state()["step"] == 2
 
 
-def test_two_newest_and_the_best_stay(checkpoints):
-    for step, score in enumerate([0.1, 0.9, 0.2, 0.3, 0.4, 0.5], 1):
-        save(checkpoints, step, score)
-    assert names(checkpoints) == ["best", "last", "step-00000002", "step-00000005", "step-00000006"]
-
-
-def test_as_many_of_the_best_stay_as_asked_for(tmp_path):
-    kept = opened(tmp_path, keep=3)
-    for step, score in enumerate([0.7, 0.9, 0.2, 0.8, 0.1, 0.1, 0.1], 1):
+@pytest.mark.parametrize(
+    ("keep", "scores", "stay"),
+    [(1, [0.1, 0.9, 0.2, 0.3, 0.4, 0.5], [2, 5, 6]), (3, [0.7, 0.9, 0.2, 0.8, 0.1, 0.1, 0.1], [1, 2, 4, 6, 7])],
+)
+def test_the_two_newest_stay_and_as_many_of_the_best_as_asked_for(tmp_path, keep, scores, stay):
+    kept = opened(tmp_path, keep=keep)
+    for step, score in enumerate(scores, 1):
         save(kept, step, score)
-    assert [score for score, _ in kept.table] == [0.9, 0.8, 0.7]
-    assert names(kept)[2:] == [step_name(step) for step in (1, 2, 4, 6, 7)]
+    assert [score for score, _ in kept.table] == sorted(scores)[: -keep - 1 : -1]
+    assert names(kept) == ["best", "last", *map(step_name, stay)]
 
 
-def test_a_lower_score_is_better_where_that_is_said(tmp_path):
-    lowest = opened(tmp_path, highest=False)
-    assert [lowest.rank(score, step) for step, score in enumerate([0.5, 0.7, 0.4])] == [True, False, True]
-
-
-def test_nan_is_never_best_and_a_tie_stays_with_the_older(checkpoints):
-    assert not checkpoints.rank(float("nan"), 1)
-    assert checkpoints.best is None
-    assert checkpoints.rank(0.0, 2)
-    assert not checkpoints.rank(float("nan"), 3)
-    assert not checkpoints.rank(0.0, 4)
-    assert checkpoints.best == (0.0, checkpoints.folder / step_name(2))
-    assert not checkpoints.rank(None, 5)
+@pytest.mark.parametrize(
+    ("highest", "scores", "is_best", "best"),
+    [
+        (False, [0.5, 0.7, 0.4], [True, False, True], 2),
+        (True, [float("nan"), 0.0, float("nan"), 0.0, None], [False, True, False, False, False], 1),
+    ],
+    ids=["lower is better", "NaN never enters and a tie stays with the older"],
+)
+def test_a_score_is_the_best_or_not(tmp_path, highest, scores, is_best, best):
+    table = opened(tmp_path, highest=highest)
+    assert table.best is None
+    assert [table.rank(score, step) for step, score in enumerate(scores)] == is_best
+    assert table.best == (scores[best], table.folder / step_name(best))
 
 
 def damage_weights(folder):
@@ -131,27 +132,17 @@ def test_nothing_to_resume_from_is_an_error(tmp_path, checkpoints):
     assert "step-00000001" in names(checkpoints)  # nothing is lost by trying
 
 
-def test_an_unvalidated_one_gives_way_to_the_same_step_validated(tmp_path, checkpoints):
-    save(checkpoints, 1)
-    save(checkpoints, 2, unvalidated=True)
-    assert opened(tmp_path).newest().state["step"] == 2
-    save(checkpoints, 2, 0.5)
-    assert opened(tmp_path).newest().checkpoint.folder.name == "step-00000002"
-
-
-def test_what_is_validated_after_a_resume_leaves_the_checkpoints_of_a_run_that_was_never_stopped(tmp_path, checkpoints):
-    """An unvalidated one is not among the two newest once the same step is validated."""
-    for step, score in ((2, 0.1), (4, 0.2), (6, 0.3)):
-        save(checkpoints, step, score)
-    stopped = opened(tmp_path / "stopped")
-    for step, score in ((2, 0.1), (4, 0.2)):
-        save(stopped, step, score)
-    save(stopped, 6, unvalidated=True)
-    assert "step-00000006-unvalidated" in names(stopped)
-    resumed = opened(tmp_path / "stopped")
-    resumed.newest()
+def test_an_unvalidated_one_is_resumed_from_and_gives_way_to_the_same_step_validated(tmp_path, checkpoints):
+    """It is not among the two newest then, so the folder is that of a run that was never stopped."""
+    save(checkpoints, 2, 0.1)
+    save(checkpoints, 4, 0.2)
+    save(checkpoints, 6, unvalidated=True)
+    assert "step-00000006-unvalidated" in names(checkpoints)
+    resumed = opened(tmp_path)
+    assert resumed.newest().state["step"] == 6
     save(resumed, 6, 0.3)
-    assert names(resumed) == names(checkpoints) == ["best", "last", "step-00000004", "step-00000006"]
+    assert names(resumed) == ["best", "last", "step-00000004", "step-00000006"]
+    assert opened(tmp_path).newest().checkpoint.folder.name == "step-00000006"
 
 
 def test_the_same_checkpoint_is_not_written_twice(checkpoints):
@@ -177,29 +168,26 @@ def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
         opened(tmp_path)
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), PermissionError(13, "Denied")])
-def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, error):
-    save(checkpoints, 1, 0.5)
-
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [(torch, OSError(errno.ENOSPC, "No space left on device")), (os, PermissionError(13, "Permission denied"))],
+    ids=["full", "closed"],
+)
+def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, where, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(torch, "save", fail)
-    message = rf"step 2 could not be saved; step-00000001 stays and can be resumed.*step-00000002.*{error.strerror}"
-    with pytest.raises(RunError, match=message):
-        save(checkpoints, 2, 0.75)
-    monkeypatch.undo()
-    assert names(checkpoints) == ["best", "last", "step-00000001"]
-    assert linked(checkpoints, "best") == "step-00000001"
+    def failing_save(step, score, message):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, "save" if where is torch else "replace", fail)
+            with pytest.raises(RunError, match=rf"step {step} could not be saved; {message}.*{error.strerror}"):
+                save(checkpoints, step, score)
 
-
-def test_the_first_checkpoint_that_fails_says_that_there_is_none(checkpoints, monkeypatch):
-    def fail(*paths, **places):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(RunError, match=r"step 1 could not be saved; there is no earlier one.*Permission denied"):
-        save(checkpoints, 1)
+    failing_save(1, None, "there is no earlier one")
+    save(checkpoints, 2, 0.5)
+    failing_save(3, 0.75, r"step-00000002 stays and can be resumed.*step-00000003")
+    assert names(checkpoints) == ["best", "last", "step-00000002"]
+    assert linked(checkpoints, "best") == "step-00000002"
 
 
 class Crash(BaseException):
@@ -224,9 +212,8 @@ def test_a_crash_at_any_point_of_saving_leaves_a_whole_checkpoint(tmp_path, monk
             return real(*args, **places)
 
         monkeypatch.setattr(segmeter.files.os, function, crash)
-        monkeypatch.setattr(
-            segmeter.files.shutil, "rmtree", lambda *args, **kwargs: None
-        )  # a dead process cleans nothing
+        dead = lambda *args, **kwargs: None  # noqa: E731 - which cleans nothing
+        monkeypatch.setattr(segmeter.files.shutil, "rmtree", dead)
         try:
             save(checkpoints, 2, 0.75)
             crashed = False
@@ -244,3 +231,61 @@ def test_a_crash_at_any_point_of_saving_leaves_a_whole_checkpoint(tmp_path, monk
             break
     assert n > 3
     assert seen == {1, 2}
+
+
+def test_a_checkpoint_holds_the_moment_of_saving_though_training_goes_on(tmp_path, monkeypatch):
+    free, write = threading.Event(), checkpointing.write_checkpoint
+    monkeypatch.setattr(checkpointing, "write_checkpoint", lambda *a, **k: free.wait(10) and write(*a, **k))
+    checkpoints = opened(tmp_path)
+    segmenter, weight, whole = tiny_segmenter(), torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4)
+    views = {"view": weight[1:], "list": [weight.t(), [1, "x", None]], "empty": weight[:0]}
+    state = {"a": weight, "again": weight, **views}
+    checkpoints.rank(0.5, 1)
+    checkpoints.save(1, segmenter_state=segmenter.state_dict(), card=segmenter.card, state=state, progress={})
+    assert not (checkpoints.folder / "last").exists()
+    weight.zero_()
+    checkpoints.rank(0.75, 2)  # a checkpoint that is not there yet must not be what "best" points to
+    free.set()
+    checkpoints.wait()
+    kept = checkpoints.newest().state
+    assert torch.equal(kept["a"], whole)
+    assert torch.equal(kept["again"], whole)
+    assert torch.equal(kept["view"], whole[1:])
+    assert torch.equal(kept["list"][0], whole.t())
+    assert kept["list"][1] == [1, "x", None]
+    assert kept["empty"].shape == (0, 4)
+    assert kept["table"] == [[0.5, "step-00000001"]]
+    assert (checkpoints.folder / "best").resolve().name == "step-00000001"
+    checkpoints.close()
+
+
+def test_a_checkpoint_that_fails_ends_the_run_soon_and_the_one_before_stays(tmp_path, monkeypatch):
+    write, calls = checkpointing.write_checkpoint, []
+
+    def fails_second(folder, **values):
+        calls.append(folder.name)
+        if len(calls) == 2:
+            raise RunError("no disk")
+        write(folder, **values)
+
+    monkeypatch.setattr(checkpointing, "write_checkpoint", fails_second)
+    with pytest.raises(RunError, match="the checkpoint of step 4 could not be saved; step-00000002 stays"):
+        train(tiny_job(tmp_path, epochs=9))
+    assert calls == ["step-00000002", "step-00000004"]
+
+
+def test_a_failure_in_the_background_surfaces_once_and_is_logged_at_the_end(tmp_path, monkeypatch, caplog):
+    def fails(folder, **values):
+        raise RunError("no disk")
+
+    monkeypatch.setattr(checkpointing, "write_checkpoint", fails)
+    checkpoints = opened(tmp_path)
+    segmenter = tiny_segmenter()
+    values = {"card": segmenter.card, "state": {}, "progress": {}}
+    checkpoints.save(1, segmenter_state=segmenter.state_dict(), **values)
+    with pytest.raises(RunError, match="no disk"):
+        checkpoints.wait()
+    checkpoints.check()
+    checkpoints.save(2, segmenter_state=segmenter.state_dict(), **values)
+    checkpoints.close()
+    assert "no disk" in caplog.text

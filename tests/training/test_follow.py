@@ -68,11 +68,9 @@ def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
 
 def test_a_resumed_run_is_joined_at_its_step(led, tmp_path):
     """The batches are those of the step that is announced first."""
-    cases = TinyCases()
-    job = tiny_job(tmp_path, cases=cases, world=Told(orders=led[0][2:]), **SETTINGS)
-    follow(job)
-    whole = TinyCases()
-    follow(tiny_job(tmp_path, cases=whole, world=Told(orders=led[0]), **SETTINGS))
+    whole, cases = TinyCases(), TinyCases()
+    for read, orders in ((whole, led[0]), (cases, led[0][2:])):
+        follow(tiny_job(tmp_path, cases=read, world=Told(orders=orders), **SETTINGS))
     assert len(cases.read) >= 8
     assert cases.read == whole.read[16:]  # without the four cases of each of four batches
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from segmeter.losses.focal import FocalLoss
-from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training.data.windows import Resizing, resize_batch
-from tests.training.tiny import SPEC
+from tests.training.tiny import tiny_card
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,10 +26,9 @@ def batch():
 @pytest.fixture
 def segmenter():
     torch.manual_seed(0)
-    card = ModelCard(
-        model={"name": "unet", "encoder": "resnet18"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    return (
+        build_segmenter(tiny_card(name="unet", encoder="resnet18")).train().cuda().to(memory_format=torch.channels_last)
     )
-    return build_segmenter(card).train().cuda().to(memory_format=torch.channels_last)
 
 
 def loss_and_gradient(forward, segmenter, batch):

@@ -15,13 +15,12 @@ import pytest
 import torch
 from torch.amp import GradScaler
 
-from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training import learner
 from segmeter.training.trainer import train
 from tests.fuzzing import rounds
 from tests.training.test_resume import assert_same, content
-from tests.training.tiny import SPEC, TinyCases, tiny_job
+from tests.training.tiny import TinyCases, tiny_card, tiny_job
 
 MODEL = {"name": "unet", "encoder": "mobilenet_v2", "decoder_channels": (16, 16, 8, 8, 8)}
 SETTINGS = {"epochs": 4, "ema": 0.9, "accumulate": 2, "keep": 2, "workers": 2, "log_every": 1}
@@ -31,10 +30,9 @@ def run(folder):
     """Train to the end, from the newest checkpoint if there is one."""
     torch.set_num_threads(1)
     learner.build_scaler = lambda device, precision: GradScaler("cpu", init_scale=2.0**10)
-    card = ModelCard(model=MODEL, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
     resume = next((folder / "checkpoints").glob("step-*"), None) is not None
     torch.manual_seed(7 if resume else 1)  # a resumed process begins with other weights and generators
-    segmenter = build_segmenter(card, initialise=False)
+    segmenter = build_segmenter(tiny_card(**MODEL), initialise=False)
     cases = TinyCases(count=26, size=32)
     train(tiny_job(folder, cases=cases, segmenter=segmenter, resume=resume, **SETTINGS))
 

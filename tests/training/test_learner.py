@@ -1,89 +1,49 @@
-"""The parts of a job that learn together, and how they are put back."""
+"""The parts of a job that learn together: weights and their average, the rate, the kernels and the generators."""
 
-import logging
-from functools import partial
+import copy
+import random
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from torch import nn
 
 from segmeter.distributed.ranks import Order
-from segmeter.models.checkpoint import WEIGHTS
+from segmeter.errors import ConfigError
+from segmeter.models.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.clock import Limits
-from segmeter.training.data.batches import Batches
-from segmeter.training.learner import Learner
-from segmeter.training.step import take_step
-from tests.training.tiny import tiny_job, tiny_segmenter
+from segmeter.training.config import TrainingConfig
+from segmeter.training.learner import (
+    Average,
+    Learner,
+    build_scaler,
+    capture_rng,
+    compiled,
+    kernels,
+    restore_rng,
+    seed_everything,
+)
+from segmeter.training.step import open_batches, take_step
+from tests.training.tiny import TinyNetwork, tiny_job, tiny_segmenter
+
+CPU = torch.device("cpu")
 
 
 def learner_of(folder, **changes):
+    """A learner, its job and a batch for it."""
     job = tiny_job(folder, **changes)
-    limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
-    return Learner(job, torch.device("cpu"), limits), job
-
-
-def open_batches(job, first=0):
-    draw = partial(job.data.augment.draw, seed=job.settings.training.seed)
-    cpu = torch.device("cpu")
-    return Batches(job.data.source, first=first, progress=lambda _: 0.0, workers=0, device=cpu, draw=draw)
-
-
-def take_steps(learner, job, first, count):
-    with open_batches(job, first) as batches:
-        return [
-            take_step(job, learner, [batches.take()], Order(step, 0.1 * step, validates=False)).loss.item()
-            for step in range(first, first + count)
-        ]
-
-
-@pytest.mark.parametrize("ema", [None, 0.9])
-def test_a_learner_that_was_put_back_goes_on_bit_for_bit(tmp_path, ema):
-    learner, job = learner_of(tmp_path, ema=ema)
-    take_steps(learner, job, 0, 2)
-    save_file({name: value.contiguous() for name, value in learner.published.state_dict().items()}, tmp_path / WEIGHTS)
-    state = learner.state()
-    state = {**state, "weights": {k: v.clone() for k, v in state["weights"].items()} if ema else None}
-    torch.save(state, tmp_path / "state.pt")
-    went_on = take_steps(learner, job, 2, 2)
-
-    other, job = learner_of(tmp_path, ema=ema)
-    other.load(load_file(tmp_path / WEIGHTS), torch.load(tmp_path / "state.pt", weights_only=True))
-    assert take_steps(other, job, 2, 2) == went_on
-    for name, value in learner.published.state_dict().items():
-        assert torch.equal(other.published.state_dict()[name], value), name
-
-
-def test_the_average_is_what_is_published_and_lags_behind(tmp_path):
-    learner, job = learner_of(tmp_path, ema=0.99)
-    assert learner.published is not learner.segmenter
-    take_steps(learner, job, 0, 2)
-    weight = "network.layers.0.weight"
-    assert not torch.equal(learner.published.state_dict()[weight], learner.segmenter.state_dict()[weight])
-    plain, _ = learner_of(tmp_path)
-    assert plain.published is plain.segmenter
+    with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
+        batch = batches.take()
+    return Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 
 
 def test_the_learning_rate_follows_the_schedule(tmp_path):
-    learner, job = learner_of(tmp_path)
-    with open_batches(job) as batches:
-        batch = batches.take()
+    learner, job, batch = learner_of(tmp_path)
     for progress in (0.0, 0.5, 0.9):
         lr = take_step(job, learner, [batch], Order(0, progress, validates=False)).lr
         assert lr == job.settings.optimizer.lr * learner.schedule(progress)
         assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
-
-
-def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
-    learner, _ = learner_of(tmp_path)
-    weights, state = learner.published.state_dict(), learner.state()
-    with caplog.at_level(logging.WARNING):
-        learner.load(weights, {**state, "scaler": {"scale": 1024.0}})
-    assert "the loss scale of float16 is dropped" in caplog.text
-    learner.scaler = torch.amp.GradScaler("cpu")
-    with caplog.at_level(logging.WARNING):
-        learner.load(weights, state)
-    assert "the search for that of float16 starts" in caplog.text
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
@@ -91,14 +51,94 @@ def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
     segmenter = tiny_segmenter()
     segmenter.network.downsample = 2
     segmenter = Segmenter(segmenter.network, segmenter.card)
-    learner, job = learner_of(tmp_path, segmenter=segmenter)
-    seen = []
+    learner, job, batch = learner_of(tmp_path, segmenter=segmenter)
+    seen, size = [], batch.image.shape[-2:]
     learner.segmenter.network.register_forward_pre_hook(lambda network, given: seen.append(given[0].shape[-2:]))
-    with open_batches(job) as batches:
-        batch = batches.take()
-        take_step(job, learner, [batch], Order(0, 0.0, validates=False))
-    size = batch.image.shape[-2:]
-    assert seen == [size]
+    take_step(job, learner, [batch], Order(0, 0.0, validates=False))
     with torch.no_grad():
         assert learner.published(batch.image).shape[-2:] == size
-    assert [2 * side for side in seen[1]] == [*size]
+    assert seen == [size, tuple(side // 2 for side in size)]
+
+
+def test_average_by_hand():
+    model, average = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    nn.init.constant_(average.weight, 1.0)
+    ema = Average(average, model, decay=0.15)
+    nn.init.constant_(model.weight, 3.0)
+    ema.update()  # decay (1 + 0) / (10 + 0) = 0.1: 0.1 * 1 + 0.9 * 3
+    assert average.weight.item() == torch.tensor(2.8).item()
+    ema.update()  # (1 + 1) / (10 + 1) = 0.18 > 0.15: 0.15 * 2.8 + 0.85 * 3
+    torch.testing.assert_close(average.weight.item(), 2.97, rtol=1e-6, atol=0)
+    assert ema.updates == 2
+
+
+def test_average_covers_statistics_and_copies_counters():
+    torch.manual_seed(0)
+    model = TinyNetwork()
+    average = copy.deepcopy(model)
+    ema = Average(average, model, decay=0.5)
+    model.train()(torch.randn(2, 3, 4, 4) + 5)
+    ema.update()
+    norm, averaged = model.layers[1], average.layers[1]
+    torch.testing.assert_close(averaged.running_mean, 0.9 * norm.running_mean)
+    assert averaged.num_batches_tracked == norm.num_batches_tracked == 1
+    assert not torch.equal(averaged.running_mean, torch.zeros(8))
+
+
+def draws():
+    legacy = np.random.standard_normal(3).tolist()  # noqa: NPY002
+    return random.gauss(0, 1), legacy, torch.randn(3).tolist(), torch.rand(1).item()
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "as an earlier version wrote it"])
+def test_generators_go_on_where_they_were(earlier):
+    seed_everything(3)
+    draws()  # an odd number of normals leaves the second half of a pair behind, in both generators
+    state = capture_rng(CPU)
+    name, words, *rest = state["numpy"]
+    assert name == "MT19937"
+    if earlier:
+        state["numpy"] = {"key": torch.tensor(words), **dict(zip(("pos", "has_gauss", "gauss"), rest, strict=True))}
+    state = plain_state(state)
+    expected, other = draws(), []
+    for seed in (4, 2**63 - 1):
+        seed_everything(seed)
+        other.append(draws())
+    restore_rng(state)
+    assert draws() == expected
+    assert expected != other[0] != other[1]
+
+
+def test_kernels_are_chosen_for_the_block_alone(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    with kernels(deterministic=True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.cudnn.benchmark
+    with kernels(deterministic=False):
+        assert torch.backends.cudnn.benchmark
+    assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
+
+
+def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
+    assert build_scaler(CPU, "bfloat16") is None
+    assert build_scaler(CPU, "auto") is None
+    with pytest.raises(ConfigError, match="precision"):
+        build_scaler(CPU, "float16")
+
+
+@pytest.mark.parametrize(
+    ("device", "values", "steps", "wanted"),
+    [
+        ("cpu", {}, 1e6, False),
+        ("cuda", {}, 100, False),
+        ("cuda", {"time_budget": "2m"}, 1e6, False),
+        ("cuda", {"compile": False}, 1e6, False),
+        ("cuda", {}, 1e6, True),
+        ("cpu", {"compile": True}, 1, True),
+    ],
+)
+def test_compiling_is_for_those_who_ask_and_for_long_runs_on_a_gpu(monkeypatch, device, values, steps, wanted):
+    monkeypatch.setattr(torch, "compile", lambda model: "compiled")
+    found = compiled("model", TrainingConfig(**values), device=torch.device(device), steps=steps)
+    assert found == ("compiled" if wanted else "model")

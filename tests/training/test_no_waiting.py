@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -12,30 +11,24 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.bridge import read_scalars
-from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import Order
 from segmeter.losses import focal
 from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.focal_torch import FocalOptions
-from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
 from segmeter.training.clock import Limits
-from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
+from segmeter.training.config import AdamWConfig, SgdConfig, TrainingConfig
 from segmeter.training.data import augment
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.batches import Batch, Batches
+from segmeter.training.data.batches import Batch
 from segmeter.training.data.windows import Resizing
-from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
 from segmeter.training.learner import Average, Learner
 from segmeter.training.optimizers import build_adamw
-from segmeter.training.step import take_step
-from tests.training.tiny import TinyCases, TinySource, stepper, tiny_segmenter
+from segmeter.training.step import open_batches, take_step
+from tests.training.tiny import SPEC, TinyCases, stepper, tiny_card, tiny_job, tiny_segmenter
 
-SPEC = ClassSpec(
-    task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
-)
 EVERYTHING = AugmentConfig(
     flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0
 )
@@ -58,26 +51,16 @@ class NoWaiting(TorchDispatchMode):
 
 
 def learner_of(folder, loss, **values):
-    card = ModelCard(
-        model={"name": "unet", "encoder": "resnet18"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    job = tiny_job(
+        folder,
+        cases=TinyCases(size=32),
+        augment=Augment(EVERYTHING, SPEC),
+        optimizer=SgdConfig() if values.get("clip_norm") is None else AdamWConfig(),
+        segmenter=build_segmenter(tiny_card(name="unet", encoder="resnet18"), initialise=False),
+        loss=build_loss(loss, spec=SPEC, class_counts=np.array([5, 3, 1])),
+        **{"accumulate": 2, "ema": 0.9, **values},
     )
-    training = TrainingConfig(precision="float32", accumulate=2, ema=0.9, **values)
-    cases = TinyCases(size=32)
-    job = TrainJob(
-        folder=folder,
-        settings=TrainSettings(
-            training=training,
-            optimizer=SgdConfig() if values.get("clip_norm") is None else AdamWConfig(),
-            schedule=CosineConfig(),
-            device="cpu",
-        ),
-        data=TrainData(source=TinySource(cases), train_cases=cases, augment=Augment(EVERYTHING, SPEC)),
-        model=TrainModel(
-            segmenter=build_segmenter(card, initialise=False),
-            loss=build_loss(loss, spec=SPEC, class_counts=np.array([5, 3, 1])),
-        ),
-    )
-    return job, Learner(job, torch.device("cpu"), Limits(config=training, batches_per_epoch=2))
+    return job, Learner(job, torch.device("cpu"), Limits(config=job.settings.training, batches_per_epoch=2))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +72,7 @@ def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
     for room in CHECKS:  # it returns at once but on the CPU
         monkeypatch.setattr(room, "refuse_bad_labels", lambda *args, **values: None)
     job, learner = learner_of(tmp_path, loss, clip_norm=clip_norm)
-    draw = partial(job.data.augment.draw, seed=0)
-    with Batches(
-        job.data.source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("cpu"), draw=draw
-    ) as batches:
+    with open_batches(job, torch.device("cpu"), step=0, progress=lambda _: 0.0) as batches:
         taken = [[batches.take(), batches.take()] for _ in range(2)]
     losses = []
     with NoWaiting():
@@ -161,17 +141,15 @@ def give_gradients(model):
         parameter.grad = torch.empty_like(parameter)
 
 
-@pytest.mark.parametrize(
-    "waits",
-    [
-        lambda x: x.sum().item(),
-        lambda x: bool(x.any()),
-        lambda x: x[x > 0],
-        lambda x: x.nonzero(),
-        lambda x: float(x[0]),
-    ],
-    ids=["item", "bool", "mask", "nonzero", "float"],
-)
-def test_what_waits_is_found(waits):
+WAITS = {
+    "item": lambda x: x.sum().item(),
+    "bool": lambda x: bool(x.any()),
+    "mask": lambda x: x[x > 0],
+    "nonzero": torch.nonzero,
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_waits_is_found(name):
     with pytest.raises(AssertionError, match="waits for the device"), NoWaiting():
-        waits(torch.ones(3))
+        WAITS[name](torch.ones(3))

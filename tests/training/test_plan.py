@@ -9,11 +9,10 @@ from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.models.config import UnetConfig
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.plan import EPOCH_BATCHES, LEAST_BATCH, STEP_PIXELS, fit_budget, plan_training
+from segmeter.training.plan import EPOCH_BATCHES, LEAST_BATCH, fit_budget, plan_training
 from tests.data.crafted import folder, make_folder
 
 AUTO = TrainingConfig(plan=True, batch_size="auto")
-UNCHANGED = AugmentConfig(crop=None, brightness=0, contrast=0)
 
 
 @pytest.fixture(scope="module")
@@ -43,28 +42,25 @@ def test_seven_large_images_on_two_cpu_cores(seen, data):
     ]
 
 
-def test_many_images_have_epochs_of_the_same_length(seen, data):
-    found = plan(seen, data, {(512, 512): 60_000, (600, 800): 40_000}, device="cuda")
-    assert (found.augment.crop, found.training.batch_size) == ((512, 512), 8)
-    assert found.data.samples_per_epoch == 8 * EPOCH_BATCHES
-    assert found.training.time_budget is None
+UNCHANGED = AugmentConfig(crop=None, brightness=0, contrast=0)
+BALANCED = 1 / 3
 
 
-def test_small_images_are_taken_whole_in_large_batches(seen, data):
-    found = plan(seen, data, {(64, 64): 500})
-    assert (found.augment.crop, found.training.batch_size, found.augment.balance) == (None, 32, None)
-
-
-def test_batches_are_never_of_one_image(seen, data):
-    found = plan(seen, data, {(900, 900): 5}, augment=AugmentConfig(crop=(800, 800)))
-    assert found.training.batch_size == LEAST_BATCH
-    assert STEP_PIXELS["cpu"] < 800 * 800 * LEAST_BATCH
-
-
-def test_where_samples_would_be_the_same_bits_an_epoch_takes_each_case_once(seen, data):
-    found = plan(seen, data, {(64, 64): 5}, augment=UNCHANGED)
-    assert found.data.samples_per_epoch is None
-    assert found.training.batch_size == 5
+@pytest.mark.parametrize(
+    ("sizes", "options", "crop", "batch", "samples", "balance"),
+    [
+        ({(512, 512): 60_000, (600, 800): 40_000}, {"device": "cuda"}, (512, 512), 8, 8 * EPOCH_BATCHES, BALANCED),
+        ({(64, 64): 500}, {}, None, 32, 32 * EPOCH_BATCHES, None),
+        ({(900, 900): 5}, {"augment": AugmentConfig(crop=(800, 800))}, (800, 800), LEAST_BATCH, 500, BALANCED),
+        ({(64, 64): 5}, {"augment": UNCHANGED}, None, 5, None, None),
+    ],
+    ids=["many images", "small ones are taken whole", "no batch of one image", "equal samples once an epoch"],
+)
+def test_crop_batch_and_epoch_follow_from_the_images(seen, data, sizes, options, crop, batch, samples, balance):
+    found = plan(seen, data, sizes, **options)
+    assert (found.augment.crop, found.training.batch_size, found.data.samples_per_epoch) == (crop, batch, samples)
+    assert found.augment.balance == pytest.approx(balance)
+    assert (found.training.time_budget is None) == ("device" in options)
 
 
 GIVEN = {
@@ -82,15 +78,18 @@ def test_whatever_is_given_stays(seen, data):
     assert found.data == data
 
 
-def test_without_a_plan_the_crop_alone_is_chosen_as_before(seen, data):
-    found = plan(seen, data, {(960, 999): 7}, training=TrainingConfig())
-    assert found.chosen == {"augment.crop": (512, 512)}
-    assert found.training == TrainingConfig()
-
-
-def test_a_batch_alone_may_be_left_open(seen, data):
-    found = plan(seen, data, {(960, 999): 7}, training=TrainingConfig(batch_size="auto", epochs=3))
-    assert found.chosen == {"augment.crop": (256, 256), "training.batch_size": 4}
+@pytest.mark.parametrize(
+    ("training", "chosen"),
+    [
+        (TrainingConfig(), {"augment.crop": (512, 512)}),
+        (TrainingConfig(batch_size="auto", epochs=3), {"augment.crop": (256, 256), "training.batch_size": 4}),
+    ],
+    ids=["nothing", "the batch"],
+)
+def test_without_a_plan_the_crop_is_chosen_and_what_is_left_open(seen, data, training, chosen):
+    found = plan(seen, data, {(960, 999): 7}, training=training)
+    assert found.chosen == chosen
+    assert found.training == training.replace(batch_size=found.training.batch_size)
 
 
 def test_the_plan_is_one_that_sampling_takes(seen, data):

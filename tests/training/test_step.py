@@ -1,3 +1,5 @@
+"""One update of the weights, and the guard that ends a run whose loss or gradient is not finite."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -6,27 +8,24 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
-from segmeter.errors import ConfigError
+from segmeter.errors import InputError, RunError
 from segmeter.losses.additive import additive
 from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch
-from segmeter.training.learner import build_scaler, compiled
 from segmeter.training.optimizers import build_sgd, update_weights
+from segmeter.training.step import DivergenceGuard, Taken
 from tests.training.tiny import SPEC, LongTarget, TinyAugment, TinyNetwork, cross_entropy, stepper
-
-CPU = torch.device("cpu")
 
 
 def make_stepper(model, *, augment=None, scaler=None, **values):
-    config = TrainingConfig(precision="float32", **{"clip_norm": None, **values})
     return stepper(
         forward=model,
         loss=additive(LongTarget(cross_entropy()), SPEC),
         optimizer=build_sgd(SgdConfig(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
         scaler=scaler,
         augment=augment,
-        config=config,
-        device=CPU,
+        config=TrainingConfig(precision="float32", **{"clip_norm": None, **values}),
+        device=torch.device("cpu"),
     )
 
 
@@ -35,27 +34,11 @@ def model_without_batch_norm():
     return nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 3, 1))
 
 
-def make_batch(indices, ignored=()):
-    images, targets = [], []
-    for index in indices:
-        rng = np.random.default_rng(index)
-        images.append(rng.normal(size=(3, 8, 8)).astype(np.float32))
-        targets.append(rng.integers(0, 3, (8, 8)).astype(np.uint8))
-        if index in ignored:
-            targets[-1][: index + 1] = 255
-    return Batch(
-        image=torch.from_numpy(np.stack(images)),
-        target=torch.from_numpy(np.stack(targets)),
-        indices=np.array(indices),
-    )
-
-
-def test_a_step_decreases_the_loss_and_leaves_no_gradient():
-    model = model_without_batch_norm()
-    stepper = make_stepper(model)
-    losses = [float(stepper([make_batch(range(8))])[0]) for _ in range(5)]
-    assert losses == sorted(losses, reverse=True)
-    assert all(p.grad is None for p in model.parameters())
+def make_batch(indices):
+    rngs = [np.random.default_rng(index) for index in indices]
+    image = np.stack([rng.normal(size=(3, 8, 8)).astype(np.float32) for rng in rngs])
+    target = np.stack([rng.integers(0, 3, (8, 8)).astype(np.uint8) for rng in rngs])
+    return Batch(image=torch.from_numpy(image), target=torch.from_numpy(target), indices=np.array(indices))
 
 
 def test_augmentation_gets_the_draws_of_its_batch():
@@ -80,12 +63,12 @@ def test_images_reach_the_model_in_the_layout_asked_for(channels_last, layout):
     assert seen == [True]
 
 
-def test_a_scaled_step_is_the_plain_step_and_an_overflow_is_left_out():
+def test_a_scaled_step_over_two_batches_is_the_plain_step_and_an_overflow_is_left_out():
     plain, scaled = model_without_batch_norm(), model_without_batch_norm()
     scaler = GradScaler("cpu", init_scale=1024.0)
     for clip_norm in (None, 0.05):
         make_stepper(plain, clip_norm=clip_norm)([make_batch(range(4))])
-        make_stepper(scaled, scaler=scaler, clip_norm=clip_norm)([make_batch(range(4))])
+        make_stepper(scaled, scaler=scaler, clip_norm=clip_norm)([make_batch([0, 1, 2]), make_batch([3])])
         for one, other in zip(plain.parameters(), scaled.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
     before = [p.detach().clone() for p in scaled.parameters()]
@@ -97,20 +80,64 @@ def test_a_scaled_step_is_the_plain_step_and_an_overflow_is_left_out():
     assert scaler.get_scale() == 512.0
 
 
-def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
-    assert build_scaler(CPU, "bfloat16") is None
-    assert build_scaler(CPU, "auto") is None
-    with pytest.raises(ConfigError, match="precision"):
-        build_scaler(CPU, "float16")
+def guard_of(**options):
+    return DivergenceGuard(case_id=lambda index: f"case{index}", **options)
 
 
-def test_compiling_is_for_those_who_ask_and_for_long_runs_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda model: "compiled")
-    model = TinyNetwork()
-    cuda = torch.device("cuda")
-    assert compiled(model, TrainingConfig(), device=CPU, steps=1e6) is model
-    assert compiled(model, TrainingConfig(), device=cuda, steps=100) is model
-    assert compiled(model, TrainingConfig(time_budget="2m"), device=cuda, steps=1e6) is model
-    assert compiled(model, TrainingConfig(compile=False), device=cuda, steps=1e6) is model
-    assert compiled(model, TrainingConfig(), device=cuda, steps=1e6) == "compiled"
-    assert compiled(model, TrainingConfig(compile=True), device=CPU, steps=1) == "compiled"
+def taken(step, loss, norm=1.0, indices=(0, 1)):
+    values = {"loss": torch.tensor(loss), "grad_norm": torch.tensor(norm, dtype=torch.float32)}
+    return Taken(step=step, lr=0.5, indices=[np.array(indices)], **values)
+
+
+def test_figures_are_read_together_and_handed_out_once():
+    guard = guard_of()
+    for step, loss in ((1, 0.5), (2, 0.25)):
+        guard.note(taken(step, loss, 2.0 * step))
+    assert guard.take() == {}
+    guard.read()
+    assert guard.take() == {"loss": 0.375, "grad_norm": 3.0}
+    guard.read()
+    assert guard.take() == {}
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "indices", "message"),
+    [
+        *((bad, 1.0, (4, 2, 4), rf"loss, got {bad} at step 7 \(lr 0\.5, cases 'case4', 'case2'\)\. Earlier checkpoints")
+          for bad in (float("nan"), float("inf"), -float("inf"))),
+        (1.0, float("nan"), (0,), "gradient, got nan at step 7"),
+        (float("nan"), 1.0, range(20), r"'case7' and 12 more\)"),
+    ],
+    ids=["nan", "inf", "-inf", "gradient", "many cases"],
+)  # fmt: skip
+def test_what_is_not_finite_is_an_error_with_step_rate_and_cases(loss, norm, indices, message):
+    guard = guard_of()
+    guard.note(taken(6, 1.0))
+    guard.note(taken(7, loss, norm, indices=tuple(indices)))
+    guard.note(taken(8, float("nan")))
+    with pytest.raises(RunError, match=message):
+        guard.read()
+
+
+def test_an_overflow_of_a_scaled_gradient_is_part_of_the_search_for_the_scale_and_of_a_loss_is_not(caplog):
+    guard = guard_of(scaled=True)
+    guard.note(taken(3, 1.0, float("inf")))
+    guard.note(taken(4, 2.0, 7.0))
+    guard.read()
+    assert guard.take() == {"loss": 1.5, "grad_norm": 7.0, "skipped_updates": 1}
+    assert "1 of the last 2 updates were skipped" in caplog.text
+    guard.note(taken(5, float("inf")))
+    with pytest.raises(RunError, match="finite loss"):
+        guard.read()
+
+
+def test_bad_labels_are_named_as_the_cause_of_a_loss_that_is_not_finite():
+    def check():
+        raise InputError("4 other labels")
+
+    guard = guard_of(check_labels=check)
+    guard.note(taken(1, 1.0))
+    guard.read()
+    guard.note(taken(2, float("nan")))
+    with pytest.raises(InputError, match="4 other labels"):
+        guard.read()

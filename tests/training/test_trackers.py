@@ -1,3 +1,5 @@
+"""Runs in MLflow and Weights & Biases: their own libraries, no server."""
+
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +34,11 @@ def no_account(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @LIBRARY
-def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(tmp_path):
+def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_with_the_run(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     folder = tmp_path / "run"
     folder.mkdir()
-    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), shown=SETTINGS)
+    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), shown=SETTINGS, pictures=1, draw=draw_red)
     train(job)
     longer = job.settings.training.replace(epochs=2)
     again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
@@ -49,29 +51,29 @@ def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(
     assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
     assert run.data.params["loss.gamma"] == "2.0"
     assert run.info.status == "FINISHED"
+    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
+    assert sorted(name.partition("+timestamp")[0] for name in names) == [
+        "images/validation~case01+step+2",
+        "images/validation~case01+step+4",
+    ]
+    with Image.open(folder / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
 
 
 @LIBRARY
-def test_mlflow_takes_the_relative_folder_that_a_run_has_by_default(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+def test_mlflow_is_told_how_a_training_ended_in_the_relative_folder_of_a_run(tmp_path, monkeypatch):
+    """Mutation seen to fail: FINISHED for all."""
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     monkeypatch.chdir(tmp_path)
     folder = Path("runs/train/one")
     folder.mkdir(parents=True)
-    LOGGERS.build(MlflowConfig(), folder=folder, step=0, settings={}).close("finished")
-    assert (folder / "mlflow.db").is_file()
-
-
-@LIBRARY
-def test_mlflow_is_told_how_a_training_ended(tmp_path):
-    """Mutation seen to fail: FINISHED for all."""
-    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
 
     def status():
-        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / folder / 'mlflow.db'}")
         return client.search_runs(["1"])[0].info.status
 
     for outcome, wanted in (("interrupted", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
-        logger = LOGGERS.build(MlflowConfig(), folder=tmp_path, step=0, settings={})
+        logger = LOGGERS.build(MlflowConfig(), folder=folder, step=0, settings={})
         assert status() == "RUNNING"
         logger.close(outcome)
         assert status() == wanted
@@ -119,14 +121,6 @@ def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize("config", [WandbConfig(mode="offline"), MlflowConfig()], ids=lambda config: config.name)
-def test_a_library_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch, config):
-    monkeypatch.setitem(__import__("sys").modules, config.name, None)
-    message = rf'{config.name} is not installed\. Run `pip install "segmeter\[{config.name}\]"`'
-    with pytest.raises(ConfigError, match=message):
-        LOGGERS.build(config, folder=tmp_path, step=0, settings={})
-
-
 @LIBRARY
 def test_a_store_that_can_not_be_opened_is_one_line(tmp_path):
     pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
@@ -134,19 +128,3 @@ def test_a_store_that_can_not_be_opened_is_one_line(tmp_path):
     config = MlflowConfig(uri=f"sqlite:///{tmp_path}/file/mlflow.db")
     with pytest.raises(ConfigError, match="mlflow can't use its store"):
         LOGGERS.build(config, folder=tmp_path, step=0, settings={})
-
-
-@pytest.mark.slow
-@LIBRARY
-def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
-    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
-    train(tiny_job(tmp_path, epochs=2, loggers=(MlflowConfig(),), pictures=1, draw=draw_red))
-    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    (run,) = client.search_runs([client.get_experiment_by_name("segmeter").experiment_id])
-    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
-    assert sorted(name.partition("+timestamp")[0] for name in names) == [
-        "images/validation~case01+step+2",
-        "images/validation~case01+step+4",
-    ]
-    with Image.open(tmp_path / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
-        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))

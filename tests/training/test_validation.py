@@ -1,3 +1,5 @@
+"""What a validation computes, says and draws, and the score at which a run ends."""
+
 import errno
 import math
 import signal
@@ -24,12 +26,19 @@ from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig, build_los
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.postprocess.config import SEPARATING
+from segmeter.records import read_json_lines
 from segmeter.training.config import TrainingConfig, monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
+from segmeter.training.trainer import train
 from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
-from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
+from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_job, tiny_segmenter
+
+
+def predictor_of(segmenter=None, **config):
+    config = InferenceConfig(precision="float32", **config)
+    return Predictor(segmenter or tiny_segmenter(), config, torch.device("cpu"))
 
 
 def share_of(predictor, cases, loss, *, stop=None, pictures=0, world=ALONE, on_case=lambda done: None):
@@ -51,10 +60,10 @@ ALL_VALID = np.ones((16, 16), np.uint8)
 
 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
-    cases, segmenter = TinyCases(count=5), tiny_segmenter()
-    predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-    seen: list[int] = []
-    values = validate(predictor, cases, LongTarget(cross_entropy()), on_case=seen.append).values
+    cases, segmenter, seen = TinyCases(count=5), tiny_segmenter(), []
+    values = validate(
+        predictor_of(segmenter, batch_size=2), cases, LongTarget(cross_entropy()), on_case=seen.append
+    ).values
     assert seen == [1, 2, 3, 4, 5]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
@@ -64,9 +73,8 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
         target = torch.from_numpy(sample.target)[None].long()
         all_logits.append(logits)
         all_targets.append(target)
-        for truth, guess in zip(target.flatten(), logits.argmax(1).flatten(), strict=True):
-            if truth != 255:
-                table[truth, guess] += 1
+        counted = target != 255
+        np.add.at(table, (target[counted], logits.argmax(1)[counted]), 1)
     iou = np.diag(table) / (table.sum(0) + table.sum(1) - np.diag(table))
     assert values["mean_iou"] == pytest.approx(iou.mean(), rel=1e-12)
     assert values["iou/cell"] == pytest.approx(iou[1], rel=1e-12)
@@ -88,7 +96,7 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
 def test_the_loss_of_a_validation_is_that_of_all_cases_as_one_batch(config):
     cases, segmenter = TinyCases(count=6), tiny_segmenter().eval()
     loss = build_loss(config, SPEC)
-    found = validate(Predictor(segmenter, InferenceConfig(precision="float32"), torch.device("cpu")), cases, loss)
+    found = validate(predictor_of(segmenter), cases, loss)
     samples = [cases[index] for index in range(6)]
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
@@ -100,20 +108,18 @@ def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
     segmenter = tiny_segmenter().eval()
     for parameter in segmenter.parameters():
         torch.nn.init.zeros_(parameter)
-    predictor = Predictor(segmenter, InferenceConfig(precision="float32"), torch.device("cpu"))
     cases = FixedCases(spec=SPEC, samples=tuple(replace(TinyCases()[index], target=ALL_VALID) for index in range(3)))
-    found = validate(predictor, cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
+    found = validate(predictor_of(segmenter), cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
     assert found.values["loss"] == pytest.approx(16 * 16 * math.log(3) / 8)
 
 
 def test_a_validation_that_is_stopped_says_by_what():
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
     stop = StopSignals()
 
-    def hear(done: int) -> None:
+    def hear(done):
         stop.hear(int(signal.SIGTERM) if done == 2 else 0)
 
-    share = share_of(predictor, TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
+    share = share_of(predictor_of(), TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
 
 
@@ -122,9 +128,7 @@ def test_a_full_disk_of_another_process_is_named_with_its_path():
         def __getitem__(self, index):
             raise OSError(errno.ENOSPC, "No space left on device", "/a/full/disk")
 
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
-    world = World(rank=1, size=2)
-    fault = share_of(predictor, Full(), LongTarget(cross_entropy()), world=world).fault
+    fault = share_of(predictor_of(), Full(), LongTarget(cross_entropy()), world=World(rank=1, size=2)).fault
     assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
@@ -144,13 +148,12 @@ def test_a_case_without_a_mask_is_refused_by_name():
     class NoMask(TinyCases):
         def __getitem__(self, index):
             sample = super().__getitem__(index)
-            return sample if index != 2 else type(sample)(case_id=sample.case_id, image=sample.image, target=None)
+            return sample if index != 2 else replace(sample, target=None)
 
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
     with pytest.raises(DataError, match="case02: has no mask"):
-        validate(predictor, NoMask(), LongTarget(cross_entropy()))
+        validate(predictor_of(), NoMask(), LongTarget(cross_entropy()))
     with pytest.raises(DataError, match="no case to validate on"):
-        validate(predictor, TinyCases(count=0), LongTarget(cross_entropy()))
+        validate(predictor_of(), TinyCases(count=0), LongTarget(cross_entropy()))
 
 
 class Silent:
@@ -167,9 +170,10 @@ def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
     found = validate(Silent(), TinyCases(count=2), cross_entropy())
     assert found.unlearned == ("cell", "edge")
     assert found.values["iou/ground"] > UNLEARNED
-
-
-LARGE = {"tile": 64, "overlap": 0.25, "precision": "float32"}
+    for wrong, unlearned in ((0, ()), (1, ("cell",))):  # an IoU of 1 / 100 is found, and of 1 / 101 is not
+        counts = np.array([[500, wrong, 0], [99, 1, 0], [98, 0, 2]])
+        scored = [Scored(index=0, counts=counts, terms=np.ones((1, 2)))]
+        assert join_shares([Share(scored=scored)], SPEC, total=1)[0].unlearned == unlearned
 
 
 @pytest.fixture
@@ -193,9 +197,8 @@ def large_set(tmp_path, monkeypatch):
 
 
 def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(large_set, monkeypatch):
-    """Mutation seen to fail: the loss of the large cases left out."""
-    samples = [large_set[index] for index in range(3)]
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(**LARGE), torch.device("cpu"))
+    """And whole where a loss needs whole maps. Mutation seen to fail: the loss of the large cases left out."""
+    samples, predictor = [large_set[index] for index in range(3)], predictor_of(tile=64, overlap=0.25)
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
     whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), loss)
     read = type(large_set).__getitem__
@@ -212,15 +215,10 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     np.testing.assert_array_equal(seen["a"].sample.image, samples[0].image)
     np.testing.assert_array_equal(seen["a"].sample.target, samples[0].target)
     assert seen["a"].labels.shape == (150, 170)
-
-
-def test_a_loss_that_needs_whole_maps_gets_them(large_set):
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(**LARGE), torch.device("cpu"))
-    loss = build_loss(DiceConfig(over="sample"), large_set.spec)
-    samples = tuple(large_set[index] for index in range(3))
-    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=samples), loss)
-    found = validate(predictor, CachedDataset(large_set, Budget(0)), loss)
-    assert found == whole
+    monkeypatch.undo()
+    dice = build_loss(DiceConfig(over="sample"), large_set.spec)
+    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), dice)
+    assert validate(predictor, CachedDataset(large_set, Budget(0)), dice) == whole
 
 
 def test_objects_of_all_cases_together_give_pq():
@@ -242,3 +240,34 @@ def test_objects_of_all_cases_together_give_pq():
     values = join_shares([Share(scored=scored)], spec, total=2)[0].values
     assert values["pq/cell"] == pytest.approx(2 / 3.5, rel=1e-12)
     assert set(values) == set(monitors(spec, objects=True))
+
+
+def write_shape(prediction, folder):
+    path = folder / f"{prediction.sample.case_id}.png"
+    path.write_text(str(prediction.labels.shape))
+    return path
+
+
+def test_a_run_draws_at_each_validation_and_one_that_is_resumed_draws_the_same(tmp_path):
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    train(tiny_job(straight, draw=write_shape, pictures=2))
+    train(tiny_job(resumed, draw=write_shape, pictures=2, epochs=2))
+    (resumed / "validation" / "step-00000099").mkdir()  # of a process that was killed later
+    allowed = ("training.epochs",)
+    train(tiny_job(resumed, draw=write_shape, pictures=2, resume=True, allow_changes=allowed))
+    found = [sorted(path.relative_to(root) for path in root.glob("validation/*/*")) for root in (straight, resumed)]
+    assert found[0] == found[1]
+    assert [path.name for path in found[0]] == ["case00.png", "case02.png"] * 4
+    assert sorted(path.name for path in (resumed / "validation").iterdir())[-1] == "step-00000008"
+    assert (straight / found[0][0]).read_text() == "(16, 16)"
+
+
+@pytest.mark.parametrize(("monitor", "least"), [("mean_iou", 0.5), ("loss", 0.9)])
+def test_a_run_ends_at_the_score_that_was_asked_for_which_is_the_lowest_of_a_loss(tmp_path, monitor, least):
+    """Mutation seen to fail: the higher taken for the better."""
+    result = train(tiny_job(tmp_path, epochs=50, stop_at=least, monitor=monitor))
+    scores = [row["val"][monitor] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
+    reached = [score <= least if monitor == "loss" else score >= least for score in scores]
+    assert result.reason == f"stop_at={least}"
+    assert result.score == scores[-1]
+    assert reached == [False] * (len(scores) - 1) + [True]

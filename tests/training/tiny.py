@@ -155,26 +155,21 @@ def draw_red(prediction, folder):
     return path
 
 
+def tiny_card(**model):
+    return ModelCard(model={"name": "tiny", **model}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
 def tiny_segmenter(seed=1):
     torch.manual_seed(seed)
-    card = ModelCard(model={"name": "tiny"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
-    return Segmenter(TinyNetwork(), card)
+    return Segmenter(TinyNetwork(), tiny_card())
 
 
 def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=None, **changes):
     """A job; each of `changes` goes to the part that has a field of this name."""
     cases = cases or TinyCases()
     names = TrainingConfig.model_fields
-    training = TrainingConfig(
-        **{
-            "epochs": 4,
-            "batch_size": 4,
-            "log_every": 3,
-            "workers": 0,
-            "precision": "float32",
-            **{key: value for key, value in changes.items() if key in names},
-        }
-    )
+    usual = {"epochs": 4, "batch_size": 4, "log_every": 3, "workers": 0, "precision": "float32"}
+    training = TrainingConfig(**usual | {key: value for key, value in changes.items() if key in names})
     job = TrainJob(
         folder=folder,
         settings=TrainSettings(

@@ -1,5 +1,9 @@
+"""What a checkpoint keeps, how it is found, and which ones are refused."""
+
+import hashlib
 import json
 import os
+import re
 import stat
 
 import pytest
@@ -9,9 +13,21 @@ from torch import nn
 from segmeter import files
 from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models import checkpoint as module
-from segmeter.models.checkpoint import find_checkpoint, plain_state, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoint import (
+    FORMAT,
+    find_checkpoint,
+    plain_state,
+    read_checkpoint,
+    read_manifest,
+    settle_file,
+    write_checkpoint,
+)
 from segmeter.records import seal
 from tests.models.parts import TINY, make_card
+
+
+def write(folder, weights, **values):
+    write_checkpoint(folder, segmenter_state=weights, **{"card": make_card(), "state": None, "progress": {}, **values})
 
 
 def test_a_checkpoint_gives_back_what_was_written(written, tiny):
@@ -35,9 +51,8 @@ def test_the_files_have_the_usual_mode_and_nothing_else_is_there(written):
 
 
 def test_equal_checkpoints_are_equal_bytes(written, tiny, tmp_path):
-    arguments = {"card": make_card(), "state": None, "progress": {"step": 1}}
     for name in ("a", "b"):
-        write_checkpoint(tmp_path / name, segmenter_state=tiny.state_dict(), **arguments)
+        write(tmp_path / name, tiny.state_dict(), progress={"step": 1})
     for name in ("manifest.json", "model.safetensors"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -51,8 +66,9 @@ def test_channels_last_tied_and_sliced_weights_are_written_as_they_are(tmp_path)
         "slice": whole[3:7],
         "empty": torch.zeros(0),
         "count": torch.tensor(3),
+        "half": torch.ones(2, dtype=torch.bfloat16),
     }
-    write_checkpoint(tmp_path / "a", segmenter_state=state, card=make_card(), state=None, progress={})
+    write(tmp_path / "a", state)
     tensors = module.load_tensors(tmp_path / "a" / "model.safetensors")
     assert tensors.keys() == state.keys()
     assert all(torch.equal(tensors[name], each) and tensors[name].dtype == each.dtype for name, each in state.items())
@@ -87,7 +103,7 @@ def test_a_run_without_a_best_checkpoint_says_what_it_has(run_folder):
 def test_a_checkpoint_that_is_there_already_is_not_overwritten(written, tiny):
     before = (written / "manifest.json").read_bytes()
     with pytest.raises(RunError, match=r"can't be written .*Earlier checkpoints are untouched"):
-        write_checkpoint(written, segmenter_state={}, card=make_card(), state=None, progress={})
+        write(written, {})
     assert (written / "manifest.json").read_bytes() == before
 
 
@@ -99,66 +115,58 @@ def test_a_full_disk_leaves_no_half_checkpoint(monkeypatch, tmp_path, tiny, step
     with monkeypatch.context() as patch:
         patch.setattr(files._Raw if step == "write" else os, step, full)
         with pytest.raises(RunError, match="No space left on device"):
-            write_checkpoint(
-                tmp_path / "new", segmenter_state=tiny.state_dict(), card=make_card(), state=None, progress={}
-            )
+            write(tmp_path / "new", tiny.state_dict())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_plain_is_refused_by_its_place():
+def test_what_can_not_be_stored_is_refused_by_its_place(tmp_path):
     with pytest.raises(InputError, match=r"expected `state\['optimizer'\]\[1\]` to be plain, got Conv2d"):
         plain_state({"optimizer": [1, nn.Conv2d(1, 1, 1)]})
-
-
-def test_progress_that_json_lacks_is_refused(tmp_path):
     with pytest.raises(InputError, match="expected `progress` to be JSON values"):
-        write_checkpoint(
-            tmp_path / "a", segmenter_state={}, card=make_card(), state=None, progress={"metric": float("nan")}
-        )
+        write(tmp_path / "a", {}, progress={"metric": float("nan")})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path, tiny):
-    write_checkpoint(tmp_path / "a", segmenter_state=tiny.state_dict(), card=make_card(), state=None, progress={})
+    write(tmp_path / "a", tiny.state_dict())
     found = read_checkpoint(tmp_path / "a")
     assert found.load_segmenter() is not None
     with pytest.raises(CheckpointError, match=r"has no state.pt, so no training can resume from it"):
         found.load_state()
 
 
-def rewrite(folder, card=None, state=None):
-    """Give a checkpoint another card or other weights, with a manifest that is sound."""
-    old = read_checkpoint(folder)
-    tensors = module.load_tensors(folder / "model.safetensors") if state is None else state
-    fresh = folder.with_name("fresh")
-    write_checkpoint(fresh, segmenter_state=tensors, card=card or old.card, state=None, progress={})
-    return read_checkpoint(fresh)
-
-
-def test_another_architecture_lists_at_most_ten_of_each_difference(checkpoint):
-    other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
+def load_other(folder, *, card=None, state):
+    """Load a checkpoint of another card or other weights, with a manifest that is sound."""
+    write(folder, state, card=card or make_card())
     with pytest.raises(CheckpointError) as caught:
-        rewrite(checkpoint, card=other).load_segmenter()
-    text = str(caught.value)
+        read_checkpoint(folder).load_segmenter()
+    return str(caught.value)
+
+
+def test_another_architecture_lists_at_most_ten_of_each_difference(tmp_path, tiny):
+    other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
+    text = load_other(tmp_path / "a", card=other, state=tiny.state_dict())
     assert "does not fit the network 'unet'" in text
     assert "missing: network.encoder.model.layer3" in text
     assert "and " in text
     assert text.count("network.") <= 30
 
 
-def test_48_another_number_of_classes_is_said_by_shape(checkpoint, tiny):
-    state = dict(tiny.state_dict())
-    state["network.segmentation_head.0.bias"] = torch.zeros(7)
-    with pytest.raises(CheckpointError, match=r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"):
-        rewrite(checkpoint, state=state).load_segmenter()
+FIRST, LAST = "network.encoder.model.conv1.0.weight", "network.segmentation_head.0.bias"
+BAD = {
+    "48-classes": ({LAST: torch.zeros(7)}, r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"),
+    "49-not-finite": (
+        {FIRST: torch.tensor(torch.nan), LAST: torch.full((3,), torch.inf)},
+        r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier",
+    ),
+}
 
 
-def test_49_weights_that_are_not_finite_are_refused_by_name(checkpoint, tiny):
-    state = {name: value.clone() for name, value in tiny.state_dict().items()}
-    state["network.encoder.model.conv1.0.weight"][0, 0, 0, 0] = float("nan")
-    state["network.segmentation_head.0.bias"][0] = float("inf")
-    with pytest.raises(CheckpointError, match=r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier"):
-        rewrite(checkpoint, state=state).load_segmenter()
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
+def test_weights_of_other_classes_or_that_are_not_finite_are_refused_by_name(tmp_path, tiny, changes, message):
+    state = tiny.state_dict()
+    changes = {name: each.expand_as(state[name]) if name == FIRST else each for name, each in changes.items()}
+    assert re.search(message, load_other(tmp_path / "a", state={**state, **changes}))
 
 
 def edit(folder, **changes):
@@ -189,3 +197,32 @@ def test_a_manifest_without_a_key_is_refused(checkpoint, key):
     edit(checkpoint, **{key: None})
     with pytest.raises(CheckpointError, match=r"manifest.json: lacks what a checkpoint must say"):
         read_checkpoint(checkpoint)
+
+
+CONTENT = {"format": FORMAT, "b": [1, None], "a": "x"}
+
+
+def test_the_seal_is_the_sha256_of_the_sorted_content():
+    text = '{"a": "x", "b": [1, null], "format": 1}'
+    assert seal(CONTENT) == {**CONTENT, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    assert seal(seal(CONTENT)) == seal(CONTENT)
+
+
+def test_what_was_sealed_is_read_and_an_edit_is_found(tmp_path):
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(seal(CONTENT), indent=2))
+    assert read_manifest(path) == seal(CONTENT)
+    path.write_text(json.dumps(seal(CONTENT) | {"a": "y"}))
+    with pytest.raises(CheckpointError, match=r"manifest.json: was changed or damaged .*sha256 differs"):
+        read_manifest(path)
+
+
+def test_a_settled_file_is_described_and_has_the_mode_of_new_files(tmp_path):
+    tmp_path.chmod(0o750)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"weights")
+    path.chmod(0o600)
+    entry = settle_file(path)
+    assert entry["bytes"] == 7
+    assert entry["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -3,6 +3,8 @@
 import os
 import pickle
 import zipfile
+from functools import partial
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -11,7 +13,7 @@ from torch import nn
 
 from segmeter.errors import CheckpointError
 from segmeter.models.checkpoint import read_checkpoint
-from segmeter.models.weights import check_finite, compare, load_tensors
+from segmeter.models.weights import compare, load_tensors
 
 HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"
@@ -46,108 +48,82 @@ def one_line(caught, path):
     return text
 
 
-IN_PLACE = [
-    pytest.param(lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)", id="39-empty"),
-    pytest.param(lambda path: path.write_bytes(b"hello"), r"is truncated: 5 of \d+ bytes", id="40-text"),
-    pytest.param(lambda path: path.write_bytes(HTML), r"looks like HTML, perhaps a login page", id="41-html"),
-    pytest.param(lambda path: path.write_bytes(LFS), r"git-lfs pointer.*Run `git lfs pull`", id="42-git-lfs"),
-    pytest.param(lambda path: cut(path, 0.1), r"is truncated: \d+ of \d+ bytes", id="43-cut-at-10"),
-    pytest.param(lambda path: cut(path, 0.5), r"is truncated: \d+ of \d+ bytes", id="43-cut-at-50"),
-    pytest.param(lambda path: cut(path, 0.99), r"is truncated: \d+ of \d+ bytes", id="43-cut-at-99"),
-    pytest.param(lambda path: flip(path, 0.0), r"sha256 differs", id="44-flip-first"),
-    pytest.param(lambda path: flip(path, 0.7), r"sha256 differs", id="44-flip-inside"),
-    pytest.param(lambda path: path.write_bytes(path.read_bytes() + b"more"), r"sha256 differs", id="longer"),
-    pytest.param(lambda path: path.unlink(), r"is missing, though the manifest lists it", id="gone"),
-]
+def write(content):
+    return lambda path: path.write_bytes(content)
 
 
-@pytest.mark.parametrize(("spoil", "message"), IN_PLACE)
-def test_spoilt_weights_in_a_checkpoint_are_refused(checkpoint, spoil, message):
-    path = checkpoint / "model.safetensors"
+ANYWHERE = {
+    "39-empty": (write(b""), r"is empty \(0 bytes\)"),
+    "41-html": (write(HTML), r"looks like HTML, perhaps a login page"),
+    "42-git-lfs": (write(LFS), r"git-lfs pointer.*Run `git lfs pull`"),
+}
+LISTED = ANYWHERE | {
+    "40-text": (write(b"hello"), r"is truncated: 5 of \d+ bytes"),
+    "43-cut-at-10": (lambda path: cut(path, 0.1), r"is truncated: \d+ of \d+ bytes"),
+    "43-cut-at-99": (lambda path: cut(path, 0.99), r"is truncated: \d+ of \d+ bytes"),
+    "44-flip-first": (lambda path: flip(path, 0.0), r"sha256 differs"),
+    "44-flip-inside": (lambda path: flip(path, 0.7), r"sha256 differs"),
+    "longer": (lambda path: path.write_bytes(path.read_bytes() + b"more"), r"sha256 differs"),
+    "gone": (lambda path: path.unlink(), r"is missing, though the manifest lists it"),
+}
+SPOILT = {
+    "model.safetensors": LISTED,
+    "state.pt": LISTED,
+    "manifest.json": ANYWHERE
+    | {
+        "43-truncated": (write(b'{"format": 1'), r"was not written by segmeter"),
+        "foreign-json": (write(b'{"a": 1}'), r"is not a segmeter manifest"),
+        "deep-json": (write(b"[" * 100_000), r"manifest.json"),
+    },
+    "alone.safetensors": ANYWHERE
+    | {
+        "40-text": (write(b"hello"), r"is no checkpoint, .*header too small"),
+        "41-html-after-blanks": (write(b"\n  <html>"), r"looks like HTML"),
+        "binary": (write(b"\x00\xff" * 50), r"is no checkpoint"),
+        "52-huge-header": (
+            write((2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64),
+            r"is damaged or truncated .*header too large",
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize(("place", "how"), [(place, how) for place, table in SPOILT.items() for how in table])
+def test_a_spoilt_file_is_refused_in_one_line_and_a_state_when_it_is_asked_for(tmp_path, checkpoint, place, how):
+    (spoil, message), found = SPOILT[place][how], read_checkpoint(checkpoint)
+    path = (tmp_path if place.startswith("alone") else checkpoint) / place
     spoil(path)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read_checkpoint(checkpoint)
-    one_line(caught, path)
+    alone = [partial(read_checkpoint, path), partial(load_tensors, path)]
+    reads = {"alone.safetensors": alone, "state.pt": [found.load_state]}
+    for read in reads.get(place, [partial(read_checkpoint, checkpoint)]):
+        with pytest.raises(CheckpointError, match=message) as caught:
+            read()
+        one_line(caught, path)
 
 
-@pytest.mark.parametrize(("spoil", "message"), [case for case in IN_PLACE if case.id != "44-flip-first"])
-def test_a_spoilt_state_is_refused_when_it_is_asked_for(checkpoint, spoil, message):
-    found = read_checkpoint(checkpoint)
-    spoil(checkpoint / "state.pt")
-    with pytest.raises(CheckpointError, match=message) as caught:
-        found.load_state()
-    one_line(caught, checkpoint / "state.pt")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(b"", r"is empty", id="39-empty"),
-        pytest.param(HTML, r"looks like HTML", id="41-html"),
-        pytest.param(LFS, r"git-lfs pointer", id="42-git-lfs"),
-        pytest.param(b'{"format": 1', r"was not written by segmeter", id="43-truncated"),
-        pytest.param(b'{"a": 1}', r"is not a segmeter manifest", id="foreign-json"),
-        pytest.param(b"[" * 100_000, r"manifest.json", id="deep-json"),
-    ],
-)
-def test_a_spoilt_manifest_is_refused(checkpoint, content, message):
-    (checkpoint / "manifest.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read_checkpoint(checkpoint)
-    one_line(caught, checkpoint / "manifest.json")
-
-
-def huge_header(path):
-    path.write_bytes((2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64)
-
-
-FOREIGN = [
-    pytest.param(lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)", id="39-empty"),
-    pytest.param(lambda path: path.write_bytes(b"hello"), r"is no checkpoint, .*header too small", id="40-text"),
-    pytest.param(lambda path: path.write_bytes(HTML), r"looks like HTML", id="41-html"),
-    pytest.param(lambda path: path.write_bytes(b"\n  <html>"), r"looks like HTML", id="41-html-after-blanks"),
-    pytest.param(lambda path: path.write_bytes(LFS), r"git-lfs pointer", id="42-git-lfs"),
-    pytest.param(lambda path: path.write_bytes(b"\x00\xff" * 50), r"is no checkpoint", id="binary"),
-    pytest.param(huge_header, r"is damaged or truncated .*header too large", id="52-huge-header"),
-]
-
-
-@pytest.mark.parametrize(("make", "message"), FOREIGN)
-@pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
-def test_a_file_that_holds_no_weights_is_refused(tmp_path, read, make, message):
-    path = tmp_path / "file.safetensors"
-    make(path)
-    with pytest.raises(CheckpointError, match=message) as caught:
-        read(path)
-    one_line(caught, path)
+EITHER = pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
 
 
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.99])
-@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
-def test_43_truncated_foreign_weights_are_refused(tmp_path, suffix, share):
-    path = tmp_path / f"weights.{suffix}"
-    tensors = {"a": torch.ones(3000)}
-    safetensors.torch.save_file(tensors, path) if suffix == "safetensors" else torch.save(tensors, path)
+@pytest.mark.parametrize("save", [torch.save, safetensors.torch.save_file], ids=["pt", "safetensors"])
+def test_43_truncated_foreign_weights_are_refused(tmp_path, save, share):
+    path = tmp_path / "weights"
+    save({"a": torch.ones(3000)}, path)
     cut(path, share)
     with pytest.raises(CheckpointError, match=r"truncated|is not a checkpoint") as caught:
         load_tensors(path)
     one_line(caught, path)
 
 
-def save_zip_pickle(content, path):
-    torch.save(content, path)
+PICKLES = {
+    "zip": torch.save,
+    "bare": lambda content, path: path.write_bytes(pickle.dumps(content)),
+    "old": partial(torch.save, _use_new_zipfile_serialization=False),
+}
 
 
-def save_bare_pickle(content, path):
-    path.write_bytes(pickle.dumps(content))
-
-
-def save_old_torch(content, path):
-    torch.save(content, path, _use_new_zipfile_serialization=False)
-
-
-@pytest.mark.parametrize("save", [save_zip_pickle, save_bare_pickle, save_old_torch])
-@pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
+@pytest.mark.parametrize("save", PICKLES.values(), ids=PICKLES)
+@EITHER
 def test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing(tmp_path, save, read):
     path, marker = tmp_path / "model.pt", tmp_path / "marker"
     save({"model": Touch(marker)}, path)
@@ -159,7 +135,7 @@ def test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing(tmp_path, s
     assert "weights_only" not in one_line(caught, path)
 
 
-@pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
+@EITHER
 def test_46_a_pickled_module_is_refused_with_the_way_to_convert_it(tmp_path, read):
     path = tmp_path / "model.pt"
     torch.save(nn.Sequential(nn.Conv2d(1, 1, 1)), path)
@@ -177,50 +153,44 @@ def test_47_bare_weights_are_sent_to_model_weights(tmp_path, save):
     one_line(caught, path)
 
 
-def test_a_zip_that_is_no_torch_file_is_refused(tmp_path):
-    path = tmp_path / "model.zip"
+def save_zip(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "no weights")
-    with pytest.raises(CheckpointError, match="is damaged or truncated") as caught:
-        load_tensors(path)
-    one_line(caught, path)
 
 
-def test_a_torch_file_without_a_state_dict_is_refused(tmp_path):
-    path = tmp_path / "model.pt"
-    torch.save([1, 2], path)
-    with pytest.raises(CheckpointError, match="holds no state dict"):
-        load_tensors(path)
+@pytest.mark.parametrize(
+    ("save", "message"),
+    [(save_zip, "is damaged or truncated"), (lambda path: torch.save([1, 2], path), "holds no state dict")],
+    ids=["a zip", "a list"],
+)
+def test_a_file_of_torch_without_a_state_dict_is_refused(tmp_path, save, message):
+    save(tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_tensors(tmp_path / "model.pt")
+    one_line(caught, tmp_path / "model.pt")
 
 
-def test_51_a_folder_without_a_checkpoint_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match=r"is a folder without a checkpoint") as caught:
-        read_checkpoint(tmp_path)
-    one_line(caught, tmp_path)
-    with pytest.raises(CheckpointError, match=r"is a folder, not a file"):
-        load_tensors(tmp_path)
+def link_in_a_circle(path):
+    path.symlink_to("b")
+    path.with_name("b").symlink_to(path.name)
 
 
-def test_54_links_in_a_circle_are_refused(tmp_path):
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    for read in (read_checkpoint, load_tensors):
-        with pytest.raises(CheckpointError, match=r"symbolic links.*Point the link at a checkpoint") as caught:
-            read(tmp_path / "a")
-        one_line(caught, tmp_path / "a")
-
-
-def test_a_path_that_is_not_there_is_refused_with_the_working_folder(tmp_path):
-    with pytest.raises(CheckpointError, match=r"No such file.*Check the path \(from /") as caught:
-        read_checkpoint(tmp_path / "none")
-    one_line(caught, tmp_path / "none")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for read in (read_checkpoint, load_tensors):
-        with pytest.raises(CheckpointError, match=r"is not a regular file|without a checkpoint"):
-            read(tmp_path / "pipe")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Path.mkdir, r"is a folder without a checkpoint|is a folder, not a file"),
+        (link_in_a_circle, r"symbolic links.*Point the link at a checkpoint"),
+        (lambda path: None, r"No such file.*Check the path \(from /"),
+        (os.mkfifo, r"is not a regular file|without a checkpoint"),
+    ],
+    ids=["51-folder", "54-circle", "nothing", "pipe"],
+)
+@EITHER
+def test_what_is_no_file_is_refused_and_a_pipe_not_waited_for(tmp_path, read, make, message):
+    make(tmp_path / "a")
+    with pytest.raises(CheckpointError, match=message) as caught:
+        read(tmp_path / "a")
+    one_line(caught, tmp_path / "a")
 
 
 NETWORK = {"a": torch.zeros(2, 3), "b": torch.zeros(4), "c": torch.zeros(1)}
@@ -237,13 +207,6 @@ def test_names_match_are_missing_extra_or_of_another_shape():
     assert whole.describe() == ""
 
 
-def test_tensors_that_are_not_finite_are_named(tmp_path):
-    sound = {"a": torch.ones(2), "count": torch.tensor(3)}
-    check_finite(sound, tmp_path)
-    with pytest.raises(CheckpointError, match="2 tensors hold NaN or infinity: nan, inf"):
-        check_finite({**sound, "nan": torch.tensor([1, torch.nan]), "inf": torch.tensor(torch.inf)}, tmp_path)
-
-
 @pytest.mark.parametrize("nest", [None, "state_dict", "model_state_dict", "model"])
 def test_a_state_dict_is_found_where_training_programs_put_it(tmp_path, nest):
     path = tmp_path / "weights.pt"
@@ -251,10 +214,3 @@ def test_a_state_dict_is_found_where_training_programs_put_it(tmp_path, nest):
     found = load_tensors(path)
     assert found.keys() == NETWORK.keys()
     assert all(torch.equal(found[name], each) for name, each in NETWORK.items())
-
-
-def test_safetensors_keep_their_dtypes(tmp_path):
-    tensors = {"half": torch.ones(2, dtype=torch.bfloat16), "bytes": torch.arange(3, dtype=torch.uint8)}
-    safetensors.torch.save_file(tensors, tmp_path / "weights.safetensors")
-    found = load_tensors(tmp_path / "weights.safetensors")
-    assert all(torch.equal(found[name], each) and found[name].dtype == each.dtype for name, each in tensors.items())

@@ -2,7 +2,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.models.foreign.config import PLUGINS, ForeignConfig, SizeConfig, overlay, register_model
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, overlay, register_model
 from segmeter.models.foreign.opened import class_numbers, propose
 
 DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
@@ -22,11 +22,15 @@ def test_classes_are_proposed_by_equal_names_and_synonyms():
     }
 
 
-def test_each_class_is_mapped_by_name_number_or_the_rest():
-    config = ForeignConfig(
-        classes=("sky", "bus", "lane", "human"), class_map={"1": "Road", "human": "Pedestrian", "*": "Road"}
-    )
-    assert class_numbers(config, DATA) == ((0, 1, 1, 2), [])
+@pytest.mark.parametrize(
+    ("classes", "class_map", "numbers"),
+    [
+        (("sky", "bus", "lane", "human"), {"1": "Road", "human": "Pedestrian", "*": "Road"}, (0, 1, 1, 2)),
+        (("sky", "road"), {"road": "Road", "1": "Pedestrian"}, (0, 2)),  # `check` adds numbers to proposed names
+    ],
+)
+def test_each_class_is_mapped_by_name_number_or_the_rest(classes, class_map, numbers):
+    assert class_numbers(ForeignConfig(classes=classes, class_map=class_map), DATA) == (numbers, [])
 
 
 def test_every_gap_of_a_class_map_is_named():
@@ -39,28 +43,13 @@ def test_every_gap_of_a_class_map_is_named():
     ]
 
 
-def test_a_class_that_is_mapped_by_name_and_by_number_speaks_of_both_targets():
-    """`check` adds what the user says by number to what it proposes by name."""
-    config = ForeignConfig(classes=("sky", "road"), class_map={"road": "Road", "1": "Pedestrian"})
-    assert class_numbers(config, DATA) == ((0, 2), [])
-
-
 def test_an_unknown_size_is_refused():
     with pytest.raises(ConfigError, match="to be any, multiple:32"):
         SizeConfig(fit="half")
 
 
-def test_a_card_of_a_plugin_is_checked_when_it_is_registered(monkeypatch):
+def test_a_plugin_keeps_its_callable_and_its_card_is_checked_when_it_is_registered(monkeypatch):
     monkeypatch.setattr("segmeter.models.foreign.config.PLUGINS", {})
+    assert register_model("mine", classes=["a", "b"])(overlay) is overlay
     with pytest.raises(ConfigError, match="klasses"):
-        register_model("mine", klasses=["a"])(lambda images: images)
-
-
-def test_a_plugin_is_found_by_its_name_and_keeps_its_callable(monkeypatch):
-    monkeypatch.setattr("segmeter.models.foreign.config.PLUGINS", {})
-
-    def mine(images):
-        return images
-
-    assert register_model("mine", classes=["a", "b"])(mine) is mine
-    assert "mine" not in PLUGINS
+        register_model("mine", klasses=["a"])(overlay)

@@ -35,7 +35,7 @@ def test_objects_are_those_of_the_tool_with_the_best_score_on_top(tmp_path: Path
     assert pairs.shape[1] == len(np.unique(objects))  # the same objects, whatever their numbers
 
 
-def test_files_that_affect_no_image_leave_a_model_the_same_and_a_limit_alone_is_no_rule(tmp_path: Path) -> None:
+def test_files_of_no_effect_leave_a_model_the_same_and_what_does_not_resize_needs_no_rule(tmp_path: Path) -> None:
     """An evaluation that was begun before such a file came can be resumed."""
     folder, told = save_hub(tmp_path, "segformer"), ForeignConfig(size=SizeConfig(fit="short:64"))
     before = describe(Source("", "hf", str(folder)), told).sha256
@@ -45,10 +45,5 @@ def test_files_that_affect_no_image_leave_a_model_the_same_and_a_limit_alone_is_
     path.write_text(json.dumps({**json.loads(path.read_text()), "size": {"longest_edge": 80}}))
     found = describe(Source("", "hf", str(folder)), told)
     assert (found.sha256 == before, found.config.size.longest) == (False, None)
-
-
-def test_a_processor_that_does_not_resize_needs_no_filter(tmp_path: Path) -> None:
-    folder = save_hub(tmp_path, "segformer")
-    path = folder / "preprocessor_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "do_resize": False, "resample": None}))
     assert describe(Source("", "hf", str(folder)), ForeignConfig()).config.size.fit == "any"

@@ -79,9 +79,8 @@ def test_objects_become_maps_with_the_best_score_on_top():
     masks = torch.zeros(3, 6, 6, dtype=torch.bool)
     masks[0, :4], masks[1, 2:], masks[2] = True, True, True
     parts = (torch.tensor([0.6, 0.9, 0.1]), torch.tensor([0, 0, 0]), masks)
-    found = model(
-        lambda x: parts, classes=("thing",), output={"kind": "instances", "score": 0.5, "background": "ground"},
-    )  # fmt: skip
+    output = {"kind": "instances", "score": 0.5, "background": "ground"}
+    found = model(lambda x: parts, classes=("thing",), output=output)
     masks[0, 0], masks[1, 5] = False, False
     (one,) = run(found, [noise(6, 6)])
     assert one.instances[:, 0].tolist() == [0, 1, 2, 2, 2, 0]
@@ -94,17 +93,13 @@ def test_objects_become_maps_with_the_best_score_on_top():
         ({"size": {"fit": "fixed:8x8"}}, {"tile": 64}, "inference.tile.*resizes images"),
         ({"size": {"fit": "short:8"}}, {"flips": True}, "inference.flips.*resizes images"),
         ({"output": {"kind": "labels"}}, {"rotations": True}, "inference.rotations.*gives labels"),
+        ({"output": {"kind": "labels"}}, None, "gives labels, without probabilities"),
     ],
 )
-def test_tiles_and_flips_need_a_model_of_any_size_with_logits(told, settings, line):
+def test_tiles_flips_and_probabilities_need_a_model_of_any_size_with_logits(told, settings, line):
+    found = model(lambda x: x[:, 0].int(), classes=DATA.names, **told)
     with pytest.raises(ConfigError, match=line):
-        run(model(lambda x: x, classes=DATA.names, **told), [noise(8, 8)], inference=settings)
-
-
-def test_labels_have_no_probabilities():
-    found = model(lambda x: x[:, 0].int(), classes=DATA.names, output={"kind": "labels"})
-    with pytest.raises(ConfigError, match="gives labels, without probabilities"):
-        run(found, [noise(8, 8)], probs=True)
+        run(found, [noise(8, 8)], inference=settings or {}, probs=not settings)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +115,8 @@ def test_an_output_of_other_classes_is_refused(output, line):
         run(model(lambda x: output, classes=DATA.names, output=kind), [noise(8, 8)])
 
 
-def test_float32_is_the_usual_precision():
-    found = model(lambda x: x, classes=DATA.names)
-    assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
-
-
-def test_images_of_another_dtype_are_refused():
+def test_float32_is_the_usual_precision_and_images_of_another_dtype_are_refused():
     found = model(lambda x: x[:, :2], classes=DATA.names, input={"dtype": "uint8"})
+    assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
     with pytest.raises(InputError, match="to be uint8"):
         run(found, [noise(8, 8).astype(np.uint16)])

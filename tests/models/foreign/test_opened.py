@@ -1,9 +1,11 @@
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import CheckpointError, ConfigError, SegmeterError
@@ -11,7 +13,7 @@ from segmeter.models.foreign.config import ForeignConfig, register_model
 from segmeter.models.foreign.opened import describe, find_source, open_foreign
 from segmeter.models.weights import load_tensors
 
-from .parts import CLASSES, predictor, save_hub
+from .parts import predictor, save_hub
 
 CARD = "classes: [a, b]\nsize: {fit: any}\noutput: {kind: labels, activation: softmax, axes: BHW}\n"
 
@@ -38,15 +40,16 @@ def test_the_command_line_overrides_the_card_and_the_card_the_plugin(tmp_path):
     assert found.sha256 != describe(find_source("tests-dark"), ForeignConfig()).sha256
 
 
-def test_a_missing_class_map_is_one_line_with_both_sides():
-    spec = ClassSpec(task="multiclass", names=("x", "y"), colours=((0, 0, 0),) * 2)
-    with pytest.raises(ConfigError, match=r"says nothing of the model's classes a, b.*\n.*\n.*a, b \| x, y"):
-        open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
-
-
-def test_a_task_that_the_model_can_t_have_is_refused():
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0),) * 2)
-    with pytest.raises(ConfigError, match="to go with the data's task"):
+@pytest.mark.parametrize(
+    ("task", "names", "message"),
+    [
+        ("multiclass", ("x", "y"), r"says nothing of the model's classes a, b.*\n.*\n.*a, b \| x, y"),
+        ("multilabel", ("a", "b"), "to go with the data's task"),
+    ],
+)
+def test_a_missing_class_map_and_a_task_that_the_model_can_t_have_are_refused(task, names, message):
+    spec = ClassSpec(task=task, names=names, colours=((0, 0, 0),) * 2)
+    with pytest.raises(ConfigError, match=message):
         open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
 
 
@@ -72,48 +75,39 @@ def test_programs_are_refused_and_not_run(tmp_path, monkeypatch, kind):
     assert not Path("ran").exists()
 
 
-def spoil(folder: Path, how: str) -> None:
-    import safetensors.torch
+def edit(folder: Path, name: str = "config.json", **changes: object) -> None:
+    path = folder / name
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
 
-    config = json.loads((folder / "config.json").read_text())
+
+def drop_head(folder: Path) -> None:
     weights = folder / "model.safetensors"
-    if how == "remote code":
-        named = {"AutoConfig": "mine.Config", "AutoModelForSemanticSegmentation": "mine.Model"}
-        (folder / "config.json").write_text(json.dumps(config | {"auto_map": named, "model_type": "mine"}))
-    elif how == "code of the processor":
-        named = {"auto_map": {"AutoImageProcessor": "mine.Processor"}, "image_processor_type": "Processor"}
-        (folder / "preprocessor_config.json").write_text(json.dumps(named))
-    elif how == "pickle":
-        weights.rename(folder / "pytorch_model.bin")
-    elif how == "no head":
-        (folder / "config.json").write_text(json.dumps(config | {"model_type": "resnet"}))
-    elif how == "random head":
-        tensors = safetensors.torch.load_file(weights)
-        kept = {name: each for name, each in tensors.items() if "classifier" not in name}
-        safetensors.torch.save_file(kept, weights, {"format": "pt"})
-    else:
-        names = {str(i): f"class{i}" for i in range(7)}
-        (folder / "config.json").write_text(json.dumps(config | {"id2label": names}))
+    kept = {name: each for name, each in load_file(weights).items() if "classifier" not in name}
+    save_file(kept, weights, {"format": "pt"})
 
 
-@pytest.mark.parametrize(
-    ("how", "line"),
-    [
-        ("remote code", "code of its own"),
-        ("code of the processor", "code of its own"),
-        ("pickle", "has no safetensors"),
-        ("no head", "can't load it for segmentation.*Export it to ONNX"),
-        ("random head", "these would be random: decode_head.classifier"),
-        ("classes", "in another shape, so these would be random: decode_head.classifier"),
-    ],
-)
-def test_a_folder_that_is_not_a_whole_model_is_refused(tmp_path, how, line):
-    folder = save_hub(tmp_path, "segformer")
+CODE = {"AutoConfig": "mine.Config", "AutoModelForSemanticSegmentation": "mine.Model"}
+PROCESSOR = {"auto_map": {"AutoImageProcessor": "mine.Processor"}, "image_processor_type": "Processor"}
+SPOILT = {
+    "remote code": (partial(edit, auto_map=CODE, model_type="mine"), "code of its own"),
+    "code of the processor": (partial(edit, name="preprocessor_config.json", **PROCESSOR), "code of its own"),
+    "pickle": (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "no safetensors"),
+    "no head": (partial(edit, model_type="resnet"), "can't load it for segmentation.*Export it to ONNX"),
+    "random head": (drop_head, "these would be random: decode_head.classifier"),
+    "classes": (
+        partial(edit, id2label={str(i): f"class{i}" for i in range(7)}),
+        "in another shape, so these would be random: decode_head.classifier",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_folder_that_is_not_a_whole_model_is_refused(tmp_path, how):
+    folder, (spoil, line) = save_hub(tmp_path, "segformer"), SPOILT[how]
     trace = tmp_path / "ran"
     (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(trace)!r}).touch()\n")
-    spoil(folder, how)
+    spoil(folder)
     with pytest.raises(SegmeterError, match=line) as caught:
         predictor(f"hf:{folder}", input={"mean": []}, size={"fit": "any"})
     assert "\n" not in str(caught.value)
     assert not trace.exists()
-    assert len(CLASSES) == 5

@@ -29,12 +29,8 @@ def test_a_letterbox_is_grey_around_the_image_and_is_cropped_again():
     assert (fitted[..., :17, :] == 114).all()
     labels = torch.arange(64 * 64).view(1, 64, 64)
     assert torch.equal(restore(labels), labels[:, 17:47])
-
-
-def test_a_network_of_any_size_gets_no_more_grey_than_its_stride_needs():
-    image = torch.zeros(1, 3, 30, 64, dtype=torch.uint8)
-    fitted, _ = fit(image, SizeConfig(fit="letterbox:64", backend="opencv", multiple=16))
-    assert fitted.shape[-2:] == (32, 64)
+    less, _ = fit(image, SizeConfig(fit="letterbox:64", backend="opencv", multiple=16))
+    assert less.shape[-2:] == (32, 64), "a network of any size gets no more grey than its stride needs"
 
 
 @pytest.mark.parametrize("size", [(64, 92), (20, 18), (25, 70), (37, 106)])

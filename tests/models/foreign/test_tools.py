@@ -31,16 +31,24 @@ SMP = {"encoder_depth": 3, "decoder_channels": [8, 8, 4]}
 Tool = Callable[[np.ndarray], Tensor]
 
 
-@pytest.fixture(scope="module", params=["camvid", "cells"])
-def crops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
+@pytest.fixture(scope="module")
+def sources(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
     """Images (H, W, 3) or (H, W, 1), no two of one size."""
-    if request.param == "camvid":
-        files = sorted((request.getfixturevalue("shared_data") / "camvid/images").glob("*.jpg"))
-        whole = [np.array(Image.open(path)) for path in files[:: len(files) // COUNT][:COUNT]]
-    else:
-        config = CellsConfig(root=str(tmp_path_factory.mktemp("cells")), train_cases=1, val_cases=1, test_cases=COUNT)
-        whole = [np.asarray(sample.image) for sample in build_cells(config, split="test")]
-    return [image[11 : 98 + 7 * i, 23 : 146 + 5 * i].copy() for i, image in enumerate(whole)]
+    files = sorted((shared_data / "camvid/images").glob("*.jpg"))
+    config = CellsConfig(root=str(tmp_path_factory.mktemp("cells")), train_cases=1, val_cases=1, test_cases=COUNT)
+    whole = {
+        "camvid": [np.array(Image.open(path)) for path in files[:: len(files) // COUNT][:COUNT]],
+        "cells": [np.asarray(sample.image) for sample in build_cells(config, split="test")],
+    }
+    return {
+        name: [image[11 : 98 + 7 * i, 23 : 146 + 5 * i].copy() for i, image in enumerate(images)]
+        for name, images in whole.items()
+    }
+
+
+@pytest.fixture(params=["camvid", "cells"])
+def crops(request: pytest.FixtureRequest, sources: dict[str, list[np.ndarray]]) -> list[np.ndarray]:
+    return sources[request.param]
 
 
 def hub(folder: Path, family: str, crops: list[np.ndarray]) -> tuple[str, dict[str, Any], Tool]:

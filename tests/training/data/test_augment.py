@@ -7,33 +7,18 @@ import pytest
 import torch
 from scipy import ndimage
 
-from segmeter.classes import ClassSpec
 from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, to_unit, turned_grid
 from segmeter.training.data.augment_config import AugmentConfig
+from tests.models.parts import make_spec
 
-EVERYTHING = {
-    "flip_horizontal": True,
-    "flip_vertical": True,
-    "rotate": 30.0,
-    "shear": 10.0,
-    "brightness": 0.3,
-    "contrast": 0.3,
-    "saturation": 0.3,
-    "colour": 0.2,
-    "gamma": 0.5,
-    "noise": 0.1,
-    "blur": 1.0,
-}
-
-
-def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
-    names = tuple(f"class{k}" for k in range(classes))
-    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore_index)
+EVERYTHING = {"flip_horizontal": True, "flip_vertical": True, "rotate": 30.0, "shear": 10.0}
+EVERYTHING |= {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "colour": 0.2}
+EVERYTHING |= {"gamma": 0.5, "noise": 0.1, "blur": 1.0}
 
 
 def augment_of(spec=None, **config) -> Augment:
     nothing = {"flip_horizontal": False, "brightness": 0.0, "contrast": 0.0}
-    return Augment(AugmentConfig(**{**nothing, **config}), spec or spec_of())
+    return Augment(AugmentConfig(**{**nothing, **config}), spec or make_spec())
 
 
 def random_batch(count=4, *, channels=3, size=(12, 16), seed=0):
@@ -98,31 +83,27 @@ def test_a_quarter_turn_is_exact():
     assert torch.equal(turned, image.float().rot90(1, (-2, -1)))
 
 
-def test_a_turn_keeps_lengths_in_an_image_that_is_not_square():
-    size = torch.Size([20, 60])
-    none = torch.zeros(1)
-    grid = turned_grid(size, angle=torch.tensor([0.3]), shear_x=none, shear_y=none)[0]
+@pytest.mark.parametrize(
+    ("angle", "shear", "right", "down"),
+    [
+        (0.3, 0.0, (math.cos(0.3), math.sin(0.3)), (-math.sin(0.3), math.cos(0.3))),  # lengths and right angles stay
+        (0.0, 0.5, (1.0, 0.0), (0.5, 1.0)),  # rows move along themselves
+    ],
+    ids=["turn", "shear"],
+)
+def test_neighbours_after_a_turn_or_a_shear_of_an_image_that_is_not_square(angle, shear, right, down):
+    angle, shear, none = torch.tensor([angle]), torch.tensor([shear]), torch.zeros(1)
+    grid = turned_grid(torch.Size([20, 60]), angle=angle, shear_x=shear, shear_y=none)[0]
     pixels = grid * torch.tensor([30.0, 10.0])  # from half images to pixels
-    right, down = pixels[5, 8] - pixels[5, 7], pixels[6, 7] - pixels[5, 7]
-    torch.testing.assert_close(right.norm(), torch.tensor(1.0))
-    torch.testing.assert_close(down.norm(), torch.tensor(1.0))
-    torch.testing.assert_close(torch.dot(right, down), torch.tensor(0.0), rtol=0, atol=1e-5)
-    torch.testing.assert_close(torch.atan2(right[1], right[0]), torch.tensor(0.3), rtol=1e-4, atol=0)
-
-
-def test_a_shear_moves_rows_along_themselves():
-    none = torch.zeros(1)
-    grid = turned_grid(torch.Size([20, 60]), angle=none, shear_x=torch.tensor([0.5]), shear_y=none)[0]
-    pixels = grid * torch.tensor([30.0, 10.0])
-    step = pixels[6, 7] - pixels[5, 7]
-    torch.testing.assert_close(step, torch.tensor([0.5, 1.0]), rtol=1e-5, atol=1e-5)
+    steps = torch.stack([pixels[5, 8] - pixels[5, 7], pixels[6, 7] - pixels[5, 7]])
+    torch.testing.assert_close(steps, torch.tensor([right, down]), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("ignore_index", [255, None], ids=["ignored", "mirrored"])
 def test_what_is_turned_in_from_outside_is_ignored_where_it_can_be(ignore_index):
     image = torch.full((8, 3, 30, 30), 128, dtype=torch.uint8)
     target = torch.ones(8, 30, 30, dtype=torch.uint8)
-    turned, labels = apply(augment_of(spec_of(ignore_index=ignore_index), rotate=45.0), image, target)
+    turned, labels = apply(augment_of(make_spec().replace(ignore_index=ignore_index), rotate=45.0), image, target)
     assert set(labels.unique().tolist()) == ({1} if ignore_index is None else {1, 255})
     torch.testing.assert_close(turned, torch.full_like(turned, 128 / 255))  # mirrored, so without a border
     assert bool((labels[:, 15, 15] == 1).all())
@@ -133,14 +114,14 @@ def test_targets_keep_their_dtype_and_hold_only_their_values(dtype):
     image, _ = random_batch(4)
     values = [0, 2] if dtype == torch.uint8 else [0, 1000]
     target = torch.tensor(values, dtype=dtype)[torch.randint(2, (4, 12, 16), generator=torch.Generator())]
-    spec = spec_of(ignore_index=255 if dtype == torch.uint8 else 60001)
+    spec = make_spec().replace(ignore_index=255 if dtype == torch.uint8 else 60001)
     _, labels = apply(augment_of(spec, rotate=20.0, shear=20.0), image, target)
     assert labels.dtype == dtype
     assert set(labels.unique().tolist()) == {*values, spec.ignore_index}
 
 
 def test_multilabel_targets_turn_as_planes_of_their_own():
-    spec = spec_of("multilabel", classes=2)
+    spec = make_spec(2, "multilabel")
     image, plane = random_batch(4)
     planes = torch.stack([plane % 2, (plane + 1) % 2], dim=1)
     _, labels = apply(augment_of(spec, **EVERYTHING), image, planes)

@@ -1,5 +1,6 @@
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,8 +46,10 @@ def take_all(batches, count):
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_batches_come_in_order_across_epochs_whatever_the_workers(workers):
-    with open_batches(CountingSource(), first=3, workers=workers) as batches:
+    source = CountingSource()
+    with open_batches(source, first=3, workers=workers) as batches:
         taken = take_all(batches, 8)
+    assert sorted(source.asked)[:3] == [(0, 3, 0.03), (0, 4, 0.04), (1, 0, 0.05)]  # epoch, batch, part of the run
     assert [int(batch.indices[0]) for batch in taken] == [3, 4, 10, 11, 12, 13, 14, 20]
     assert taken[2].image.shape == (1, 3, 2, 3)
     assert taken[2].image.unique().tolist() == [10]
@@ -66,17 +69,10 @@ def test_no_more_batches_are_prepared_than_workers_and_one(workers, ahead):
     assert ("MainThread" in source.threads) == (workers == 0)
 
 
-@pytest.fixture
-def three_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("workers", "threads"), [(0, 3), (2, 1)])
-def test_workers_leave_the_cores_to_the_step(workers, threads):
+def test_workers_leave_the_cores_to_the_step(request, workers, threads):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(3)
     source = CountingSource()
     with open_batches(source, workers=workers) as batches:
         take_all(batches, 8)
@@ -87,14 +83,6 @@ def test_workers_leave_the_cores_to_the_step(workers, threads):
     thread.start()
     thread.join()
     assert later == [3]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_source_learns_how_far_the_run_is_at_its_batch(workers):
-    source = CountingSource()
-    with open_batches(source, first=4, workers=workers) as batches:
-        take_all(batches, 2)
-    assert sorted(source.asked)[:2] == [(0, 4, 0.04), (1, 0, 0.05)]
 
 
 def test_draws_travel_with_their_batch_and_are_drawn_where_it_is_prepared():
@@ -121,27 +109,23 @@ def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with(
     assert target.dtype == torch.int32
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_in_a_file_comes_out_with_its_name(workers):
-    source = TinySource(TinyCases(broken=(3,)))
-    with (
-        open_batches(source, workers=workers) as batches,
-        pytest.raises(DataError, match=r"images/case03\.png: is truncated"),
-    ):
-        take_all(batches, 4)
+class Faulty(CountingSource):
+    def batch(self, epoch, index, progress):
+        raise KeyError("x")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_any_other_error_names_the_batch(workers):
-    class Faulty(CountingSource):
-        def batch(self, epoch, index, progress):
-            raise KeyError("x")
-
-    with (
-        open_batches(Faulty(), first=7, workers=workers) as batches,
-        pytest.raises(RunError, match="batch 2 of epoch 1 could not be prepared: KeyError"),
-    ):
-        batches.take()
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        (TinySource(TinyCases(broken=(3,))), DataError, r"images/case03\.png: is truncated"),
+        (Faulty(), RunError, "batch 2 of epoch 1 could not be prepared: KeyError"),
+    ],
+    ids=["a file", "any other"],
+)
+def test_an_error_comes_out_with_the_name_of_its_file_or_its_batch(source, error, message, workers):
+    with open_batches(source, first=7, workers=workers) as batches, pytest.raises(error, match=message):
+        take_all(batches, 8)
 
 
 def test_batches_go_to_a_device_that_is_neither_cpu_nor_cuda():

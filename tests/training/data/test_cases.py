@@ -19,6 +19,9 @@ def test_what_fits_is_read_once_and_the_rest_each_time():
         for index in range(4):
             assert cached[index].case_id == f"case{index:02d}"
     assert sorted(cases.read) == [0, 1, 2, 2, 2, 3, 3, 3]
+    np.testing.assert_array_equal(cached[1].image, TinyCases()[1].image)
+    with pytest.raises(ValueError, match="read-only"):
+        cached[1].target[0, 0] = 1
 
 
 def test_caches_share_a_budget():
@@ -32,52 +35,32 @@ def test_caches_share_a_budget():
     assert len(val.cases.read) == 3
 
 
-def test_kept_arrays_are_the_same_and_can_not_be_changed():
-    cached = CachedDataset(TinyCases(), Budget(10**6))
-    np.testing.assert_array_equal(cached[1].image, TinyCases()[1].image)
-    assert cached[1].image is cached[1].image
-    with pytest.raises(ValueError, match="read-only"):
-        cached[1].target[0, 0] = 1
-
-
 def source(cases, **config):
     return SampleSource(cases, AugmentConfig(**config), batch_size=4, seed=3)
 
 
-def test_every_epoch_has_the_first_batches_of_the_first():
-    cases = TinyCases()
-    whole = source(cases, crop=(16, 16), resolution=0.5)
+def test_every_epoch_has_the_first_batches_of_the_first_at_full_resolution():
+    whole = source(TinyCases(), crop=(16, 16), resolution=0.5)
     fixed = FixedBatches(whole, 2)
     assert len(fixed) == 2
     for epoch, index, progress in ((0, 1, 0.0), (9, 1, 0.7)):
         for ours, theirs in zip(fixed.batch(epoch, index, progress), whole.batch(0, 1, 1.0), strict=False):
             np.testing.assert_array_equal(ours, theirs)
+    few = source(TinyCases(count=5), brightness=0, contrast=0, crop=None)
+    assert len(FixedBatches(few, 64)) == 1, "no more batches than an epoch has"
 
 
-def test_there_are_no_more_batches_than_an_epoch_has():
-    assert len(FixedBatches(source(TinyCases(count=5), brightness=0, contrast=0, crop=None), 64)) == 1
-
-
-def test_the_samples_are_cases_named_after_their_own():
-    cases = TinyCases(count=3)
-    fixed = FixedBatches(source(cases, crop=(16, 16)), 2)
-    found = fixed.cases(cases.case_ids, cases.spec)
-    assert len(found) == len(set(found.case_ids)) == 8
-    image, target, numbers = fixed.batch(0, 1, 0.0)[:3]
+def test_samples_of_fixed_batches_are_cases_named_after_their_own_with_a_fingerprint_of_their_pixels():
+    made = [FixedBatches(source(TinyCases(count=3, salt=salt), crop=(16, 16)), 2) for salt in (0, 0, 1)]
+    found, *others = (fixed.cases(TinyCases(count=3).case_ids, TinyCases().spec) for fixed in made)
+    assert len(found) == len(set(found.case_ids)) == len(found.contents()) == 8
+    image, target, numbers = made[0].batch(0, 1, 0.0)[:3]
     for place, number in enumerate(numbers):
         sample = found[4 + place]
         assert sample.case_id == f"{5 + place}-case{number % 3:02d}"
         np.testing.assert_array_equal(sample.image, image[place])
         np.testing.assert_array_equal(sample.target, target[place])
-
-
-def test_other_pixels_have_another_fingerprint():
-    prints = [
-        FixedBatches(source(TinyCases(salt=salt)), 1).cases(TinyCases().case_ids, TinyCases().spec)
-        for salt in (0, 0, 1)
-    ]
-    assert prints[0].fingerprint() == prints[1].fingerprint() != prints[2].fingerprint()
-    assert len(prints[0].contents()) == 4
+    assert [other.fingerprint() == found.fingerprint() for other in others] == [True, False]
 
 
 SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)))

@@ -25,6 +25,13 @@ def test_repeats_count_from_zero_for_each_case():
     assert set(plan.labels.tolist()) == {ANYWHERE}
 
 
+def test_an_order_takes_every_case_once_and_depends_on_seed_and_epoch():
+    orders = [epoch_order(100, seed=seed, epoch=epoch) for seed, epoch in ((3, 7), (3, 7), (3, 8), (4, 7))]
+    assert orders[0].dtype == np.int64
+    assert all(sorted(order.tolist()) == list(range(100)) for order in orders)
+    assert [np.array_equal(orders[0], order) for order in orders] == [True, True, False, False]
+
+
 def test_a_rare_class_fills_its_share_although_few_cases_have_it():
     """Class 2 is in 2 of 100 cases; with balance 1 a third of 400 samples are laid around it, evenly over these two."""
     presence = np.ones((100, 3), bool)

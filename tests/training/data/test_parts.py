@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -97,44 +98,46 @@ def test_small_images_pictures_and_other_formats_are_read_whole(tmp_path, monkey
     assert PartReader(build_dataset(mixed))(1) is None
 
 
-@pytest.mark.parametrize("when", ["before the first read", "between two reads"])
-def test_a_file_that_is_no_longer_the_verified_one_is_named(tmp_path, when):
-    config = write_set(tmp_path, "binary")
+def replace_file(images):
+    tifffile.imwrite(images / "c1.tif", noise(87, 101, 3, seed=77), tile=(32, 32))
+
+
+def drop_chunk(images, place="1/1"):
+    (images / "c1.zarr" / "c" / place / "0").unlink()
+
+
+def write_chunk(images):
+    chunk = images / "c1.zarr" / "c" / "1" / "1" / "0"
+    chunk.parent.mkdir(exist_ok=True)
+    chunk.write_bytes((images / "c1.zarr" / "c" / "0" / "0" / "0").read_bytes())
+
+
+CHANGES = {  # what is changed, before the first read or between two, and what is read then
+    "a file at first": ("tif", replace_file, False, np.s_[0:5, 0:5]),
+    "a file later": ("tif", replace_file, True, np.s_[0:5, 0:5]),
+    "the first chunk at first": ("zarr", partial(drop_chunk, place="0/0"), False, np.s_[0:5, 0:5]),
+    "a chunk, removed": ("zarr", drop_chunk, True, np.s_[30:40, 30:40]),
+    "a chunk, another content": ("zarr", write_chunk, True, np.s_[30:40, 30:40]),
+    "a chunk, added": ("zarr", write_chunk, True, np.s_[30:40, 30:40]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_no_longer_the_verified_content_is_named_where_it_is_met(tmp_path, name):
+    suffix, change, later, window = CHANGES[name]
+    config = write_set(tmp_path, "binary", suffix=suffix)
+    if name.endswith("added"):
+        shutil.rmtree(tmp_path / "images" / "c1.zarr" / "c" / "1" / "1")  # all zeros
     (dataset,), _ = open_splits(config, ["all"])
     image = PartReader(dataset)(1).image
-    if when == "between two reads":
+    if later:
         assert image[0:5, 0:5].shape == (5, 5, 3)
-    path = tmp_path / "images" / "c1.tif"
-    tifffile.imwrite(path, noise(87, 101, 3, seed=77), tile=(32, 32))
-    with pytest.raises(DataError, match=r"c1.tif: expected `file` to have the content that was checked at the start"):
-        image[0:5, 0:5]
-
-
-@pytest.mark.parametrize("change", ["another content", "removed", "added"])
-def test_a_chunk_that_is_no_longer_the_verified_one_is_named_where_it_is_met(tmp_path, change):
-    config = write_set(tmp_path, "binary", suffix="zarr")
-    chunks = tmp_path / "images" / "c1.zarr" / "c"
-    if change == "added":
-        shutil.rmtree(chunks / "1" / "1")  # all zeros
-    (dataset,), _ = open_splits(config, ["all"])
-    image = PartReader(dataset)(1).image
-    assert image[0:5, 0:5].shape == (5, 5, 3)
-    chunk = chunks / "1" / "1" / "0"
-    if change == "removed":
-        chunk.unlink()
-    else:
-        chunk.parent.mkdir(exist_ok=True)
-        chunk.write_bytes((chunks / "0" / "0" / "0").read_bytes())
-    assert image[0:32, 0:99].shape == (32, 99, 3)
-    with pytest.raises(DataError, match=r"c1.zarr: expected `file` to have the content that was checked at the start"):
-        image[30:40, 30:40]
-
-
-def test_a_zarr_folder_that_changed_before_its_first_window_is_named(tmp_path):
-    (dataset,), _ = open_splits(write_set(tmp_path, "binary", suffix="zarr"), ["all"])
-    (tmp_path / "images" / "c1.zarr" / "c" / "0" / "0" / "0").unlink()
-    with pytest.raises(DataError, match=r"c1.zarr: expected `file` to have the content"):
-        PartReader(dataset)(1).image[0:5, 0:5]
+    change(tmp_path / "images")
+    if later and suffix == "zarr":
+        assert image[0:32, 0:99].shape == (32, 99, 3)  # beside the chunk
+    message = rf"c1.{suffix}: expected `file` to have the content that was checked at the start"
+    with pytest.raises(DataError, match=message):
+        image[window]
 
 
 def test_a_value_that_is_no_label_is_refused_where_it_is_met(tmp_path):

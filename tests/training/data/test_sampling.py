@@ -1,7 +1,5 @@
 """Order, windows, resolution and balance of training samples."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -13,51 +11,31 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
-from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
+from segmeter.training.data.cases import FixedCases
+from segmeter.training.data.epoch import LEAST_BATCHES, Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import resize_image, resize_target
-from tests.training.tiny import TinyCases
+from tests.models.parts import make_spec
 
 
-def spec_of(task="multiclass", *, classes=3, ignore_index=255) -> ClassSpec:
-    names = tuple(f"class{k}" for k in range(classes))
-    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore_index)
-
-
-class ArrayCases:
+def array_cases(pairs, spec=None):
     """Cases in memory."""
-
-    def __init__(self, spec: ClassSpec, pairs: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> None:
-        self.spec = spec
-        self.pairs = pairs
-        self.case_ids = tuple(f"case{i}" for i in range(len(pairs)))
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, index: int) -> Sample:
-        image, target = self.pairs[index]
-        return Sample(case_id=self.case_ids[index], image=image, target=target)
-
-    def fingerprint(self) -> str:
-        return ""
-
-    def contents(self) -> dict[str, str]:
-        return {}
+    samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
+    return FixedCases(spec=spec or make_spec(), samples=tuple(samples))
 
 
-def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
+def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> FixedCases:
     """Each pixel holds its row, its column and the number of its case, and its target follows from them."""
     rows, columns = np.indices(size, dtype=np.uint8)
-    spec = spec or spec_of()
-    pairs = []
+    spec, pairs = spec or make_spec(), []
     for case in range(count):
-        image = np.stack([rows, columns, np.full(size, case, np.uint8)], axis=-1)
-        pairs.append((image, (rows + columns + case) % spec.num_classes))
-    return ArrayCases(spec, pairs)
+        image, target = np.stack([rows, columns, np.full(size, case, np.uint8)], -1), (rows + columns + case) % 3
+        planes = np.stack([target == k for k in range(3)]).astype(np.uint8)
+        pairs.append((image, planes if spec.is_multilabel else target))
+    return array_cases(pairs, spec)
 
 
-def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSource:
+def source_of(cases: FixedCases, *, batch_size=4, seed=0, **config) -> SampleSource:
     return SampleSource(cases, AugmentConfig(**config), batch_size=batch_size, seed=seed)
 
 
@@ -67,25 +45,14 @@ def sample(source: SampleSource, *place, **options) -> tuple[np.ndarray, np.ndar
     return resize_image(image, size), resize_target(target, size)
 
 
-def test_an_epoch_takes_every_case_once_in_an_order_that_seed_and_epoch_decide():
-    order = epoch_order(100, seed=3, epoch=7)
-    assert order.dtype == np.int64
-    assert sorted(order.tolist()) == list(range(100))
-    assert np.array_equal(order, epoch_order(100, seed=3, epoch=7))
-    assert not np.array_equal(order, epoch_order(100, seed=3, epoch=8))
-    assert not np.array_equal(order, epoch_order(100, seed=4, epoch=7))
-
-
 NOTHING = {"flip_horizontal": False, "brightness": 0.0, "contrast": 0.0, "crop": None}
 
 
-@pytest.mark.parametrize(
-    ("count", "batch_size", "batches", "full"), [(10, 4, 2, 4), (8, 4, 2, 4), (3, 4, 1, 3), (1, 4, 1, 1), (0, 4, 0, 1)]
-)
-def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(count, batch_size, batches, full):
-    source = source_of(numbered_cases(count), batch_size=batch_size, **NOTHING)
-    assert len(source) == batches
-    assert source.batch_size == full
+@pytest.mark.parametrize(("count", "batches", "full"), [(10, 2, 4), (8, 2, 4), (3, 1, 3), (1, 1, 1), (0, 0, 1)])
+def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(caplog, count, batches, full):
+    source = source_of(numbered_cases(count), **NOTHING)
+    assert (len(source), source.batch_size) == (batches, full)
+    assert (f"batches of {count} samples instead of 4" in caplog.text) == (0 < count < 4)
     taken = [source.batch(0, index)[2] for index in range(len(source))]
     assert all(len(numbers) == full for numbers in taken)
     numbers = np.concatenate([np.zeros(0, int), *taken]).tolist()
@@ -93,31 +60,35 @@ def test_what_is_not_changed_is_never_taken_twice_in_an_epoch(count, batch_size,
     assert set(numbers) <= set(range(count))
 
 
-def test_a_batch_that_is_smaller_than_asked_for_is_said(caplog):
-    with caplog.at_level("WARNING", "segmeter"):
-        source_of(numbered_cases(3), batch_size=8, **NOTHING)
-    assert "batches of 3 samples instead of 8" in caplog.text
+@pytest.mark.parametrize(
+    ("count", "options", "batches"),
+    [(3, {}, LEAST_BATCHES), (100, {}, 12), (0, {}, 0), (10, {"samples": 8}, 1), (10, {"samples": 500}, 62)],
+)
+def test_an_epoch_has_a_sensible_number_of_steps_or_the_samples_that_are_asked_for(count, options, batches):
+    source = SampleSource(numbered_cases(count), AugmentConfig(), batch_size=8, seed=0, **options)
+    assert len(source) == batches
+    if options:
+        seen = {int(n) % 10 for epoch in range(20) for n in source.batch(epoch, 0)[2]}
+        assert seen == set(range(10))  # another part of the data in each epoch
 
 
-@pytest.mark.parametrize(("count", "batch_size", "batches"), [(3, 8, LEAST_BATCHES), (100, 8, 12), (0, 8, 0)])
-def test_small_data_sets_have_a_sensible_number_of_steps(count, batch_size, batches):
-    assert len(source_of(numbered_cases(count), batch_size=batch_size)) == batches
+SOURCES = Sources(of=np.zeros(10, np.int64), weights=(1.0,))
 
 
-def test_samples_per_epoch_is_what_is_asked_for():
-    cases = numbered_cases(10)
-    few = SampleSource(cases, AugmentConfig(), batch_size=2, seed=0, samples=4)
-    assert len(few) == 2
-    seen = {int(n) for epoch in range(20) for index in range(2) for n in few.batch(epoch, index)[2]}
-    assert seen == set(range(10))  # another part of the data in each epoch
-    many = SampleSource(cases, AugmentConfig(), batch_size=5, seed=0, samples=500)
-    assert len(many) == 100
-    with pytest.raises(
-        ConfigError, match=r"`samples_per_epoch` not to need a sample twice, .* of the 10 cases, got 11"
-    ):
-        SampleSource(cases, AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=11)
-    with pytest.raises(ConfigError, match=r"`balance` not to need a sample twice"):
-        source_of(cases, balance=0.5, **NOTHING)
+@pytest.mark.parametrize(
+    ("options", "config", "key"),
+    [
+        ({"samples": 11}, {}, "samples_per_epoch"),
+        ({}, {"balance": 0.5}, "balance"),
+        ({"sources": SOURCES}, {}, "sources"),
+    ],
+)
+def test_what_would_take_the_same_sample_twice_is_refused(options, config, key):
+    message = rf"`{key}` not to need a sample twice, .* of the 10 cases"
+    with pytest.raises(ConfigError, match=message):
+        SampleSource(numbered_cases(10), AugmentConfig(**NOTHING, **config), batch_size=2, seed=0, **options)
+    changing = SampleSource(numbered_cases(10), AugmentConfig(**config), batch_size=2, seed=0, **options)
+    assert changing.batch(0, 0)[0].shape[0] == 2
 
 
 def noisy_cases(count, size=(24, 24)):
@@ -127,7 +98,7 @@ def noisy_cases(count, size=(24, 24)):
         (rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 3, size).astype(np.uint8))
         for _ in range(count)
     ]
-    return ArrayCases(spec_of(), pairs)
+    return array_cases(pairs)
 
 
 @pytest.mark.parametrize(
@@ -154,23 +125,17 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     assert len(seen) == 72
 
 
-def test_whole_images_come_as_they_are():
-    cases = numbered_cases(5)
-    image, target, indices = source_of(cases).batch(2, 0)
-    for row, index in enumerate(indices):
-        assert np.array_equal(image[row], cases.pairs[index][0])
-        assert np.array_equal(target[row], cases.pairs[index][1])
-    assert (image.dtype, target.dtype, indices.dtype) == (np.uint8, np.uint8, np.int64)
-
-
-def test_a_crop_is_a_window_of_image_and_target_alike():
+@pytest.mark.parametrize("crop", [None, (16, 24)])
+def test_a_sample_is_the_image_or_a_window_of_it_and_its_target_alike(crop):
     cases = numbered_cases(8)
-    image, target, indices = source_of(cases, crop=(16, 24)).batch(0, 1)
-    assert image.shape == (4, 16, 24, 3)
+    image, target, indices = source_of(cases, crop=crop).batch(2, 1)
+    height, width = crop or (40, 50)
+    assert image.shape == (4, height, width, 3)
+    assert (image.dtype, target.dtype, indices.dtype) == (np.uint8, np.uint8, np.int64)
     for row, index in enumerate(indices):
         top, left = image[row, 0, 0, :2]
-        assert np.array_equal(image[row], cases.pairs[index][0][top : top + 16, left : left + 24])
-        assert np.array_equal(target[row], cases.pairs[index][1][top : top + 16, left : left + 24])
+        assert np.array_equal(image[row], cases[index].image[top : top + height, left : left + width])
+        assert np.array_equal(target[row], cases[index].target[top : top + height, left : left + width])
 
 
 def test_a_sample_depends_on_seed_epoch_and_case_alone():
@@ -210,61 +175,33 @@ def test_processes_share_the_samples_of_a_batch(processes):
 def test_images_of_several_sizes_need_a_crop():
     sizes = ((20, 30), (30, 20))
     pairs = [(np.zeros((*size, 1), np.uint8), np.zeros(size, np.uint8)) for size in sizes]
-    cases = ArrayCases(spec_of(), pairs)
+    cases = array_cases(pairs)
     with pytest.raises(DataError, match=r"expected `crop` to be given .* Set augment.crop"):
         source_of(cases, batch_size=2, crop=None).batch(0, 0)
     assert source_of(cases, batch_size=2, crop=(16, 16)).batch(0, 0)[0].shape == (2, 16, 16, 1)
 
 
 def test_a_case_without_a_target_is_refused_by_name():
-    cases = ArrayCases(spec_of(), [(np.zeros((20, 20, 1), np.uint8), None)])
+    cases = array_cases([(np.zeros((20, 20, 1), np.uint8), None)])
     with pytest.raises(DataError, match="case0: expected `target` to be there"):
         source_of(cases, batch_size=1).batch(0, 0)
-
-
-def test_weights_of_sources_need_samples_that_can_differ():
-    unchanged = AugmentConfig(crop=None, brightness=0, contrast=0)
-    sources = Sources(of=np.zeros(4, np.int64), weights=(1.0,))
-    with pytest.raises(ConfigError, match=r"`sources` not to need a sample twice"):
-        SampleSource(TinyCases(count=4), unchanged, batch_size=2, seed=0, sources=sources)
-    source = SampleSource(TinyCases(count=4), AugmentConfig(), batch_size=2, seed=0, sources=sources)
-    assert len(source) > 0
-    assert source.batch(0, 0)[0].shape[0] == 2
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 @pytest.mark.parametrize("config", [{"zoom": (0.6, 1.5), "balance": 0.5}, {"resolution": 0.5}, {}], ids=str)
 def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
-    spec = spec_of(task)
-    cases = numbered_cases(5, size=(90, 110), spec=spec)
-    if task == "multilabel":
-        planes = [np.stack([target == k for k in range(3)]).astype(np.uint8) for _, target in cases.pairs]
-        cases.pairs = [(image, plane) for (image, _), plane in zip(cases.pairs, planes, strict=True)]
+    cases = numbered_cases(5, size=(90, 110), spec=make_spec(task=task))
     options = {"batch_size": 4, "seed": 3, "samples": 40}
     config = AugmentConfig(crop=(64, 64), **config)
     host, device = (SampleSource(cases, config, defer=defer, **options) for defer in (False, True))
     cpu = torch.device("cpu")
-    for epoch, progress in ((0, 0.0), (2, 0.4)):
-        places = [SampleBatches(source, epoch, progress) for source in (host, device)]
-        with Batches(places[0], first=0, progress=float, workers=0, device=cpu) as one:
-            with Batches(places[1], first=0, progress=float, workers=0, device=cpu) as two:
-                for _ in range(3):
-                    here, there = one.take(), two.take()
-                    assert here.resizing is None
-                    for ours, theirs in zip(augmented(here, None), augmented(there, None), strict=True):
-                        assert torch.equal(ours, theirs)
-                    assert here.indices.tolist() == there.indices.tolist()
+    for first, progress in ((0, 0.0), (2 * len(host), 0.4)):
+        at = {"first": first, "progress": lambda number, part=progress: part, "workers": 0, "device": cpu}
+        with Batches(host, **at) as one, Batches(device, **at) as two:
+            for _ in range(3):
+                here, there = one.take(), two.take()
+                assert here.resizing is None
+                for ours, theirs in zip(augmented(here, None), augmented(there, None), strict=True):
+                    assert torch.equal(ours, theirs)
+                assert here.indices.tolist() == there.indices.tolist()
     assert (there.resizing is None) == (config.zoom == (1.0, 1.0) and config.resolution == 1.0)
-
-
-class SampleBatches:
-    """A source at one place of a run."""
-
-    def __init__(self, source, epoch, progress):
-        self.source, self.epoch, self.progress = source, epoch, progress
-
-    def __len__(self):
-        return len(self.source)
-
-    def batch(self, epoch, index, progress):
-        return self.source.batch(self.epoch, index, self.progress)
