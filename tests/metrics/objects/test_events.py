@@ -14,51 +14,29 @@ def events(target, instances, void=None, threshold=0.5):
     return ours, theirs, found.numbers()
 
 
-def test_matched_missed_and_spurious():
-    ours, theirs, numbers = events([[1, 1, 1, 0, 2, 2, 0, 0]], [[5, 5, 5, 0, 0, 0, 0, 7]])
-    assert ours == {1: "matched", 2: "missed"}
-    assert theirs == {5: "matched", 7: "spurious"}
-    assert numbers == {
-        "matched": 1, "split": 0, "merged": 0, "missed": 1, "part": 0, "merging": 0, "spurious": 1
-    }  # fmt: skip
-
-
-def test_an_object_in_parts_is_split_and_its_parts_are_not_spurious():
-    ours, theirs, _ = events([[1, 1, 1, 1, 1, 1]], [[3, 3, 0, 4, 4, 0]])
-    assert ours == {1: "split"}
-    assert theirs == {3: "part", 4: "part"}
-
-
-def test_two_objects_in_one_are_merged():
-    ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[9, 9, 9, 9, 9]])
-    assert ours == {1: "merged", 2: "merged"}
-    assert theirs == {9: "merging"}
-
-
-def test_a_match_that_swallows_a_small_neighbour_stays_a_match():
-    ours, theirs, _ = events([[1, 1, 1, 1, 1, 2]], [[9, 9, 9, 9, 9, 9]])
-    assert ours == {1: "matched", 2: "merged"}
-    assert theirs == {9: "matched"}
-
-
-def test_an_object_in_one_that_is_too_large_is_missed_and_not_merged():
-    ours, theirs, _ = events([[1, 1, 0, 0, 0]], [[9, 9, 9, 9, 9]])
-    assert (ours, theirs) == ({1: "missed"}, {9: "spurious"})
-
-
-def test_one_part_of_an_object_does_not_split_it():
-    ours, theirs, _ = events([[1, 1, 1, 1, 1]], [[3, 3, 0, 0, 0]])
-    assert (ours, theirs) == ({1: "missed"}, {3: "spurious"})
-
-
-def test_half_of_an_object_is_not_more_than_half():
-    ours, theirs, _ = events([[1, 1, 0, 2, 2]], [[0, 9, 9, 9, 0]])
-    assert ours == {1: "missed", 2: "missed"}
-    assert theirs == {9: "spurious"}
+@pytest.mark.parametrize(
+    ("target", "instances", "ours", "theirs"),
+    [
+        ("1110220", "5550007", {1: "matched", 2: "missed"}, {5: "matched", 7: "spurious"}),
+        ("111111", "330440", {1: "split"}, {3: "part", 4: "part"}),  # and its parts are not spurious
+        ("11022", "99999", {1: "merged", 2: "merged"}, {9: "merging"}),
+        ("111112", "999999", {1: "matched", 2: "merged"}, {9: "matched"}),  # that swallows a small neighbour
+        ("11000", "99999", {1: "missed"}, {9: "spurious"}),  # in one that is too large
+        ("11111", "33000", {1: "missed"}, {3: "spurious"}),  # a single part does not split it
+        ("11022", "09990", {1: "missed", 2: "missed"}, {9: "spurious"}),  # half is not more than half
+    ],
+    ids=["matched", "split", "merged", "swallowed", "too large", "one part", "half"],
+)
+def test_events_by_hand(target, instances, ours, theirs):
+    found = events([[int(number) for number in target]], [[int(number) for number in instances]])
+    assert found[:2] == (ours, theirs)
+    names = [*ours.values(), *(event for event in theirs.values() if event != "matched")]
+    counted = {name: names.count(name) for name in (*TARGET_EVENTS, "part", "merging", "spurious")}
+    assert found[2] == counted
 
 
 def test_void_objects_are_not_counted():
-    _, theirs, numbers = events([[1, 1, 0, 0]], [[4, 4, 6, 6]], [[0, 0, 1, 0]])
+    _, theirs, _ = events([[1, 1, 0, 0]], [[4, 4, 6, 6]], [[0, 0, 1, 0]])
     assert theirs == {4: "matched", 6: "spurious"}  # half void is not mostly void
     _, theirs, numbers = events([[1, 1, 0, 0, 0]], [[4, 4, 6, 6, 6]], [[0, 0, 1, 1, 0]])
     assert theirs == {4: "matched", 6: "void"}

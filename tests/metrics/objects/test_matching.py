@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from segmeter.metrics.objects import matching
-from segmeter.metrics.objects.matching import choose_pairs, find_overlaps, renumber
+from segmeter.metrics.objects.matching import aggregated_jaccard, choose_pairs, find_overlaps, renumber
 
 TARGET = np.array([[1, 1, 1, 0, 5, 5, 0]])
 INSTANCES = np.array([[7, 7, 9, 9, 0, 3, 3]])
@@ -73,3 +73,23 @@ def test_counting_by_bands_of_rows_is_counting_at_once(monkeypatch, shape, far, 
         for name, value in vars(whole).items():
             np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
             assert getattr(found, name).dtype == value.dtype
+
+
+def jaccard(target, instances):
+    return aggregated_jaccard(find_overlaps(np.array(target), np.array(instances)))
+
+
+def test_the_aggregated_jaccard_index_by_hand():
+    """`test_void.py` compares it with Algorithm 1 of Kumar et al. in plain loops."""
+    # each target's best is 9, 2 of 4 pixels: 4 / 8, and 9 is not added once more
+    assert jaccard([[1, 1, 2, 2]], [[9, 9, 9, 9]]) == (4, 8)
+    some, nothing = [[1, 1, 2]], [[0, 0, 0]]
+    assert (jaccard(some, nothing), jaccard(nothing, some), jaccard(nothing, nothing)) == ((0, 3), (0, 3), (0, 0))
+
+
+def test_of_predictions_with_one_iou_that_with_most_pixels_in_common_is_taken():
+    target = np.repeat([1, 0], 8)[None]
+    one, other = np.repeat([1, 0], [1, 15])[None], np.repeat([0, 1], [6, 10])[None]  # 1 of 8, and 2 of 16
+    for numbers in ((5, 9), (9, 5)):
+        instances = numbers[0] * one + numbers[1] * other
+        assert jaccard(target, instances) == (2, 16 + 1)
