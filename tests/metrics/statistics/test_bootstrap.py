@@ -8,7 +8,8 @@ from segmeter.metrics.arrays import divide
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics import columns as module
 from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.statistics.columns import draw_pools, map_weights, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.statistics.columns import draw_pools, mean_columns, mean_of_columns, to_grid
+from tests.metrics.statistics.test_draws import all_weights
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 
@@ -16,10 +17,6 @@ SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 def mean_interval(values, **options):
     result = bootstrap(mean_columns(values), mean_of_columns, **options)
     return result.estimate[0], result.low[0], result.high[0]
-
-
-def all_weights(n_units, resamples, seed):
-    return np.concatenate(list(map_weights(np.asarray, n_units, resamples, seed)))
 
 
 def test_replicates_equal_those_of_a_plain_loop():
@@ -127,16 +124,12 @@ def test_equal_cases_have_an_interval_of_no_width():
 
 
 @pytest.mark.parametrize(("cases", "given"), [(1, False), (4, False), (5, True)])
-def test_fewer_than_five_cases_have_no_interval(cases, given):
+def test_fewer_than_five_cases_or_five_that_hold_a_class_have_no_interval(cases, given):
     estimate, low, high = mean_interval(np.linspace(0.2, 0.7, cases)[:, None], resamples=100)
     assert np.isfinite(estimate)
     assert np.isfinite([low, high]).all() == given
-
-
-@pytest.mark.parametrize(("holding", "given"), [(1, False), (4, False), (5, True)])
-def test_a_class_that_fewer_than_five_cases_hold_has_no_interval(holding, given):
     columns = np.zeros((40, 2), np.int64)
-    columns[:holding] = np.array([[3, 9], [5, 7], [2, 8], [6, 9], [4, 5]])[:holding]
+    columns[:cases] = np.array([[3, 9], [5, 7], [2, 8], [6, 9], [4, 5]])[:cases]
     found = bootstrap(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), resamples=200)
     assert np.isfinite(found.estimate)
     assert np.isfinite([found.low, found.high]).all() == given
@@ -149,12 +142,10 @@ def test_a_class_that_fewer_than_five_cases_hold_has_no_interval(holding, given)
         (np.array([[np.nan]]), {}, "`columns` to be finite"),
         (np.ones(3), {}, "`columns` to be finite"),
         (np.array([["a"]]), {}, "`columns` to be finite numbers"),
-        (np.ones((3, 1)), {"interval": "bcs"}, "`interval` to be one of expanded, bca, percentile, got 'bcs'"),
         (np.ones((3, 1)), {"resamples": 0}, "`resamples` between 1 and 100000000, got 0"),
         (np.ones((3, 1)), {"level": 1.0}, r"`level` between 0 and 1, got 1\.0"),
         (np.ones((3, 1)), {"clusters": ["a"]}, "to be 3 labels, a text or an integer per case, got"),
     ],
-    ids=range(8),
 )
 def test_refusals(columns, options, message):
     with pytest.raises(InputError, match=message):

@@ -39,27 +39,10 @@ def test_labels_come_from_a_table(tmp_path: Path, suffix: str, separator: str) -
     rows = [("case_id", "age", "patient"), *((case, "50", f"x{i // 2}") for i, case in enumerate([*IDS, "other"]))]
     table.write_text("\ufeff" + "\n".join(separator.join(row) for row in rows), encoding="utf-8")
     assert cluster_labels(IDS[::-1], f"{table}:patient") == ["x1", "x0", "x0"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "to name a table, got .*t.csv .*No such file"),
-        ("case,patient\np01_a_001,x\n", "the columns case_id and patient, got .*t.csv with case, patient"),
-        ("", "Empty CSV file"),
-        (
-            "case_id,patient\np01_a_001,x\np02_b_001,\n",
-            "a row for every case .* got 2 without: 'p01_a_002', 'p02_b_001'",
-        ),
-        ("case_id,patient\np01_a_001,x\np01_a_001,y\n", "to give each case one value, got two for 'p01_a_001'"),
-    ],
-    ids=["missing", "column", "empty", "case", "twice"],
-)
-def test_tables_that_do_not_say_it_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InputError, match=message):
-        cluster_labels(IDS, f"{tmp_path / 't.csv'}:patient")
+    with pytest.raises(InputError, match=r"a row for every case .* got 2 without: 'q', 'r'"):
+        cluster_labels([*IDS, "q", "r"], f"{table}:patient")
+    with pytest.raises(InputError, match=r"to name a table, got .*nowhere.csv .*No such file"):
+        cluster_labels(IDS, f"{tmp_path / 'nowhere.csv'}:patient")
 
 
 @pytest.mark.parametrize("cluster", ["prefix:-", "prefix:p", r"^(q\d)"])
@@ -68,20 +51,9 @@ def test_case_ids_without_a_cluster_are_refused(cluster: str) -> None:
         cluster_labels(IDS, cluster)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "ok"),
-    [
-        (None, True),
-        ("prefix:_", True),
-        ("prefix:", False),
-        ("a/b.csv:who", True),
-        ("p[", False),
-        ("p", False),
-        ("(p)", True),
-    ],
-)
-def test_what_is_a_cluster(cluster: str | None, ok: bool) -> None:
-    assert is_cluster(cluster) == ok
+def test_what_is_a_cluster() -> None:
+    assert all(map(is_cluster, (None, "prefix:_", "a/b.csv:who", "(p)")))
+    assert not any(map(is_cluster, ("prefix:", "p[", "p")))
 
 
 @pytest.mark.parametrize(

@@ -29,26 +29,23 @@ def test_the_stream_is_fixed_forever():
     np.testing.assert_array_equal(all_weights(5, 1, 3)[0], [3, 1, 0, 0, 1])
 
 
-def test_blocks_do_not_change_the_draws(monkeypatch):
-    whole = all_weights(5, 100, 4)
-    monkeypatch.setattr(module, "_DRAWN", 50)
-    np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
-    assert (all_weights(5, 100, 5) != whole).any()
+def in_blocks(monkeypatch, cores):
+    for name, value in (("_DRAWN", 50), ("_LEAST_ROWS", 8), ("_MANY_DRAWS", 0), ("count_cores", lambda: cores)):
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
-def test_threads_do_not_change_the_draws_nor_their_order(monkeypatch, cores):
+def test_neither_blocks_nor_threads_change_the_draws_and_their_order(monkeypatch, cores):
     """Mutation seen to fail: every block drawn from the start of the stream."""
-    whole = all_weights(5, 100, 4)
-    for name, value in (("_DRAWN", 50), ("_LEAST_ROWS", 8), ("_MANY_DRAWS", 0), ("count_cores", lambda: cores)):
-        monkeypatch.setattr(module, name, value)
+    whole, other = all_weights(5, 100, 4), all_weights(5, 100, 5)
+    in_blocks(monkeypatch, cores)
     np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
+    assert (other != whole).any()
 
 
 def test_few_blocks_wait_to_be_taken(monkeypatch):
     """A block of sums is as large as the caller's columns make it. Mutation seen to fail: eight blocks per thread."""
-    for name, value in (("_DRAWN", 50), ("_LEAST_ROWS", 8), ("_MANY_DRAWS", 0), ("count_cores", lambda: 2)):
-        monkeypatch.setattr(module, name, value)
+    in_blocks(monkeypatch, 2)
     made = []
     blocks = map_weights(lambda weights: made.append(1) or weights, 5, 200, 4)
     for taken in range(1, 10):
