@@ -75,14 +75,7 @@ def test_a_generator_is_read_once_and_the_order_of_cases_is_nothing(evaluation):
     again = segmeter.evaluate(reversed(cases), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
     assert again.summary == evaluation.summary
     assert again.cases.equals(evaluation.cases)
-
-
-def test_cases_are_a_table_with_measures(evaluation):
-    table = evaluation.cases
-    assert table["case_id"].to_pylist() == [f"case{number}" for number in range(6)]
-    assert "extra_hd95/road" in table.column_names
-    assert "extra_segment_errors/road" in table.column_names
-    assert len(evaluation) == 6
+    assert (len(again), again.cases["case_id"].to_pylist()) == (6, [f"case{number}" for number in range(6)])
 
 
 def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(evaluation):
@@ -95,7 +88,6 @@ def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
     html = evaluation._repr_html_()
     assert "<b>car</b>" not in html
     assert "&lt;b&gt;car&lt;/b&gt;" in html
-    assert "mean IoU" in html
     assert "mean IoU" in evaluation.table()
     assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
 
