@@ -124,13 +124,16 @@ def test_empty_sides_of_medpy(sides, call):
         getattr(load("medpy.metric.binary"), call)(labels, target)
 
 
-def test_medpys_dice_of_nothing_was_meant_to_be_one():
+@pytest.mark.parametrize(
+    ("sides", "theirs"), [("both empty", [NAN, 1.0]), ("prediction empty", [0, 0]), ("target empty", [0, 0])]
+)
+def test_medpys_dice_of_nothing_was_meant_to_be_one(sides, theirs):
     """It catches ZeroDivisionError, where NumPy's integers only warn; its Jaccard is 1. Our preset follows it."""
-    binary = load("medpy.metric.binary")
+    binary, (target, labels) = load("medpy.metric.binary"), SIDES[sides]
     with quiet():
-        assert_still([binary.dc(EMPTY, EMPTY), binary.jc(EMPTY, EMPTY)], [NAN, 1.0], "medpy")
-    ours = score_maps_under("medpy", [as_maps(EMPTY, EMPTY)])
-    np.testing.assert_array_equal([ours["mean_dice"], ours["mean_iou"]], [NAN, 1.0])
+        assert_still([binary.dc(labels, target), binary.jc(labels, target)], theirs, "medpy")
+    ours = score_maps_under("medpy", [as_maps(target, labels)])
+    np.testing.assert_array_equal([ours["mean_dice"], ours["mean_iou"]], theirs)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.measures import (
     EventsConfig,
-    LesionsConfig,
     PartitionConfig,
-    TopologyConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
@@ -92,12 +90,6 @@ def test_without_a_table_there_is_no_file(tmp_path):
     assert write_cases(tmp_path, [row_of(TARGET, LABELS, config)], CELLS) == ("cases.parquet", "cases.csv")
 
 
-def test_void_pixels_are_of_no_object():
-    target = TARGET.copy()
-    target[0, 8:10] = 9
-    assert row_of(target, LABELS).scores["sum:events_spurious/cell"] == 0
-
-
 def test_volumes_and_several_classes(tmp_path):
     spec = ClassSpec(task="multiclass", names=("none", "a", "b"), colours=((0, 0, 0),) * 3)
     target = np.zeros((4, 5, 6), np.uint8)
@@ -115,24 +107,6 @@ def test_volumes_and_several_classes(tmp_path):
     assert table[2]["hd95"] is None
 
 
-def test_partition_and_topology_are_measured_and_a_miss_is_a_failure():
-    config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(), TopologyConfig()))
-    spec = CELLS.replace(ignore_index=None)
-
-    def values(target, labels):
-        return {c.metric: c.value for c in row_of(target, labels, config, spec=spec).measured if not c.summed}
-
-    found = values(TARGET, LABELS)
-    assert (found["betti0_error"], found["betti1_error"], found["euler_error"]) == (1, 0, 1)
-    assert 0 < found["voi_split"] == found["voi"] < np.inf
-    assert found["voi_merge"] == 0
-    for target, labels in ((TARGET, 0 * LABELS), (0 * TARGET, LABELS)):
-        missed = values(target, labels)
-        assert missed.pop("are") == 1
-        assert set(missed.values()) == {np.inf}
-    assert np.isnan(list(values(0 * TARGET, 0 * LABELS).values())).all()
-
-
 def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():
     config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(),))
     rows = [row_of(TARGET, TARGET, config), row_of(TARGET, 0 * TARGET, config, case_id="b")]
@@ -140,18 +114,3 @@ def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objec
     pairs = 9 * 8 + 16 * 15 + 6 * 5  # within the objects
     entry = summarise(rows, CELLS, config)["measures"]["are"]["cell"]
     assert entry["dataset"] == pytest.approx(1 - 2 * pairs / (2 * pairs + pairs + 4 * 3))
-
-
-def test_lesions_are_scored_by_every_convention_that_is_asked_for():
-    config = MetricsConfig(bootstrap=0, measures=(LesionsConfig(dilation=0, least=0),))
-    rows = [row_of(TARGET, LABELS, config), row_of(TARGET, TARGET, config, case_id="b")]
-    found = summarise(rows, CELLS, config)["measures"]
-    assert [found[f"brats_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
-    assert [found[f"picai_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
-    assert found["picai_f1"]["cell"]["dataset"] == pytest.approx(10 / 12)
-    assert found["autopet_fn_volume"]["cell"]["mean"] == 6 / 2
-    assert found["autopet_fp_volume"]["cell"]["mean"] == 2 / 2
-    assert 0.5 < found["cc_dice"]["cell"]["mean"] < 1
-    assert "mean" not in found["brats_fp"]
-    alone = MetricsConfig(bootstrap=0, measures=(LesionsConfig(conventions=("cc",)),))
-    assert list(summarise([row_of(TARGET, LABELS, alone)], CELLS, alone)["measures"]) == ["cc_dice"]

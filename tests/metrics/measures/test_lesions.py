@@ -27,6 +27,7 @@ def test_each_convention_by_hand():
     assert [found[f"sum:brats_{name}/road"] for name in ("tp", "fp", "fn")] == [1, 1, 1]
     assert [found[f"sum:picai_{name}/road"] for name in ("tp", "fp", "fn")] == [1, 1, 1]
     assert (found["autopet_fp_volume/road"], found["autopet_fn_volume/road"]) == (6, 4)
+    assert 0 < found["cc_dice/road"] < 1
     assert len(found) == 2 + 3 + 3 + 2 + 1
 
 

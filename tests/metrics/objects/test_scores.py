@@ -60,19 +60,19 @@ def test_neither_ids_nor_dtypes_matter():
     order = np.random.default_rng(0).permutation(200)
     wide = np.where(target, target + 2**40, 0)
     renamed = match_instances(wide, np.where(instances, order[instances] + 1, 0).astype(np.uint16), spacing=(1, 1))
-    assert [renamed.tp, renamed.pq, renamed.fp] == [found.tp, found.pq, found.fp]
-    np.testing.assert_array_equal(renamed.target_ids, found.target_ids + 2**40)
-    np.testing.assert_array_equal(renamed.instance_ids, order[found.instance_ids] + 1)
-    np.testing.assert_array_equal(renamed.masd, found.masd)
+    expected = {"target_ids": found.target_ids + 2**40, "instance_ids": order[found.instance_ids] + 1}
+    expected |= {name: getattr(found, name) for name in ("tp", "fp", "pq", "masd")}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(getattr(renamed, name), value, err_msg=name)
     narrow = match_instances(target.astype(np.uint8), instances.astype(np.uint64))
     np.testing.assert_array_equal(narrow.iou, found.iou)
 
 
 def test_a_table_too_large_to_fill_gives_the_same(monkeypatch):
-    target, instances = random_objects((20, 30), 6, seed=2)
-    found = match_instances(target, instances, threshold=0.1)
+    pair = random_objects((20, 30), 6, seed=2)
+    found = match_instances(*pair, threshold=0.1)
     monkeypatch.setattr(pairs, "_DENSE", 1)
-    sorted_instead = match_instances(target, instances, threshold=0.1)
+    sorted_instead = match_instances(*pair, threshold=0.1)
     assert as_pairs(sorted_instead) == as_pairs(found)
     assert sorted_instead.spurious_ids.tolist() == found.spurious_ids.tolist()
 

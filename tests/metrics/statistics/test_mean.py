@@ -21,11 +21,8 @@ def test_it_is_the_interval_of_the_summary():
         values = tp / (counts[:, 1].sum(1) + counts[:, :, 1].sum(1) - tp)
     ours = mean_interval(values, resamples=500)
     assert [ours.low, ours.high] == found["ci95"]
-    assert (ours.mean, ours.n_used, ours.n_undefined) == (
-        pytest.approx(found["mean"], rel=1e-12),
-        found["n_used"],
-        found["n_undefined"],
-    )
+    assert (ours.n_used, ours.n_undefined) == (found["n_used"], found["n_undefined"])
+    assert ours.mean == pytest.approx(found["mean"], rel=1e-12)
 
 
 def test_infinite_values_leave_no_finite_mean():

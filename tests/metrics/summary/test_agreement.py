@@ -14,20 +14,12 @@ CONFIG = MetricsConfig(bootstrap=500, headline="iou/cell")
 
 def readings(masks: dict[str, np.ndarray], *, models: tuple[str, ...] = ()) -> Readings:
     """Comparisons of masks (N, pixels) of each reader."""
-    rows = {
-        (a, b): [
-            CaseRow(
-                case_id=f"p{i // 2}_{i:02}",
-                height=1,
-                width=one.size,
-                counts=np.bincount(2 * one + other, minlength=4).reshape(2, 2),
-            )
-            for i, (one, other) in enumerate(zip(masks[a], masks[b], strict=True))
-        ]
-        for a in masks
-        for b in masks
-        if a != b
-    }
+
+    def compared(a: str, b: str) -> list[CaseRow]:
+        counts = [np.bincount(2 * one + other, minlength=4) for one, other in zip(masks[a], masks[b], strict=True)]
+        return [case_row(f"p{i // 2}_{i:02}", each.reshape(2, 2)) for i, each in enumerate(counts)]
+
+    rows = {(a, b): compared(a, b) for a in masks for b in masks if a != b}
     return Readings(readers=[name for name in masks if name not in models], models=models, rows=rows, tied={})
 
 

@@ -30,14 +30,19 @@ def test_a_group_equals_its_union_of_masks():
     assert things["ci95"] == {"iou": None, "dice": None}
 
 
-def test_intervals_hold_the_score_and_follow_the_clusters():
-    rng = np.random.default_rng(1)
-    rows = [case_row(f"c{i // 5}_{i:02d}", rng.integers(1, 60, (3, 3))) for i in range(30)]
-    config = MetricsConfig(bootstrap=300, groups={"things": ("road", "car")})
-    alone = summarise(rows, class_spec(3), config)["per_group"]["things"]
-    grouped = summarise(rows, class_spec(3), config.replace(cluster="prefix:_"))["per_group"]["things"]
-    low, high = alone["ci95"]["iou"]
-    assert low < alone["iou"] < high
-    assert grouped["iou"] == alone["iou"]
-    assert grouped["ci95"] != alone["ci95"]
-    assert grouped["n_effective"] < alone["n_effective"]
+@pytest.mark.parametrize("cluster", [None, r"(.)"])
+def test_a_group_has_cases_and_intervals_as_its_classes_merged_by_hand_have(cluster):
+    maps = np.random.default_rng(5).integers(0, 4, (60, 2, 200), dtype=np.uint8)
+    maps[:3] %= 2  # car and tree are in neither map there
+    merged = np.isin(maps, [2, 3])
+    rows, others = (
+        [case_row(f"{i:02d}", confusion_matrix(*pair, num_classes=k)) for i, pair in enumerate(every)]
+        for every, k in ((maps, 4), (merged, 2))
+    )
+    config = MetricsConfig(bootstrap=200, cluster=cluster)
+    group = summarise(rows, class_spec(4), config.replace(groups={"green": ("car", "tree")}))["per_group"]["green"]
+    alone = summarise(others, class_spec(2), config)["per_class"]["road"]
+    for name in ("per_case", "ci95", "dice", "n_effective"):
+        assert group[name] == alone[name], name
+    assert group["per_case"]["iou"]["n_undefined"] == 3
+    assert group["classes"] == ["car", "tree"]
