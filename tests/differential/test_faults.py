@@ -10,7 +10,6 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
@@ -18,6 +17,7 @@ from segmeter.metrics.summary.conventions import score_maps_under
 from segmeter.metrics.surfaces.surface import surface_metrics
 from tests.differential.cases import BOTH_HOLD_ONE, EMPTY, ONE, boxes
 from tests.differential.peers import installed, load, quiet
+from tests.metrics.build import maps_of
 
 SPEC = ClassSpec(task="multiclass", names=("rest", "one"), colours=((0, 0, 0),) * 2)
 NAN, INF = math.nan, math.inf
@@ -40,7 +40,7 @@ def one_hot(labels):
 
 
 def as_maps(target, labels, case_id="a"):
-    return CaseMaps(case_id=case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=SPEC)
+    return maps_of(target, labels, SPEC, case_id=case_id)
 
 
 OBJECT = boxes((40, 40), np.s_[10:20, 10:20])

@@ -8,16 +8,16 @@ import pytest
 from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
-from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.objects.matching import aggregated_jaccard, find_overlaps
 from segmeter.metrics.objects.scores import match_instances
 from tests.differential.cases import SWEEP, assert_agree, blobs, boxes
 from tests.differential.peers import load, quiet
+from tests.metrics.build import BINARY, maps_of
 
 
 @cache
@@ -90,21 +90,12 @@ def test_qualities_of_panoptica(name):
 def test_objects_of_the_table_lie_as_far_apart_as_panoptica_says(tmp_path):
     """The distance of the centres of every match, with a spacing."""
     distance = load("panoptica.metrics.center_distance", "panoptica")
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
     config = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
     compared = 0
     for i, (target, instances) in enumerate(pairs()[:40]):
-        maps = CaseMaps(
-            case_id=str(i),
-            target=(target > 0).astype(np.uint8),
-            labels=(instances > 0).astype(np.uint8),
-            spacing=(2.0, 0.7, 1.1)[-target.ndim :],
-            spec=spec,
-            target_instances=target,
-            instances=instances,
-        )
-        rows = [make_row(maps, build_measures(config, spec))]
-        write_cases(tmp_path, rows, spec)
+        masks, spacing = ((one > 0).astype(np.uint8) for one in (target, instances)), (2.0, 0.7, 1.1)[-target.ndim :]
+        maps = maps_of(*masks, case_id=str(i), spacing=spacing, target_instances=target, instances=instances)
+        write_cases(tmp_path, [make_row(maps, build_measures(config, BINARY))], BINARY)
         for entry in pq.read_table(tmp_path / "objects.parquet").to_pylist():
             if entry["side"] == "target" and entry["event"] == "matched":
                 given = (target, instances, entry["id"], entry["partner"])

@@ -20,6 +20,7 @@ from segmeter.metrics.summary.conventions import score_maps_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
 from tests.differential.peers import load, nnunet_on_arrays, quiet
+from tests.metrics.build import maps_of
 
 TOLERANCE = 1.37
 PAIRS = (*BOTH_HOLD_ONE, *sweep(num_classes=3, seed=4))
@@ -35,7 +36,7 @@ def as_maps(case: Case) -> CaseMaps:
     names = ("rest", "one", "other")[: case.num_classes]
     colours = ((0, 0, 0),) * case.num_classes
     spec = ClassSpec(task="multiclass", names=names, colours=colours, ignore_index=case.ignore_index)
-    return CaseMaps(case_id=case.name, target=case.target, labels=case.labels, spacing=case.spacing, spec=spec)
+    return maps_of(case.target, case.labels, spec, case_id=case.name, spacing=case.spacing)
 
 
 def mean_over_objects(measure) -> list[float]:

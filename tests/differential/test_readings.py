@@ -7,12 +7,11 @@ the reference, and are compared on cases in which classes are missing from eithe
 import numpy as np
 import pytest
 
-from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import score_maps_under
 from tests.differential.cases import VOID, assert_agree, sweep
 from tests.differential.peers import installed, load, quiet
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, maps_of
 
 
 def spec_of(num_classes, ignore_index=VOID):
@@ -34,11 +33,7 @@ def cases_of(num_classes, ignored=0.1):
 
 
 def as_maps(pairs, spec):
-    plane = pairs[0][0].shape[1:] if spec.is_multilabel else pairs[0][0].shape
-    return [
-        CaseMaps(case_id=f"{i}", target=target, labels=labels, spacing=(1.0,) * len(plane), spec=spec)
-        for i, (target, labels) in enumerate(pairs)
-    ]
+    return [maps_of(*pair, spec, case_id=f"{i}") for i, pair in enumerate(pairs)]
 
 
 def parts(matrix):

@@ -40,95 +40,56 @@ def difference(sums):
     return sums[:, 0] - sums[:, 1]
 
 
-def compare_again(**options):
-    return EVALUATED.compare(**options)
-
-
 SURFACES = {"spacing": (1, 1), "tolerances": (1,), "surface": "border_pixels", "penalty": "inf"}
 SETTINGS = {"num_classes": 2, "task": "binary", "bins": 5, "ignore_index": 255}
+LABELLED = {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255}
+PROBABLE = {"target": TARGET, "probs": np.full((6, 7), 0.4), **SETTINGS}
+RESAMPLED = {"columns": COLUMNS, "statistic": difference, "test": False, **DRAWN}
+TWO = {"first": [0.1, 0.2], "second": [0.2, 0.1]}
+SCORED = {"pairs": PAIRS, "classes": SPEC, "task": "binary", "ignore_index": 255, "count_invalid": False}
+SCORED |= {"instances": False, "measures": ["boundary"], "convention": "monai"}
+SCORED |= {"metrics": segmeter.MetricsConfig(bootstrap=20)}
+COMPARED = {"runs": RUNS, "spec": SPEC, "config": segmeter.MetricsConfig(bootstrap=1000), "require": "mean_iou >= base"}
+FOCAL = {"logits": LOGITS[:, :1], "target": torch.zeros(1, 6, 7), "task": "binary", "gamma": 2.0}
+FOCAL |= {"alpha": [0.25, 0.75], "ignore_index": None, "label_smoothing": 0.0, "reduction": "mean"}
+FOCAL |= {"normalizer": "valid", "backend": "auto"}
+DECODED = {"logits_or_labels": LOGITS[:, :1], "task": "binary", "num_classes": 2, "ignore_index": 255, "threshold": 0.5}
+MATCHED = {"target": TARGET, "instances": LABELS, "threshold": 0.5, "spacing": (1, 1), "void": MASK}
+MAPS = {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC}
+JUDGED = {"other": EVALUATED, "names": ("one", "two"), "require": ["mean_iou >= base"]}
+UNDER = {"convention": "monai", "cases": [CASE], "tolerances": (1.0,), "groups": {"all": ("cell",)}}
 # name: what is called, and arguments that it takes
 PUBLIC = {
-    "confusion_matrix": (
-        segmeter.confusion_matrix,
-        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255},
-    ),
+    "confusion_matrix": (segmeter.confusion_matrix, LABELLED),
     "overlap_scores": (segmeter.overlap_scores, {"counts": np.eye(2, dtype=int), "task": "multiclass", "classes": [0]}),
     "surface_metrics": (segmeter.surface_metrics, {"target": MASK, "mask": OTHER, **SURFACES}),
-    "surface_metrics_by_class": (
-        segmeter.surface_metrics_by_class,
-        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255, "classes": [1], **SURFACES},
-    ),
-    "boundary_iou": (
-        segmeter.boundary_iou,
-        {"target": TARGET, "labels": LABELS, "num_classes": 2, "ignore_index": 255, "width": 1},
-    ),
-    "match_instances": (
-        segmeter.match_instances,
-        {"target": TARGET, "instances": LABELS, "threshold": 0.5, "spacing": (1, 1), "void": MASK},
-    ),
+    "surface_metrics_by_class": (segmeter.surface_metrics_by_class, {**LABELLED, "classes": [1], **SURFACES}),
+    "boundary_iou": (segmeter.boundary_iou, {**LABELLED, "width": 1}),
+    "match_instances": (segmeter.match_instances, MATCHED),
     "centreline_dice": (segmeter.centreline_dice, {"target": MASK, "mask": OTHER}),
-    "calibration": (segmeter.calibration, {"target": TARGET, "probs": np.full((6, 7), 0.4), **SETTINGS}),
+    "calibration": (segmeter.calibration, PROBABLE),
     "Calibration": (segmeter.Calibration, SETTINGS),
     "Calibration.add": (segmeter.Calibration(**SETTINGS).add, {"other": segmeter.Calibration(**SETTINGS)}),
-    "bootstrap": (segmeter.bootstrap, {"columns": COLUMNS, "statistic": difference, "test": False, **DRAWN}),
+    "bootstrap": (segmeter.bootstrap, RESAMPLED),
     "mean_interval": (segmeter.mean_interval, {"values": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], **DRAWN}),
-    "wilcoxon": (wilcoxon, {"first": [0.1, 0.2], "second": [0.2, 0.1]}),
-    "sign_flip": (sign_flip, {"first": [0.1, 0.2], "second": [0.2, 0.1], "resamples": 20, "seed": 0}),
+    "wilcoxon": (wilcoxon, TWO),
+    "sign_flip": (sign_flip, {**TWO, "resamples": 20, "seed": 0}),
     "holm": (holm, {"p_values": [0.1, 0.2]}),
-    "evaluate": (
-        segmeter.evaluate,
-        {
-            "pairs": PAIRS,
-            "classes": SPEC,
-            "task": "binary",
-            "ignore_index": 255,
-            "count_invalid": False,
-            "instances": False,
-            "measures": ["boundary"],
-            "convention": "monai",
-            "metrics": segmeter.MetricsConfig(bootstrap=20),
-        },
-    ),
-    "Evaluation.compare": (
-        compare_again,
-        {"other": EVALUATED, "names": ("one", "two"), "require": ["mean_iou >= base"]},
-    ),
-    "compare": (
-        segmeter.compare,
-        {"runs": RUNS, "spec": SPEC, "config": segmeter.MetricsConfig(bootstrap=1000), "require": "mean_iou >= base"},
-    ),
-    "CaseMaps": (CaseMaps, {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC}),
+    "evaluate": (segmeter.evaluate, SCORED),
+    "Evaluation.compare": (EVALUATED.compare, JUDGED),
+    "compare": (segmeter.compare, COMPARED),
+    "CaseMaps": (CaseMaps, MAPS),
     "load": (segmeter.load, {"checkpoint": "nowhere", "device": "cpu"}),
-    "focal_loss": (
-        segmeter.focal_loss,
-        {
-            "logits": LOGITS[:, :1],
-            "target": torch.zeros(1, 6, 7),
-            "task": "binary",
-            "gamma": 2.0,
-            "alpha": [0.25, 0.75],
-            "ignore_index": None,
-            "label_smoothing": 0.0,
-            "reduction": "mean",
-            "normalizer": "valid",
-            "backend": "auto",
-        },
-    ),
+    "focal_loss": (segmeter.focal_loss, FOCAL),
     "read_cases": (segmeter.read_cases, {"path": Path("nowhere")}),
     "read_spec": (segmeter.read_spec, {"path": "nowhere"}),
     "ClassSpec": (segmeter.ClassSpec, FIELDS),
-    "score_maps_under": (
-        score_maps_under,
-        {"convention": "monai", "cases": [CASE], "tolerances": (1.0,), "groups": {"all": ("cell",)}},
-    ),
+    "score_maps_under": (score_maps_under, UNDER),
     "to_torch": (segmeter.to_torch, {"array": TARGET, "device": "cpu"}),
     "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
     "HostCopier": (segmeter.HostCopier, {"device": "cpu"}),
     "HostCopier.submit": (submit, {"tensor": LOGITS, "dtype": None}),
-    "labels_to_numpy": (
-        segmeter.labels_to_numpy,
-        {"logits_or_labels": LOGITS[:, :1], "task": "binary", "num_classes": 2, "ignore_index": 255, "threshold": 0.5},
-    ),
+    "labels_to_numpy": (segmeter.labels_to_numpy, DECODED),
     "probs_to_numpy": (segmeter.probs_to_numpy, {"logits": LOGITS, "task": "multiclass", "dtype": "float32"}),
 }
 

@@ -114,18 +114,15 @@ def test_built_steps_travel_to_workers(blobs, spec):
 def test_labels_that_are_none_are_refused(spec, labels, said):
     with pytest.raises(InputError, match=said):
         run_steps(labels, (), spec)
-
-
-def test_planes_for_other_classes_are_refused():
     with pytest.raises(InputError, match=r"\(2, H, W\) uint8 or uint16, got uint8 \(3, 2, 2\)"):
         run_steps(np.zeros((3, 2, 2), np.uint8), (), make_spec(2, "multilabel"))
 
 
 def test_unknown_step_class_and_fill_are_refused(spec):
-    labels = np.zeros((2, 2), np.uint8)
-    with pytest.raises(ConfigError, match="Did you mean 'opening'"):
-        run_steps(labels, [StepConfig(name="openning")], spec)
-    with pytest.raises(ConfigError, match=r"postprocess.closing: expected `classes` .*'z'"):
-        run_steps(labels, [ClosingConfig(classes=("z",))], spec)
-    with pytest.raises(ConfigError, match=r"postprocess.opening: expected `fill` .*'z'"):
-        run_steps(labels, [OpeningConfig(fill="z")], spec)
+    for step, said in (
+        (StepConfig(name="openning"), "Did you mean 'opening'"),
+        (ClosingConfig(classes=("z",)), "postprocess.closing: expected `classes` .*'z'"),
+        (OpeningConfig(fill="z"), "postprocess.opening: expected `fill` .*'z'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            run_steps(np.zeros((2, 2), np.uint8), [step], spec)

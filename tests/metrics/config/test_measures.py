@@ -1,10 +1,12 @@
-"""Settings of measures: what is out of range is refused, and each builder is found by its name."""
+"""Settings of measures: ranges, builders by their names, and one list of the kinds of surface."""
 
 import math
+from typing import get_args, get_type_hints
 
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.measures import (
     MEASURES,
     AveragePrecisionConfig,
@@ -14,7 +16,9 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
     SurfaceConfig,
 )
+from segmeter.metrics.config.scores import SUFFIXES
 from segmeter.metrics.measures.protocol import Measure, Region
+from segmeter.metrics.surfaces.distances import SurfaceKind
 from tests.metrics.build import class_spec
 
 
@@ -57,3 +61,11 @@ def test_every_measure_builds_under_its_own_name(name):
     assert config.name == name
     built = MEASURES.build(config, spec=class_spec(2, "binary"), regions=(Region(name="road", members=(1,)),))
     assert isinstance(built, Measure)
+
+
+def test_one_list_of_surfaces():
+    kinds = get_args(SurfaceKind)
+    assert tuple(SUFFIXES) == kinds
+    assert len(set(SUFFIXES.values())) == len(kinds)
+    assert get_args(get_type_hints(SurfaceConfig)["surface"]) == (*kinds, "both")
+    assert {convention.surface for convention in CONVENTIONS.values()} == set(kinds)

@@ -8,6 +8,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.agreement import Agreement, Readings, lay_out_readings, summarise_agreement
 from tests.data.crafted import BINARY
+from tests.metrics.build import case_row
 
 CONFIG = MetricsConfig(bootstrap=500, headline="iou/cell")
 
