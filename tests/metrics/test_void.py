@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import product
-from math import inf, log2, nan
+from math import inf
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ from tests.metrics.build import measured as measured_by
 VOID = 255
 THRESHOLDS = (0.5, 0.7, 0.9)
 LIMITS = (6,)
-PARTITION = ("voi_split", "voi_merge", "are")
 
 
 def measured(target, labels, spec=BINARY, connectivity=8, **objects):
@@ -78,44 +77,13 @@ def loops(target, instances, void):
         common, union = common + table[t, best], union + areas[t] + kept[best] - table[t, best]
         used.add(best)
     union += sum(kept[p] for p in spurious(used))
-    made_up = spurious([p for p in predictions if any(table[t, p] for t in targets)])
-    found |= cuts(table, targets, predictions, {p: kept[p] for p in made_up})
     return found | {"aji": common / union if union else np.nan}
-
-
-def cuts(table, targets, predictions, spurious):
-    """Variation of information and adapted Rand error of the target's pixels, by definition.
-
-    Pixels that no object holds are segments of one pixel each. `spurious` has the sizes of the predicted objects that
-    share nothing with the target's and do not lie mostly in void.
-    """
-    if not targets:
-        failed, pairs = bool(spurious), sum(n * (n - 1) for n in spurious.values())
-        worst = {"voi_split": inf, "voi_merge": inf, "are": 1.0} if failed else dict.fromkeys(PARTITION, nan)
-        return worst | {"partition_common": 0, "partition_pairs": pairs}
-    segments = {(t, p): table[t, p] for t in targets for p in predictions if table[t, p]}
-    held = {t: sum(n for (one, _), n in table.items() if one == t) for t in targets}
-    alone = {(t, f"alone {t} {i}"): 1 for t in targets for i in range(table[t, 0])}
-    joint, total = segments | alone, sum(held.values())
-    columns = Counter()
-    for (_, p), n in joint.items():
-        columns[p] += n
-    pairs = [sum(n * (n - 1) for n in part.values()) for part in (joint, held, columns)]
-    found = {"partition_common": pairs[0], "partition_pairs": pairs[1] + pairs[2]}
-    if not segments and not spurious:
-        return found | {"voi_split": inf, "voi_merge": inf, "are": 1.0}
-    return found | {
-        "voi_split": -sum(n / total * log2(n / held[t]) for (t, _), n in joint.items()),
-        "voi_merge": -sum(n / total * log2(n / columns[p]) for (_, p), n in joint.items()),
-        "are": 1 - 2 * pairs[0] / (pairs[1] + pairs[2]) if pairs[1] + pairs[2] else nan,
-    }
 
 
 def as_loops(columns, region):
     """The same figures from our columns."""
     found = {name: columns[f"sum:instances_{name}/{region}"] for name in ("tp", "fp", "fn")}
-    found |= {name: columns[f"sum:{name}/{region}"] for name in ("partition_common", "partition_pairs")}
-    found |= {name: columns[f"{name}/{region}"] for name in ("pq", "aji", *PARTITION)}
+    found |= {name: columns[f"{name}/{region}"] for name in ("pq", "aji")}
     for threshold in THRESHOLDS:
         tp, every = (columns[f"sum:ap_{name}@{threshold}/{region}"] for name in ("tp", "all"))
         found[f"ap@{threshold}"] = tp / every if every else np.nan
@@ -178,6 +146,7 @@ def test_void_does_not_part_a_predicted_object_in_two():
         ([1, 1, 1, 1, 1, 0, 0, 0, 0], {"voi": 0, "are": 0, "aji": 1, "pq": 1}),  # mostly void, and yet the partner
         ([0, 0, 1, 1, 1, 1, 0, 0, 0], {"voi": inf, "are": 1, "aji": 0, "pq": 0}),  # mostly void, without a partner
         ([0, 0, 0, 0, 0, 1, 1, 0, 0], {"voi": 1, "are": 1, "aji": 0, "pq": 0}),  # spurious, so there is an object
+        ([1, 0, 1, 1, 0, 0, 0, 0, 0], {"voi": 1, "are": 1, "aji": 1 / 2, "pq": 0}),  # a part in void, and half of the object
     ],
 )
 def test_a_prediction_mostly_in_void_counts_where_it_has_a_partner(labels, expected):

@@ -21,15 +21,13 @@ def test_lost_pixels_take_the_nearest_label():
 
 
 def test_equally_near_labels_are_decided_alike_wherever_they_lie():
-    tile = np.array([[0, 5, 0], [3, 9, 4], [0, 6, 0]], np.uint8)
     found = set()
     for top, left in ((0, 0), (3, 5), (7, 1)):
         labels = np.zeros((10, 10), np.uint8)
-        labels[top : top + 3, left : left + 3] = tile
+        labels[top : top + 3, left : left + 3] = [[0, 5, 0], [3, 9, 4], [0, 6, 0]]
         fill_from_nearest(labels, labels == 9, of=labels == 9)
         found.add(int(labels[top + 1, left + 1]))
-    assert len(found) == 1
-    assert found <= {3, 4, 5, 6}
+    assert found in ({3}, {4}, {5}, {6})
 
 
 def test_a_lost_pixel_never_gets_its_own_class_back():

@@ -87,11 +87,8 @@ def test_classes_and_groups_are_compared_as_the_summary_scores_them():
     for part, names in (("per_class", ("sky", "road", "car")), ("per_group", ("solid",))):
         for name in names:
             for score in ("iou", "dice", "precision", "recall"):
-                entry = metrics[f"{score}/{name}"]
-                assert entry["dataset"] == {
-                    "a": pytest.approx(one[part][name][score], rel=1e-12),
-                    "b": pytest.approx(other[part][name][score], rel=1e-12),
-                }
+                entry, scores = metrics[f"{score}/{name}"], {"a": one[part][name][score], "b": other[part][name][score]}
+                assert entry["dataset"] == pytest.approx(scores, rel=1e-12)
                 assert entry["better"] == "higher"
             means = {"a": one[part][name]["per_case"]["iou"]["mean"], "b": other[part][name]["per_case"]["iou"]["mean"]}
             assert metrics[f"iou/{name}"]["per_case"] == pytest.approx(means, rel=1e-12)
