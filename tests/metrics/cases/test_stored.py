@@ -130,8 +130,8 @@ def test_threads_that_share_one_table_get_their_own_rows(in_parts, monkeypatch):
     """Mutation seen to fail: no lock, so that a thread slices the groups that another one has read."""
 
     def set_slowly(self, name, value):
-        time.sleep(0.001)  # between the table and what says which groups it has
         object.__setattr__(self, name, value)
+        time.sleep(0.001)  # before what was kept is read
 
     stored, rows = in_parts
     monkeypatch.setattr(stored_module.Batches, "__setattr__", set_slowly)

@@ -97,14 +97,9 @@ def test_volumes_and_several_classes(tmp_path):
     config = MetricsConfig(bootstrap=0, background=False, measures=(EventsConfig(),))
     write_cases(tmp_path, [row_of(target, target, config, spec=spec, spacing=(3.0, 1.0, 1.0))], spec)
     table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
-    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == [
-        ("a", "target", 180.0, 1.0),
-        ("a", "prediction", 180.0, 1.0),
-        ("b", "target", 90.0, 1.0),
-        ("b", "prediction", 90.0, 1.0),
-    ]
-    assert table[2]["box"] == [3, 0, 0, 4, 5, 6]
-    assert table[2]["hd95"] is None
+    expected = [(k, side, size, 1.0) for k, size in (("a", 180.0), ("b", 90.0)) for side in ("target", "prediction")]
+    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == expected
+    assert (table[2]["box"], table[2]["hd95"]) == ([3, 0, 0, 4, 5, 6], None)
 
 
 def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():

@@ -100,12 +100,8 @@ def test_score_counts_them_where_asked_for(tmp_path, capsys):
     target, labels = draw(2)
     assert sum(summary["invalid"].values()) == ((labels == FOREIGN) & (target != 255)).sum()
     spec = class_spec(3).replace(names=("class_0", "class_1", "class_2"))
-    ours = segmeter.evaluate(
-        [("a", target, labels)],
-        classes=spec,
-        count_invalid=True,
-        metrics=MetricsConfig(bootstrap=0, measures=("surface", "boundary", "error_types", "instances")),
-    )
+    config = MetricsConfig(bootstrap=0, measures=("surface", "boundary", "error_types", "instances"))
+    ours = segmeter.evaluate([("a", target, labels)], classes=spec, count_invalid=True, metrics=config)
     assert ours.summary | {"spacing": None} == summary | {"spacing": None}
 
 

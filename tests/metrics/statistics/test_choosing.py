@@ -16,16 +16,8 @@ def chosen(values: NDArray[np.float64], *, higher: bool = True, usual: int = 0, 
     """Choose by the means of cases (N, S), with multinomial resamples."""
     rng, count = np.random.default_rng(1), len(values)
     weights = rng.multinomial(count, np.full(count, 1 / count), size=resamples) / count
-    return choose(
-        values.mean(axis=0),
-        weights @ values,
-        held_sums(values),
-        mean_of_columns,
-        usual=usual,
-        simplicity=range(values.shape[1]),
-        higher_is_better=higher,
-        n_units=count,
-    )
+    options = {"usual": usual, "simplicity": range(values.shape[1]), "higher_is_better": higher, "n_units": count}
+    return choose(values.mean(axis=0), weights @ values, held_sums(values), mean_of_columns, **options)
 
 
 def test_the_best_is_chosen_in_the_better_direction() -> None:

@@ -1,5 +1,7 @@
 """Agreement of readers: the matrix, contrasts, and who stands apart."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,15 @@ def test_the_outlier_alone_stands_apart_and_no_model_hides_or_makes_one() -> Non
     assert with_model["m"]["change"] == "worse"
     assert with_model["m"]["ci95"][1] < 0
     assert "p" not in with_model["m"]
+
+
+def test_a_reader_who_is_farther_from_the_others_stands_apart_though_less_is_better() -> None:
+    rng, rows = np.random.default_rng(0), {}
+    for pair in permutations("abcd", 2):
+        distances = 2 + rng.random(16) + 3 * ("c" in pair)
+        rows[pair] = [case_row(f"{i:02}", np.eye(2), scores={"hd95/cell": d}) for i, d in enumerate(distances)]
+    given = Readings(readers=list("abcd"), models=(), rows=rows, tied={})
+    assert agreement(given, CONFIG.replace(headline="hd95/cell"))["apart"] == ["c"]
 
 
 def test_two_readers_have_no_contrast_and_clusters_are_the_units() -> None:
