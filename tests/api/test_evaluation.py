@@ -64,25 +64,12 @@ def test_the_bytes_are_those_of_the_command_line(evaluation, written, tmp_path):
     assert "&lt;b&gt;car" in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_what_numpy_makes_of_names_and_of_a_bool_is_taken(evaluation):
+def test_neither_the_order_of_cases_nor_a_name_in_an_array_nor_a_bool_of_numpy_changes_anything(evaluation):
     options = {"ignore_index": 255, "instances": np.False_, "metrics": evaluation.metrics}
-    named = segmeter.evaluate(draw(), classes=np.array(CLASSES), **options)
-    assert named.summary["dataset"] == evaluation.summary["dataset"]
-
-
-def test_a_generator_is_read_once_and_the_order_of_cases_is_nothing(evaluation):
-    cases = list(draw())
-    again = segmeter.evaluate(reversed(cases), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
+    again = segmeter.evaluate(reversed(list(draw())), classes=np.array(CLASSES), **options)
     assert again.summary == evaluation.summary
     assert again.cases.equals(evaluation.cases)
-
-
-def test_cases_are_a_table_with_measures(evaluation):
-    table = evaluation.cases
-    assert table["case_id"].to_pylist() == [f"case{number}" for number in range(6)]
-    assert "extra_hd95/road" in table.column_names
-    assert "extra_segment_errors/road" in table.column_names
-    assert len(evaluation) == 6
+    assert (len(again), again.cases["case_id"].to_pylist()) == (6, [f"case{number}" for number in range(6)])
 
 
 def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(evaluation):
@@ -95,7 +82,6 @@ def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
     html = evaluation._repr_html_()
     assert "<b>car</b>" not in html
     assert "&lt;b&gt;car&lt;/b&gt;" in html
-    assert "mean IoU" in html
     assert "mean IoU" in evaluation.table()
     assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
 

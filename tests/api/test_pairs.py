@@ -19,7 +19,8 @@ def numbered(seed, shift=0):
 
 def test_numbers_of_objects_are_matched_as_they_are():
     pairs = [(f"{seed}", numbered(seed), numbered(seed, 2)) for seed in range(3)]
-    found = segmeter.evaluate(pairs, classes=["none", "cell"], task="binary", instances=True)
+    options = {"classes": ["none", "cell"], "task": "binary", "instances": True}
+    found = segmeter.evaluate(pairs, **options)
     whole = [segmeter.match_instances(target, labels) for _, target, labels in pairs]
     assert found.cases["extra_pq/cell"].to_pylist() == [one.pq for one in whole]
     assert found.summary["per_class"]["cell"]["support"] == sum(int((target > 0).sum()) for _, target, _ in pairs)
@@ -27,12 +28,7 @@ def test_numbers_of_objects_are_matched_as_they_are():
     with pytest.raises(SegmeterError, match="`instances` to be False but for a binary task"):
         segmeter.evaluate(pairs, classes=["none", "cell"], instances=True)
     with pytest.raises(SegmeterError, match=r"0: .*numbers of objects >= 0"):
-        segmeter.evaluate(
-            [("0", *(one.astype(int) - 1 for one in pairs[0][1:]))],
-            classes=["none", "cell"],
-            task="binary",
-            instances=True,
-        )
+        segmeter.evaluate([("0", *(one.astype(int) - 1 for one in pairs[0][1:]))], **options)
 
 
 MAP = np.zeros((4, 5), np.uint8)

@@ -130,15 +130,9 @@ def sweep(
             continue
         if ignored:
             target[rng.random(shape) < ignored] = VOID
-        spacing = tuple(rng.uniform(0.3, 3.0, len(shape)).round(2).tolist())
-        yield Case(
-            name=f"blobs {made}",
-            target=target,
-            labels=labels,
-            num_classes=num_classes,
-            spacing=spacing,
-            ignore_index=VOID if ignored else None,
-        )
+        spacing, void = tuple(rng.uniform(0.3, 3.0, len(shape)).round(2).tolist()), VOID if ignored else None
+        fields = {"num_classes": num_classes, "spacing": spacing, "ignore_index": void}
+        yield Case(name=f"blobs {made}", target=target, labels=labels, **fields)
         made += 1
 
 

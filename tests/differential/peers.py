@@ -1,14 +1,16 @@
 """Other tools as they are installed: a module, or a skip that says why there is none."""
 
 import importlib
+import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -90,3 +92,25 @@ def importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):
         return False
+
+
+def nnunet_on_arrays(
+    maps: Mapping[str, Any], names: Iterable[str], regions: Sequence[Any], ignored: int | None = None
+) -> tuple[dict[str, Any], str]:
+    """Call nnU-Net's evaluation of folders, with arrays by "ref/name" and "pred/name" in place of files.
+
+    Returns its result and the text of the file that it would write.
+    """
+    peer, names, written = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2"), list(names), []
+    pool = SimpleNamespace(starmap=lambda call, given: [call(*each) for each in given])
+    context = SimpleNamespace(Pool=lambda _: nullcontext(pool))
+    with (
+        mock.patch.object(peer, "subfiles", return_value=names),
+        mock.patch.object(peer, "join", lambda folder, name: f"{folder}/{name}"),
+        mock.patch.object(peer.multiprocessing, "get_context", return_value=context),
+        mock.patch.object(peer, "save_json", lambda content, _, **given: written.append((content, given))),
+    ):
+        reader = SimpleNamespace(read_seg=lambda name: (maps[name], {}))
+        found = peer.compute_metrics_on_folder("ref", "pred", "x.json", reader, "", list(regions), ignored)
+    (content, given) = written[0]
+    return found, json.dumps(content, indent=4, **given)

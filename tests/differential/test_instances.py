@@ -8,18 +8,16 @@ import pytest
 from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
-from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.objects.matching import aggregated_jaccard, find_overlaps
 from segmeter.metrics.objects.scores import match_instances
 from tests.differential.cases import SWEEP, assert_agree, blobs, boxes
 from tests.differential.peers import load, quiet
-
-THRESHOLD = 0.5
+from tests.metrics.build import BINARY, maps_of
 
 
 @cache
@@ -54,18 +52,19 @@ def ours():
 
 
 @cache
-def of_panoptica():
+def of_panoptica(matcher="NaiveThresholdMatching", threshold=0.5, given=None):
+    """What it says of all pairs, or of the given ones."""
     panoptica = load("panoptica")
     panoptica.disable_citation_reminder()
     evaluator = panoptica.Panoptica_Evaluator(
         expected_input=panoptica.InputType.UNMATCHED_INSTANCE,
-        instance_matcher=panoptica.NaiveThresholdMatching(matching_threshold=THRESHOLD, strict_threshold=True),
+        instance_matcher=getattr(panoptica, matcher)(matching_threshold=threshold, strict_threshold=True),
         instance_metrics=[panoptica.Metric.IOU, panoptica.Metric.DSC, panoptica.Metric.ASSD],
         global_metrics=[],
         verbose=False,
     )
     with quiet():
-        return [evaluator.evaluate(instances, target)["ungrouped"] for target, instances in pairs()]
+        return [evaluator.evaluate(instances, target)["ungrouped"] for target, instances in (given or pairs)()]
 
 
 def test_there_is_something_to_match():
@@ -74,9 +73,9 @@ def test_there_is_something_to_match():
     assert min(sum(one.fp for one in found), sum(one.fn for one in found)) > SWEEP / 4
 
 
-@pytest.mark.parametrize("name", ["tp", "fp", "fn"])
-def test_numbers_of_panoptica(name):
-    assert [getattr(one, name) for one in ours()] == [getattr(one, name) for one in of_panoptica()]
+def test_numbers_of_panoptica():
+    for one, other in zip(ours(), of_panoptica(), strict=True):
+        assert (one.tp, one.fp, one.fn) == (other.tp, other.fp, other.fn)
 
 
 @pytest.mark.parametrize("name", ["rq", "pq", "sq", "mean_dice", "mean_masd"])
@@ -91,21 +90,12 @@ def test_qualities_of_panoptica(name):
 def test_objects_of_the_table_lie_as_far_apart_as_panoptica_says(tmp_path):
     """The distance of the centres of every match, with a spacing."""
     distance = load("panoptica.metrics.center_distance", "panoptica")
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
     config = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
     compared = 0
     for i, (target, instances) in enumerate(pairs()[:40]):
-        maps = CaseMaps(
-            case_id=str(i),
-            target=(target > 0).astype(np.uint8),
-            labels=(instances > 0).astype(np.uint8),
-            spacing=(2.0, 0.7, 1.1)[-target.ndim :],
-            spec=spec,
-            target_instances=target,
-            instances=instances,
-        )
-        rows = [make_row(maps, build_measures(config, spec))]
-        write_cases(tmp_path, rows, spec)
+        masks, spacing = ((one > 0).astype(np.uint8) for one in (target, instances)), (2.0, 0.7, 1.1)[-target.ndim :]
+        maps = maps_of(*masks, case_id=str(i), spacing=spacing, target_instances=target, instances=instances)
+        write_cases(tmp_path, [make_row(maps, build_measures(config, BINARY))], BINARY)
         for entry in pq.read_table(tmp_path / "objects.parquet").to_pylist():
             if entry["side"] == "target" and entry["event"] == "matched":
                 given = (target, instances, entry["id"], entry["partner"])
@@ -130,30 +120,17 @@ def test_panoptic_quality_of_torchmetrics():
 
 @pytest.mark.parametrize("name", ["pq", "sq", "rq"])
 def test_panoptic_quality_of_monai(name):
-    torch, metrics = load("torch"), load("monai.metrics")
-    found = []
-    for target, instances in pairs():
-        given = [torch.from_numpy(one.astype(np.int64)) for one in (instances, target)]
+    torch, quality = load("torch"), load("monai.metrics").compute_panoptic_quality
+    for one, (target, instances) in zip(ours(), pairs(), strict=True):
         if target.ndim == 2:
-            found.append(float(metrics.compute_panoptic_quality(*given, metric_name=name, smooth_numerator=0)))
-    expected = [getattr(one, name) for one, pair in zip(ours(), pairs(), strict=True) if pair[0].ndim == 2]
-    assert_agree(expected, found)
+            given = [torch.from_numpy(each.astype(np.int64)) for each in (instances, target)]
+            assert_agree(getattr(one, name), float(quality(*given, metric_name=name, smooth_numerator=0)))
 
 
 def test_many_small_matches_below_one_half_are_those_of_scipys_assignment():
     """Below 0.5 the pairs are the best together, as panoptica's bipartite matching chooses them."""
-    panoptica = load("panoptica")
-    evaluator = panoptica.Panoptica_Evaluator(
-        expected_input=panoptica.InputType.UNMATCHED_INSTANCE,
-        instance_matcher=panoptica.MaxBipartiteMatching(matching_threshold=0.2, strict_threshold=True),
-        instance_metrics=[panoptica.Metric.IOU],
-        global_metrics=[],
-        verbose=False,
-    )
-    for target, instances in pairs():
-        one = match_instances(target, instances, threshold=0.2)
-        with quiet():
-            theirs = evaluator.evaluate(instances, target)["ungrouped"]
+    for pair, theirs in zip(pairs(), of_panoptica("MaxBipartiteMatching", 0.2), strict=True):
+        one = match_instances(*pair, threshold=0.2)
         assert (one.tp, one.fp, one.fn) == (theirs.tp, theirs.fp, theirs.fn)
         if one.tp:
             assert_agree(one.pq, theirs.pq)
@@ -206,18 +183,12 @@ def test_the_aggregated_jaccard_index_of_cellpose_is_another():
 
 
 def test_objects_that_touch_the_border_and_a_split_one():
-    panoptica = load("panoptica")
     target, instances = np.zeros((2, 20, 30), np.uint16)
     target[boxes((20, 30), np.s_[0:6, 0:6]) > 0] = 5
     target[10:18, 20:30] = 9
     instances[0:6, 0:5] = 3
     instances[10:18, 20:25], instances[10:18, 25:30] = 1, 2  # halves: an IoU of 0.5 is no match
     one = match_instances(target, instances)
-    matcher = panoptica.NaiveThresholdMatching(matching_threshold=THRESHOLD, strict_threshold=True)
-    evaluator = panoptica.Panoptica_Evaluator(
-        expected_input=panoptica.InputType.UNMATCHED_INSTANCE, instance_matcher=matcher, global_metrics=[]
-    )
-    with quiet():
-        theirs = evaluator.evaluate(instances, target)["ungrouped"]
+    (theirs,) = of_panoptica(given=lambda: [(target, instances)])
     assert (one.tp, one.fp, one.fn) == (theirs.tp, theirs.fp, theirs.fn) == (1, 2, 1)
     assert_agree(one.pq, theirs.pq)

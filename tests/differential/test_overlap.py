@@ -47,62 +47,73 @@ def tensors(case):
     return [torch.from_numpy(one[None].astype(np.int64)) for one in (case.labels, case.target)]
 
 
-@pytest.mark.parametrize("ignored", [0.0, 0.1], ids=["all pixels", "with ignore_index"])
-class TestConfusionMatrix:
-    def test_of_scikit_learn(self, ignored):
-        sklearn = load("sklearn.metrics", "scikit-learn")
-        for case in pairs(ignored):
-            theirs = sklearn.confusion_matrix(*kept(case), labels=np.arange(case.num_classes))
-            np.testing.assert_array_equal(count(case), theirs, err_msg=str(case))
-
-    def test_of_torchmetrics(self, ignored):
-        classification = load("torchmetrics.functional.classification")
-        for case in pairs(ignored):
-            options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
-            theirs = classification.multiclass_confusion_matrix(*tensors(case), **options)
-            np.testing.assert_array_equal(count(case), theirs, err_msg=str(case))
-
-    def test_of_smp(self, ignored):
-        smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
-        for case in pairs(ignored):
-            output, target = tensors(case)
-            stats = smp.get_stats(
-                output, target, mode="multiclass", num_classes=case.num_classes, ignore_index=case.ignore_index
-            )
-            tp, fp, fn, _ = (part[0].numpy() for part in stats)
-            ours = count(case)
-            np.testing.assert_array_equal(ours.diagonal(), tp, err_msg=str(case))
-            np.testing.assert_array_equal(ours.sum(axis=0) - ours.diagonal(), fp, err_msg=str(case))
-            np.testing.assert_array_equal(ours.sum(axis=1) - ours.diagonal(), fn, err_msg=str(case))
+def equal_in_every_case(theirs, ignored=0.0):
+    """`theirs` gives a tool's figures of a case by our names, or those of class 1 alone."""
+    for case in pairs(ignored):
+        ours = score(case)
+        with quiet():
+            figures = theirs(case)
+        for name, value in figures.items():
+            mine = getattr(ours, name)
+            assert_agree(mine if np.ndim(value) == mine.ndim else mine[1], value, (case, name))
 
 
-@pytest.mark.parametrize("ignored", [0.0, 0.1], ids=["all pixels", "with ignore_index"])
+with_and_without_ignored_pixels = pytest.mark.parametrize(
+    "ignored", [0.0, 0.1], ids=["all pixels", "with ignore_index"]
+)
+
+
+@with_and_without_ignored_pixels
+def test_counts(ignored):
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    torchmetrics = load("torchmetrics.functional.classification")
+    smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
+    for case in pairs(ignored):
+        ours, given = count(case), tensors(case)
+        options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
+        theirs = sklearn.confusion_matrix(*kept(case), labels=np.arange(case.num_classes))
+        np.testing.assert_array_equal(ours, theirs, err_msg=str(case))
+        theirs = torchmetrics.multiclass_confusion_matrix(*given, **options)
+        np.testing.assert_array_equal(ours, theirs, err_msg=str(case))
+        tp, fp, fn, _ = (part[0].numpy() for part in smp.get_stats(*given, mode="multiclass", **options))
+        np.testing.assert_array_equal(ours.diagonal(), tp, err_msg=str(case))
+        np.testing.assert_array_equal(ours.sum(axis=0), tp + fp, err_msg=str(case))
+        np.testing.assert_array_equal(ours.sum(axis=1), tp + fn, err_msg=str(case))
+
+
+@with_and_without_ignored_pixels
 def test_scores_of_scikit_learn(ignored):
     sklearn = load("sklearn.metrics", "scikit-learn")
-    for case in pairs(ignored):
-        ours, flat = score(case), kept(case)
-        options = {"labels": np.arange(case.num_classes), "average": None, "zero_division": np.nan}
-        with quiet():
-            assert_agree(ours.iou, sklearn.jaccard_score(*flat, **options | {"zero_division": 0}), case)
-            assert_agree(ours.dice, sklearn.f1_score(*flat, **options), case)
-            assert_agree(ours.precision, sklearn.precision_score(*flat, **options), case)
-            assert_agree(ours.recall, sklearn.recall_score(*flat, **options), case)
-            assert_agree(ours.pixel_accuracy, sklearn.accuracy_score(*flat), case)
-            assert_agree(ours.balanced_accuracy, sklearn.balanced_accuracy_score(*flat), case)
-            assert_agree(ours.frequency_weighted_iou, sklearn.jaccard_score(*flat, average="weighted"), case)
-            assert_agree(ours.kappa, sklearn.cohen_kappa_score(*flat), case)
-            assert_agree(ours.mcc, sklearn.matthews_corrcoef(*flat), case)
+
+    def theirs(case):
+        flat, options = kept(case), {"labels": np.arange(case.num_classes), "average": None}
+        undefined = options | {"zero_division": np.nan}
+        return {
+            "iou": sklearn.jaccard_score(*flat, **options),
+            "dice": sklearn.f1_score(*flat, **undefined),
+            "precision": sklearn.precision_score(*flat, **undefined),
+            "recall": sklearn.recall_score(*flat, **undefined),
+            "pixel_accuracy": sklearn.accuracy_score(*flat),
+            "balanced_accuracy": sklearn.balanced_accuracy_score(*flat),
+            "frequency_weighted_iou": sklearn.jaccard_score(*flat, average="weighted"),
+            "kappa": sklearn.cohen_kappa_score(*flat),
+            "mcc": sklearn.matthews_corrcoef(*flat),
+        }
+
+    equal_in_every_case(theirs, ignored)
 
 
 def test_specificity_is_scikit_learns_recall_of_the_rest():
     sklearn = load("sklearn.metrics", "scikit-learn")
-    for case in pairs():
-        target, labels = kept(case)
-        theirs = [sklearn.recall_score(target != k, labels != k) for k in range(case.num_classes)]
-        assert_agree(score(case).specificity, theirs, case)
+
+    def theirs(case):
+        classes, (target, labels) = range(case.num_classes), kept(case)
+        return {"specificity": [sklearn.recall_score(target != k, labels != k) for k in classes]}
+
+    equal_in_every_case(theirs)
 
 
-@pytest.mark.parametrize("ignored", [0.0, 0.1], ids=["all pixels", "with ignore_index"])
+@with_and_without_ignored_pixels
 def test_scores_of_torchmetrics(ignored):
     classification = load("torchmetrics.functional.classification")
     for case in pairs(ignored):
@@ -124,64 +135,51 @@ def test_scores_of_torchmetrics(ignored):
 
 def test_segmentation_scores_of_torchmetrics():
     segmentation = load("torchmetrics.functional.segmentation")
-    for case in pairs():
-        ours, given = score(case), tensors(case)
-        options = {"num_classes": case.num_classes, "input_format": "index"}
-        assert_agree(ours.iou, segmentation.mean_iou(*given, **options, per_class=True)[0], case)
-        assert_agree(ours.mean_iou, segmentation.mean_iou(*given, **options)[0], case)
-        assert_agree(ours.dice, segmentation.dice_score(*given, **options, average="none")[0], case)
+
+    def theirs(case):
+        given, options = tensors(case), {"num_classes": case.num_classes, "input_format": "index"}
+        return {
+            "iou": segmentation.mean_iou(*given, **options, per_class=True)[0],
+            "mean_iou": segmentation.mean_iou(*given, **options)[0],
+            "dice": segmentation.dice_score(*given, **options, average="none")[0],
+        }
+
+    equal_in_every_case(theirs)
 
 
 def test_scores_of_monai():
     monai = load("monai.metrics")
     names = {"precision": "precision", "recall": "sensitivity", "specificity": "specificity", "dice": "f1 score"}
-    for case in pairs():
-        ours, given = score(case), one_hot(case)
-        assert_agree(ours.dice, monai.compute_dice(*given, ignore_empty=False)[0], case)
-        assert_agree(ours.iou, monai.compute_iou(*given, ignore_empty=False)[0], case)
+
+    def theirs(case):
+        given = one_hot(case)
+        dice = monai.compute_dice(*given, ignore_empty=False)[0]
         counts = monai.get_confusion_matrix(*given)
-        for name, theirs in names.items():
-            assert_agree(getattr(ours, name), monai.compute_confusion_matrix_metric(theirs, counts)[0], (case, name))
+        found = {name: monai.compute_confusion_matrix_metric(its, counts)[0] for name, its in names.items()}
+        assert_agree(found["dice"], dice, case)
+        return found | {"iou": monai.compute_iou(*given, ignore_empty=False)[0]}
+
+    equal_in_every_case(theirs)
 
 
-@pytest.fixture(scope="module")
-def batch():
-    """SMP, its statistics of many images, and our counts of the same."""
+def test_reductions_of_smp():
+    """They are ours under other names, over the counts of a batch of images."""
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
     cases = [case for case in pairs() if case.num_classes == CLASSES]
     parts = [smp.get_stats(*tensors(case), mode="multiclass", num_classes=CLASSES) for case in cases]
     stats = [load("torch").cat(part) for part in zip(*parts, strict=True)]
-    return smp, stats, np.stack([count(case) for case in cases])
-
-
-class TestReductionsOfSmp:
-    """SMP's reductions are ours under other names, over the counts of a batch of images."""
-
-    def test_macro_is_the_dataset_mean(self, batch):
-        smp, stats, counts = batch
-        ours = overlap_scores(counts.sum(axis=0))
-        assert_agree(ours.mean_iou, smp.iou_score(*stats, reduction="macro"))
-        assert_agree(ours.mean_dice, smp.f1_score(*stats, reduction="macro"))
-
-    def test_macro_imagewise_is_the_mean_over_cases(self, batch):
-        smp, stats, counts = batch
-        ours = overlap_scores(counts)
-        assert_agree(ours.mean_iou.mean(), smp.iou_score(*stats, reduction="macro-imagewise"))
-        assert_agree(ours.mean_dice.mean(), smp.f1_score(*stats, reduction="macro-imagewise"))
-
-    def test_micro_is_the_score_of_all_decisions(self, batch):
-        smp, stats, counts = batch
-        total = counts.sum(axis=0)
-        hits = total.diagonal().sum()
-        assert_agree(hits / (2 * total.sum() - hits), smp.iou_score(*stats, reduction="micro"))
-        assert_agree(overlap_scores(total).pixel_accuracy, smp.f1_score(*stats, reduction="micro"))
-
-    def test_weighted_by_the_support_is_frequency_weighted(self, batch):
-        smp, stats, counts = batch
-        ours = overlap_scores(counts.sum(axis=0))
-        weights = ours.support.tolist()
-        theirs = smp.iou_score(*stats, reduction="weighted", class_weights=weights)
-        assert_agree(ours.frequency_weighted_iou, theirs)
+    counts = np.stack([count(case) for case in cases])
+    each, whole, total = overlap_scores(counts), overlap_scores(counts.sum(axis=0)), counts.sum()
+    hits = np.trace(counts.sum(axis=0))
+    for reduction, iou, dice in (
+        ("macro", whole.mean_iou, whole.mean_dice),
+        ("macro-imagewise", each.mean_iou.mean(), each.mean_dice.mean()),
+        ("micro", hits / (2 * total - hits), whole.pixel_accuracy),  # of all decisions
+    ):
+        assert_agree(iou, smp.iou_score(*stats, reduction=reduction), reduction)
+        assert_agree(dice, smp.f1_score(*stats, reduction=reduction), reduction)
+    weighted = smp.iou_score(*stats, reduction="weighted", class_weights=whole.support.tolist())
+    assert_agree(whole.frequency_weighted_iou, weighted)
 
 
 def test_multilabel_counts_of_scikit_learn():
@@ -195,32 +193,22 @@ def test_multilabel_counts_of_scikit_learn():
         np.testing.assert_array_equal(multilabel_counts(target, labels), theirs)
 
 
-def test_scores_of_medpy():
-    binary = load("medpy.metric.binary")
-    for case in pairs():
-        ours = score(case)
+def test_scores_of_class_1_of_medpy_panoptica_and_surface_distance():
+    binary, panoptica = load("medpy.metric.binary"), load("panoptica.metrics")
+    volume = load("panoptica.metrics.relative_volume_difference")._compute_instance_relative_volume_difference
+    deepmind = load("surface_distance", "surface-distance")
+
+    def of_medpy(case):
         target, mask = case.masks()
-        assert_agree(ours.dice[1], binary.dc(mask, target), case)
-        assert_agree(ours.iou[1], binary.jc(mask, target), case)
-        assert_agree(ours.precision[1], binary.precision(mask, target), case)
-        assert_agree(ours.recall[1], binary.recall(mask, target), case)
-        assert_agree(ours.specificity[1], binary.specificity(mask, target), case)
-        assert_agree(ours.relative_volume_difference[1], binary.ravd(mask, target), case)
+        names = {"dice": "dc", "iou": "jc", "relative_volume_difference": "ravd"}
+        names |= {name: name for name in ("precision", "recall", "specificity")}
+        return {name: getattr(binary, call)(mask, target) for name, call in names.items()}
 
+    def of_panoptica(case):
+        given = case.target, case.labels, 1, 1
+        dice, iou = panoptica.dice._compute_instance_volumetric_dice, panoptica.iou._compute_instance_iou
+        return {"dice": dice(*given), "iou": iou(*given), "relative_volume_difference": volume(*given)}
 
-def test_scores_of_panoptica():
-    dice = load("panoptica.metrics.dice")
-    iou = load("panoptica.metrics.iou")
-    volume = load("panoptica.metrics.relative_volume_difference")
-    for case in pairs():
-        ours = score(case)
-        assert_agree(ours.dice[1], dice._compute_instance_volumetric_dice(case.target, case.labels, 1, 1), case)
-        assert_agree(ours.iou[1], iou._compute_instance_iou(case.target, case.labels, 1, 1), case)
-        theirs = volume._compute_instance_relative_volume_difference(case.target, case.labels, 1, 1)
-        assert_agree(ours.relative_volume_difference[1], theirs, case)
-
-
-def test_dice_of_surface_distance():
-    surface_distance = load("surface_distance", "surface-distance")
-    for case in pairs():
-        assert_agree(score(case).dice[1], surface_distance.compute_dice_coefficient(*case.masks()), case)
+    equal_in_every_case(of_medpy)
+    equal_in_every_case(of_panoptica)
+    equal_in_every_case(lambda case: {"dice": deepmind.compute_dice_coefficient(*case.masks())})

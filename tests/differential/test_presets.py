@@ -1,7 +1,6 @@
 """A preset gives its tool's headline, case by case, with the tool run live."""
 
 import copy
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -20,7 +19,8 @@ from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
-from tests.differential.peers import load, quiet
+from tests.differential.peers import load, nnunet_on_arrays, quiet
+from tests.metrics.build import maps_of
 
 TOLERANCE = 1.37
 PAIRS = (*BOTH_HOLD_ONE, *sweep(num_classes=3, seed=4))
@@ -36,7 +36,7 @@ def as_maps(case: Case) -> CaseMaps:
     names = ("rest", "one", "other")[: case.num_classes]
     colours = ((0, 0, 0),) * case.num_classes
     spec = ClassSpec(task="multiclass", names=names, colours=colours, ignore_index=case.ignore_index)
-    return CaseMaps(case_id=case.name, target=case.target, labels=case.labels, spacing=case.spacing, spec=spec)
+    return maps_of(case.target, case.labels, spec, case_id=case.name, spacing=case.spacing)
 
 
 def mean_over_objects(measure) -> list[float]:
@@ -90,6 +90,24 @@ def test_medpy():
     assert_figures("medpy", theirs)
 
 
+def test_brats():
+    """Regions in place of classes, over a data set, by medpy."""
+    binary, cases = load("medpy.metric.binary"), list(sweep(num_classes=3, count=20, seed=15))
+    regions = {"whole": (("one", "other"), [1, 2]), "core": (("other",), [2])}
+
+    def of(measure):
+        masks = [
+            (np.isin(one.labels, k), np.isin(one.target, k), one.spacing) for one in cases for _, k in regions.values()
+        ]
+        return np.mean([measure(*given) for given in masks])
+
+    groups = {name: members for name, (members, _) in regions.items()}
+    found = score_maps_under("brats", [as_maps(case) for case in cases], groups=groups)
+    assert found.keys() == {"mean_dice", "hd95"}
+    assert_agree(found["mean_dice"], of(lambda mask, target, _: binary.dc(mask, target)))
+    assert_agree(found["hd95"], of(binary.hd95))
+
+
 def test_deepmind():
     peer = load("surface_distance", "surface-distance")
 
@@ -106,8 +124,7 @@ def test_deepmind():
 
 
 def test_panoptica():
-    surface = load("panoptica.metrics._surface_distances")
-    iou, dice = load("panoptica.metrics.iou"), load("panoptica.metrics.dice")
+    surface, iou, dice = (load(f"panoptica.metrics.{name}") for name in ("_surface_distances", "iou", "dice"))
 
     def of(measure, *options):
         return mean_over_objects(lambda *given: measure(*surface._surface_distance_pair(*given), *options))
@@ -140,24 +157,17 @@ def test_seg_metrics():
 
 
 def test_nnunet():
-    """Its own functions on arrays, in place of the files that it reads."""
-    peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
     cases = list(sweep(num_classes=3, count=12, seed=10))
-    maps = {f"{side}{i}": getattr(case, side) for i, case in enumerate(cases) for side in ("target", "labels")}
-
-    reader = SimpleNamespace(read_seg=lambda name: (maps[name], {}))
-    pool = nullcontext(SimpleNamespace(starmap=lambda call, given: [call(*each) for each in given]))
-    names = [[f"{side}{i}" for i in range(len(cases))] for side in ("labels", "target")]
-    with (
-        mock.patch.object(peer, "subfiles", side_effect=names),
-        mock.patch.object(peer, "join", side_effect=lambda folder, name: name.replace("labels", folder)),
-        mock.patch.object(peer.multiprocessing, "get_context", return_value=SimpleNamespace(Pool=lambda _: pool)),
-    ):
-        theirs = peer.compute_metrics_on_folder("target", "labels", None, reader, "", [1, 2])
+    maps = {f"{side}/{i}": one for i, case in enumerate(cases) for side, one in sides_of(case)}
+    theirs, _ = nnunet_on_arrays(maps, map(str, range(12)), [1, 2])
     found = score_maps_under("nnunet", [as_maps(case) for case in cases])
     assert_agree(found["mean_iou"], theirs["foreground_mean"]["IoU"])
     assert_agree(found["mean_dice"], theirs["foreground_mean"]["Dice"])
     assert found.keys() == {"mean_iou", "mean_dice"}
+
+
+def sides_of(case):
+    return ("ref", case.target), ("pred", case.labels)
 
 
 def test_nnunet_leaves_out_what_is_ignored():
@@ -170,68 +180,50 @@ def test_nnunet_leaves_out_what_is_ignored():
         assert_agree(scores.dice, [theirs[k]["Dice"] for k in range(3)])
 
 
-# ids that Cityscapes evaluates (road, sidewalk, building), and one that it ignores
-CITY, OUT_OF_ROI = np.array([7, 8, 11], np.uint8), 3
+OUT_OF_ROI = 3  # an id that Cityscapes ignores
+
+
+def of_cityscapes(folder, cases, ids, objects=None):
+    """Its own evaluation of maps written as PNG; `objects` has the numbers of each target, 0 where there is none."""
+    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
+    files = [[], []]
+    for i, case in enumerate(cases):
+        target = np.where(case.target == VOID, OUT_OF_ROI, ids[np.minimum(case.target, 2)]).astype(np.uint8)
+        for side, (name, one) in enumerate((("pred", ids[case.labels]), ("labelIds", target))):
+            files[side].append(str(folder / f"{i}_{name}.png"))
+            Image.fromarray(one).save(files[side][-1])
+        if objects is not None:
+            numbered = np.where(objects[i] > 0, objects[i], target).astype(np.uint16)
+            Image.fromarray(numbered).save(folder / f"{i}_instanceIds.png")
+    args = copy.copy(peer.args)
+    args.evalInstLevelScore, args.JSONOutput, args.quiet = objects is not None, False, True
+    with quiet(), mock.patch.object(np, "in1d", np.isin, create=True):  # which NumPy 2.4 has no more
+        return peer.evaluateImgLists(*files, args)
 
 
 @pytest.mark.parametrize("ignored", [0.0, 0.1])
 def test_cityscapes(tmp_path, ignored):
-    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
     cases = list(sweep(num_classes=3, volumes=False, ignored=ignored, count=6, seed=11))
-    files = [[], []]
-    for i, case in enumerate(cases):
-        for side, (name, one) in enumerate((("labels", case.labels), ("target", case.target))):
-            files[side].append(str(tmp_path / f"{name}{i}.png"))
-            ids = np.where(one == VOID, OUT_OF_ROI, CITY[np.minimum(one, 2)]).astype(np.uint8)
-            Image.fromarray(ids).save(files[side][-1])
-    args = copy.copy(peer.args)
-    args.evalInstLevelScore, args.JSONOutput, args.quiet = False, False, True
-    with quiet():
-        theirs = peer.evaluateImgLists(*files, args)
+    theirs = of_cityscapes(tmp_path, cases, np.array([7, 8, 11], np.uint8))  # road, sidewalk, building
     found = score_maps_under("cityscapes", [as_maps(case) for case in cases])
     assert_agree(found["mean_iou"], theirs["averageScoreClasses"])
 
 
 def test_cityscapes_instance_iou(tmp_path):
     """iIoU of classes with objects, some of whose pixels have no number, as "car group" has."""
-    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
-    names, ids = ("road", "person", "car"), np.array([7, 24, 26], np.uint8)
-    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 3, ignore_index=VOID)
-    measures = [{"name": "iiou", "average_sizes": "cityscapes"}]
-    rng, files, pairs = np.random.default_rng(5), [[], []], []
-    for i, case in enumerate(sweep(num_classes=3, volumes=False, ignored=0.1, count=6, seed=13)):
+    ids, rng = np.array([7, 24, 26], np.uint8), np.random.default_rng(5)
+    spec = ClassSpec(task="multiclass", names=("road", "person", "car"), colours=((0, 0, 0),) * 3, ignore_index=VOID)
+    cases, objects = list(sweep(num_classes=3, volumes=False, ignored=0.1, count=6, seed=13)), []
+    for case in cases:
         known = np.minimum(case.target, 2)
-        numbers = np.where(
-            (case.target == VOID) | (known == 0),
-            0,
-            rng.integers(0, 4, (9, 9))[
-                np.ix_(np.arange(case.target.shape[0]) // 4, np.arange(case.target.shape[1]) // 4)
-            ],
-        )
-        objects = ids[known].astype(np.int32) * 1000 + numbers
-        target = np.where(case.target == VOID, OUT_OF_ROI, ids[known]).astype(np.uint8)
-        for side, (name, one) in enumerate((("pred", ids[case.labels]), ("labelIds", target))):
-            files[side].append(str(tmp_path / f"{i}_{name}.png"))
-            Image.fromarray(one).save(files[side][-1])
-        Image.fromarray(np.where(numbers > 0, objects, target).astype(np.uint16)).save(
-            tmp_path / f"{i}_instanceIds.png"
-        )
-        pairs.append(
-            CaseMaps(
-                case_id=f"{i}",
-                target=case.target,
-                labels=case.labels,
-                spacing=(1.0, 1.0),
-                spec=spec,
-                target_instances=np.where(numbers > 0, objects, 0),
-            )
-        )
-    args = copy.copy(peer.args)
-    args.evalInstLevelScore, args.JSONOutput, args.quiet = True, False, True
-    with quiet(), mock.patch.object(np, "in1d", np.isin, create=True):  # which NumPy 2.4 has no more
-        theirs = peer.evaluateImgLists(*files, args)["classInstScores"]
-    config = MetricsConfig(bootstrap=0, measures=measures)
-    rows = [make_row(maps, build_measures(config, spec)) for maps in pairs]
+        rows, columns = (np.arange(side) // 4 for side in known.shape)
+        numbers = rng.integers(0, 4, (9, 9))[np.ix_(rows, columns)]
+        numbers[(case.target == VOID) | (known == 0)] = 0
+        objects.append(np.where(numbers > 0, ids[known].astype(np.int32) * 1000 + numbers, 0))
+    theirs = of_cityscapes(tmp_path, cases, ids, objects)["classInstScores"]
+    config = MetricsConfig(bootstrap=0, measures=[{"name": "iiou", "average_sizes": "cityscapes"}])
+    maps = [replace(as_maps(case), spec=spec, target_instances=one) for case, one in zip(cases, objects, strict=True)]
+    rows = [make_row(one, build_measures(config, spec)) for one in maps]
     found = summarise(rows, spec, config)["measures"]["iiou"]
     assert found.keys() - {"mean"} == {"person", "car"}, "roads have no objects"
     for name in ("person", "car"):
@@ -249,14 +241,9 @@ def test_smp(figure, call, reduction):
     torch = load("torch")
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
     cases = list(sweep(num_classes=3, volumes=False, ignored=0.1, count=8, seed=14))
-    cases.append(
-        replace(
-            cases[0],
-            name="two",
-            target=np.where(cases[0].target == 2, 1, cases[0].target),
-            labels=np.where(cases[0].labels == 2, 0, cases[0].labels),
-        )
-    )
+    target, labels = cases[0].target, cases[0].labels
+    without = {"target": np.where(target == 2, 1, target), "labels": np.where(labels == 2, 0, labels)}
+    cases.append(replace(cases[0], name="two", **without))
     parts = []
     for case in cases:
         given = [torch.from_numpy(one[None].astype(np.int64)) for one in (case.labels, case.target)]

@@ -34,10 +34,8 @@ def multiclass():
     for _ in range(SWEEP):
         target = rng.integers(0, CLASSES, rng.integers(60, 400)).astype(np.uint8)
         target[:CLASSES] = range(CLASSES)
-        logits = rng.standard_normal((CLASSES, target.size)) + rng.uniform(0, 3) * (
-            target == np.arange(CLASSES)[:, None]
-        )
-        probs = np.exp(logits)
+        noise, sure = rng.standard_normal((CLASSES, target.size)), rng.uniform(0, 3)
+        probs = np.exp(noise + sure * (target == np.arange(CLASSES)[:, None]))
         made.append((target, probs / probs.sum(axis=0)))
     return tuple(made)
 
@@ -52,19 +50,15 @@ def ours_of_multiclass():
     return [calibration(target, probs, num_classes=CLASSES, bins=BINS) for target, probs in multiclass()]
 
 
-def test_brier_and_logarithmic_loss_of_scikit_learn():
-    sklearn = load("sklearn.metrics", "scikit-learn")
-    found = ours_of_binary()
-    assert_agree([one.brier for one in found], [sklearn.brier_score_loss(*pair) for pair in binary()])
-    assert_agree([one.nll for one in found], [sklearn.log_loss(*pair) for pair in binary()])
-
-
-def test_brier_and_logarithmic_loss_of_scikit_learn_with_many_classes():
-    sklearn = load("sklearn.metrics", "scikit-learn")
-    found, pairs = ours_of_multiclass(), [(target, probs.T) for target, probs in multiclass()]
-    assert_agree([one.nll for one in found], [sklearn.log_loss(*pair) for pair in pairs])
-    theirs = [sklearn.brier_score_loss(*pair, scale_by_half=False) for pair in pairs]
-    assert_agree([one.brier for one in found], theirs)
+@pytest.mark.parametrize(
+    ("ours", "given", "options"),
+    [(ours_of_binary, binary, {}), (ours_of_multiclass, multiclass, {"scale_by_half": False})],
+    ids=["binary", "multiclass"],
+)
+def test_brier_and_logarithmic_loss_of_scikit_learn(ours, given, options):
+    sklearn, pairs = load("sklearn.metrics", "scikit-learn"), [(target, probs.T) for target, probs in given()]
+    assert_agree([one.nll for one in ours()], [sklearn.log_loss(*pair) for pair in pairs])
+    assert_agree([one.brier for one in ours()], [sklearn.brier_score_loss(*pair, **options) for pair in pairs])
 
 
 def test_reliability_of_scikit_learn():
@@ -79,34 +73,24 @@ def test_reliability_of_scikit_learn():
 @pytest.mark.parametrize(("norm", "name"), [("l1", "ece"), ("max", "mce")])
 def test_calibration_error_of_torchmetrics(norm, name):
     """It works in float32: the difference of two shares is off by 1e-7."""
-    classification, torch = load("torchmetrics.functional.classification"), load("torch")
-    theirs = [
-        float(
-            classification.binary_calibration_error(
-                torch.from_numpy(probs), torch.from_numpy(target).long(), n_bins=BINS, norm=norm
-            )
-        )
-        for target, probs in binary()
-    ]
-    assert_agree([getattr(one.classwise[0], name) for one in ours_of_binary()], theirs, atol=1e-6)
-    theirs = [
-        float(
-            classification.multiclass_calibration_error(
-                torch.from_numpy(probs.T), torch.from_numpy(target).long(), CLASSES, n_bins=BINS, norm=norm
-            )
-        )
-        for target, probs in multiclass()
-    ]
-    assert_agree([getattr(one.top_label, name) for one in ours_of_multiclass()], theirs, atol=1e-6)
+    peer, torch = load("torchmetrics.functional.classification"), load("torch")
+    for parts, pairs, compute, classes in (
+        ([one.classwise[0] for one in ours_of_binary()], binary(), peer.binary_calibration_error, ()),
+        ([one.top_label for one in ours_of_multiclass()], multiclass(), peer.multiclass_calibration_error, (CLASSES,)),
+    ):
+        given = [(torch.from_numpy(probs.T), torch.from_numpy(target).long()) for target, probs in pairs]
+        theirs = [float(compute(*pair, *classes, n_bins=BINS, norm=norm)) for pair in given]
+        assert_agree([getattr(one, name) for one in parts], theirs, atol=1e-6)
 
 
 def test_class_wise_calibration_error_of_monai():
     """It works in float32."""
     metrics, torch = load("monai.metrics"), load("torch")
+    options = {"num_bins": BINS, "calibration_reduction": "expected", "metric_reduction": "none"}
     for one, (target, probs) in zip(ours_of_multiclass(), multiclass(), strict=True):
-        truth = (target == np.arange(CLASSES)[:, None]).astype(np.float32)
-        metric = metrics.CalibrationErrorMetric(
-            num_bins=BINS, calibration_reduction="expected", metric_reduction="none"
+        truth, metric = (
+            (target == np.arange(CLASSES)[:, None]).astype(np.float32),
+            metrics.CalibrationErrorMetric(**options),
         )
         with quiet():
             metric(torch.from_numpy(probs[None, :, :, None]), torch.from_numpy(truth[None, :, :, None]))

@@ -1,18 +1,17 @@
 """Presets of tools that are read rather than run: each rule is written out here, with the file and lines it comes from.
 
-`test_presets.py` runs the tools that are installed. The rules take the confusion matrices of the cases, rows being the
-reference, and are compared on cases in which classes are missing from either side.
+Tools that are run are below, and in `test_presets.py`. The rules take the confusion matrices of the cases, rows being
+the reference, and are compared on cases in which classes are missing from either side.
 """
 
 import numpy as np
 import pytest
 
-from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import score_maps_under
 from tests.differential.cases import VOID, assert_agree, sweep
 from tests.differential.peers import installed, load, quiet
-from tests.metrics.build import class_spec
+from tests.metrics.build import class_spec, maps_of
 
 
 def spec_of(num_classes, ignore_index=VOID):
@@ -34,11 +33,7 @@ def cases_of(num_classes, ignored=0.1):
 
 
 def as_maps(pairs, spec):
-    plane = pairs[0][0].shape[1:] if spec.is_multilabel else pairs[0][0].shape
-    return [
-        CaseMaps(case_id=f"{i}", target=target, labels=labels, spacing=(1.0,) * len(plane), spec=spec)
-        for i, (target, labels) in enumerate(pairs)
-    ]
+    return [maps_of(*pair, spec, case_id=f"{i}") for i, pair in enumerate(pairs)]
 
 
 def parts(matrix):
@@ -46,45 +41,39 @@ def parts(matrix):
     return np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
 
 
-def ultralytics(matrices):
-    """Ultralytics 8.4.190, utils/metrics.py 1758-1774: the mean IoU of the classes in the reference."""
+def mmseg(matrices):
+    """mmsegmentation's formula: the mean over the classes, background included, without undefined ones."""
     tp, target, predicted = parts(sum(matrices))
-    union = target + predicted - tp
-    iou = [n / u if u else 0.0 for n, u in zip(tp, union, strict=True)]
-    return np.mean([one for one, pixels in zip(iou, target, strict=True) if pixels])
-
-
-def ultralytics_one_class(matrices):
-    """Ultralytics 8.4.190, utils/metrics.py 1764-1765: the IoU of class 1 alone."""
-    tp, target, predicted = (part[1] for part in parts(sum(matrices)))
-    return tp / (target + predicted - tp) if target + predicted else 0.0
+    with np.errstate(invalid="ignore"):
+        return {
+            "mean_iou": np.nanmean(tp / (target + predicted - tp)),
+            "mean_dice": np.nanmean(2 * tp / (target + predicted)),
+        }
 
 
 def detectron2(matrices):
     """detectron2 02b5c4e, evaluation/sem_seg_evaluation.py 188-198: `acc_valid` marks the classes in the reference."""
     tp, target, predicted = parts(sum(matrices))
     valid = target > 0
-    return (tp[valid] / (target + predicted - tp)[valid]).sum() / valid.sum()
+    return {"mean_iou": (tp[valid] / (target + predicted - tp)[valid]).sum() / valid.sum()}
 
 
 def hf_evaluate(matrices):
     """evaluate a7dd338, metrics/mean_iou/mean_iou.py 256-262: a mean over the classes that either side contains."""
-    tp, target, predicted = parts(sum(matrices))
-    with np.errstate(invalid="ignore"):
-        return np.nanmean(tp / (target + predicted - tp))
+    return {"mean_iou": mmseg(matrices)["mean_iou"]}
 
 
 def fiftyone(matrices):
     """FiftyOne 1.22.1, utils/eval/segmentation.py 684-689: a wrong pixel is a false positive and a false negative."""
     tp, wrong = np.trace(sum(matrices)), sum(matrices).sum() - np.trace(sum(matrices))
-    return 2 * tp / (2 * tp + wrong + wrong)
+    return {"mean_dice": 2 * tp / (2 * tp + wrong + wrong)}
 
 
 def fiftyone_report(matrices):
     """FiftyOne 1.22.1, utils/eval/base.py 739-752: scikit-learn's micro F1 without background; undefined is 0."""
     tp, target, predicted = (part[1:].sum() for part in parts(sum(matrices)))
     precision, recall = tp / predicted if predicted else 0.0, tp / target if target else 0.0
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return {"mean_dice": 2 * precision * recall / (precision + recall) if precision + recall else 0.0}
 
 
 def lightly_studio(matrices):
@@ -94,29 +83,18 @@ def lightly_studio(matrices):
         tp, target, predicted = (part[1:] for part in parts(matrix))
         union = target + predicted - tp
         scores.append(np.mean(tp[union > 0] / union[union > 0]))
-    return np.mean(scores)
+    return {"mean_iou": np.mean(scores)}
 
 
-READINGS = {
-    "ultralytics": (ultralytics, "mean_iou", 4),
-    "ultralytics-one-class": (ultralytics_one_class, "mean_iou", 2),
-    "detectron2": (detectron2, "mean_iou", 4),
-    "hf-evaluate": (hf_evaluate, "mean_iou", 4),
-    "fiftyone": (fiftyone, "mean_dice", 4),
-    "fiftyone-report": (fiftyone_report, "mean_dice", 4),
-    "lightly-studio": (lightly_studio, "mean_iou", 4),
-}
-
-
-@pytest.mark.parametrize("name", READINGS)
-def test_a_preset_is_the_tool_as_read(name):
+@pytest.mark.parametrize("rule", [mmseg, detectron2, hf_evaluate, fiftyone, fiftyone_report, lightly_studio])
+def test_a_preset_is_the_tool_as_read(rule):
     """Mutation seen to fail, for each: the choices of ours in its place."""
-    rule, figure, num_classes = READINGS[name]
-    pairs = cases_of(num_classes)
-    matrices = [confusion_matrix(*pair, num_classes=num_classes, ignore_index=VOID) for pair in pairs]
-    found = score_maps_under(name, as_maps(pairs, spec_of(num_classes)))
-    assert found.keys() == {figure}
-    assert_agree(found[figure], rule(matrices), name)
+    pairs, name = cases_of(4), rule.__name__.replace("_", "-")
+    wanted = rule([confusion_matrix(*pair, num_classes=4, ignore_index=VOID) for pair in pairs])
+    found = score_maps_under(name, as_maps(pairs, spec_of(4)))
+    assert found.keys() == wanted.keys()
+    for figure, value in wanted.items():
+        assert_agree(found[figure], value, (name, figure))
 
 
 # Two classes with 3 of 4 pixels right in their union, a third that only the prediction contains, a fourth nowhere:
@@ -127,8 +105,6 @@ BY_HAND = {
     "segmeter": 0.5,  # (.75 + .75 + 0) / 3
     "ultralytics": 0.75,  # c is not in the reference
     "detectron2": 0.75,
-    "torchmetrics": 0.5,
-    "torchmetrics-jaccard": 0.5,
     "torchmetrics-jaccard-multilabel": 0.25,  # (.75 + 0 + 0) / 3: without a, and d counts as 0
     "hf-evaluate": 0.5,
     "lightly-studio": 0.375,  # (.75 + 0) / 2: without a
@@ -146,13 +122,6 @@ def test_dice_of_all_pixels_together(name, dice):
     """Of 8 pixels 6 are right; without class a, 3 are, of 4 in the reference and 5 in the prediction."""
     found = score_maps_under(name, as_maps([(TARGET, LABELS)], spec_of(4)))
     assert found["mean_dice"] == pytest.approx(dice, rel=1e-12)
-
-
-def test_torchmetrics_averages_pairs_of_image_and_class():
-    """A class in one image weighs less than one in both: (3/4 + 3/4 + 0 + 1) / 4, not (11/12 + 3/4 + 0) / 3."""
-    other = np.zeros_like(TARGET)
-    found = score_maps_under("torchmetrics", as_maps([(TARGET, LABELS), (other, other)], spec_of(4)))
-    assert found["mean_iou"] == pytest.approx(2.5 / 4, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ultralytics-one-class", "torchmetrics-jaccard-binary", "fiftyone-report"])
@@ -174,9 +143,6 @@ def test_evaluate_gives_recall_where_background_is_ignored():
     assert theirs == counts[1, 1] / counts[1].sum() == 2 / 3
     found = score_maps_under("hf-evaluate", as_maps([(target, labels)], spec_of(2)))
     assert found["mean_iou"] == pytest.approx((1 / 4 + 2 / 5) / 2, rel=1e-12)
-
-
-# --- live -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["index", "one-hot", "mixed"])

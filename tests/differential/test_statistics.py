@@ -88,12 +88,8 @@ def test_sign_flips_of_scipys_permutation_test():
     stats = load("scipy.stats", "scipy")
     for first, second in paired():
         first, second = first[:8], second[:8]
-        theirs = stats.permutation_test(
-            (first, second),
-            lambda one, other, axis: np.mean(one - other, axis=axis),
-            permutation_type="samples",
-            n_resamples=np.inf,
-        )
+        options = {"permutation_type": "samples", "n_resamples": np.inf}
+        theirs = stats.permutation_test((first, second), lambda a, b, axis: np.mean(a - b, axis=axis), **options)
         found = sign_flip(first, second)
         assert found.exact
         assert_agree(found.p_value, theirs.pvalue)

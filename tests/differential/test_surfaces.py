@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.ndimage import binary_erosion, distance_transform_edt, generate_binary_structure
 
 from segmeter.metrics.distances import SurfaceKind
 from segmeter.metrics.surfaces import SurfaceMetrics, surface_metrics, surface_metrics_by_class
@@ -17,6 +18,10 @@ PAIRS = (*BOTH_HOLD_ONE, *sweep(seed=1))
 @cache
 def measure(case: Case, surface: SurfaceKind = "border_pixels") -> SurfaceMetrics:
     return surface_metrics(*case.masks(), spacing=case.spacing, tolerances=TOLERANCES, surface=surface)
+
+
+def marching_cubes() -> list[SurfaceMetrics]:
+    return [measure(case, "marching_cubes") for case in PAIRS]
 
 
 def ours(name: str, surface: SurfaceKind = "border_pixels") -> list[float]:
@@ -40,17 +45,17 @@ def of_monai(name, **options):
     return found
 
 
-def test_hausdorff_of_monai():
-    assert_agree(ours("hd"), of_monai("hausdorff_distance"))
-
-
-def test_percentile_of_monai(exact_quantile):
-    assert_agree(ours("hd95"), of_monai("hausdorff_distance", percentile=95))
-
-
-def test_mean_distances_of_monai():
-    assert_agree(ours("assd"), of_monai("average_surface_distance", symmetric=True))
-    assert_agree(ours("mean_from_mask"), of_monai("average_surface_distance"))
+@pytest.mark.parametrize(
+    ("name", "call", "options"),
+    [
+        ("hd", "hausdorff_distance", {}),
+        ("hd95", "hausdorff_distance", {"percentile": 95}),
+        ("assd", "average_surface_distance", {"symmetric": True}),
+        ("mean_from_mask", "average_surface_distance", {}),
+    ],
+)
+def test_distances_of_monai(name, call, options, exact_quantile):
+    assert_agree(ours(name), of_monai(call, **options))
 
 
 @pytest.mark.parametrize("number", range(len(TOLERANCES)))
@@ -66,8 +71,7 @@ def test_surface_dice_of_monai_by_subvoxels_is_that_of_marching_cubes():
 
 
 def test_all_classes_at_once_of_monai():
-    monai = load("monai.metrics")
-    torch = load("torch")
+    monai, torch = load("monai.metrics"), load("torch")
     for case in (MANY_CLASSES, *sweep(num_classes=4, count=20, seed=2)):
         found = surface_metrics_by_class(
             case.target, case.labels, num_classes=case.num_classes, spacing=case.spacing, tolerances=TOLERANCES
@@ -132,9 +136,9 @@ def of_deepmind():
 def test_mean_distances_of_surface_distance():
     peer, found = of_deepmind()
     theirs = [peer.compute_average_surface_distance(one) for one in found]
-    assert_agree(ours("mean_from_target", "marching_cubes"), [one[0] for one in theirs])
-    assert_agree(ours("mean_from_mask", "marching_cubes"), [one[1] for one in theirs])
-    assert_agree(ours("masd", "marching_cubes"), [np.mean(one) for one in theirs])
+    found = [[one.mean_from_target, one.mean_from_mask] for one in marching_cubes()]
+    assert_agree(found, theirs)
+    assert_agree(ours("masd", "marching_cubes"), np.mean(theirs, axis=1))
 
 
 @pytest.mark.parametrize(("name", "percent"), [("hd", 100), ("hd95", 95)])
@@ -147,16 +151,14 @@ def test_hausdorff_of_surface_distance(name, percent):
 def test_surface_dice_of_surface_distance(number):
     peer, found = of_deepmind()
     theirs = [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([values[number] for values in ours("nsd", "marching_cubes")], theirs)
+    assert_agree([one.nsd[number] for one in marching_cubes()], theirs)
     shares = [peer.compute_surface_overlap_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([values[number] for values in ours("near_target", "marching_cubes")], [share[0] for share in shares])
-    assert_agree([values[number] for values in ours("near_mask", "marching_cubes")], [share[1] for share in shares])
+    assert_agree([[one.near_target[number], one.near_mask[number]] for one in marching_cubes()], shares)
 
 
 def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():
     """It measures between sets of points, in pixels; given masks it would measure from inside the objects too."""
-    skimage = load("skimage.metrics", "scikit-image")
-    segmentation = load("skimage.segmentation", "scikit-image")
+    skimage, segmentation = (load(f"skimage.{name}", "scikit-image") for name in ("metrics", "segmentation"))
     found, theirs = [], []
     for case in PAIRS:
         one = surface_metrics(*case.masks(), spacing=(1,) * case.target.ndim)
@@ -196,7 +198,6 @@ def test_distances_of_seg_metrics_equal_ours_where_no_border_is_thicker_for_its_
 @pytest.mark.parametrize("corners", [True, False])
 def test_distances_of_seg_metrics_are_to_borders_of_eight_neighbours(corners):
     """On all pairs: from such borders, or those of four, to those of eight; none at the image's edge."""
-    from scipy.ndimage import binary_erosion, distance_transform_edt, generate_binary_structure
 
     def border(mask, connectivity):
         return mask & ~binary_erosion(mask, generate_binary_structure(mask.ndim, connectivity), border_value=1)
@@ -214,16 +215,10 @@ def test_distances_of_seg_metrics_are_to_borders_of_eight_neighbours(corners):
 
 
 def test_hausdorff_of_scipy():
-    distance = load("scipy.spatial.distance", "scipy")
+    directed = load("scipy.spatial.distance", "scipy").directed_hausdorff
     theirs = []
     for case in PAIRS:
-        first, second = (np.argwhere(mask) * np.array(case.spacing) for mask in map(edge, case.masks()))
-        directed = distance.directed_hausdorff(first, second)[0], distance.directed_hausdorff(second, first)[0]
-        theirs.append(max(directed))
+        edges = (np.argwhere(mask & ~binary_erosion(mask)) for mask in case.masks())
+        first, second = (points * np.array(case.spacing) for points in edges)
+        theirs.append(max(directed(first, second)[0], directed(second, first)[0]))
     assert_agree(ours("hd"), theirs)
-
-
-def edge(mask):
-    from scipy.ndimage import binary_erosion
-
-    return mask & ~binary_erosion(mask)

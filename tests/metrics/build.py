@@ -6,6 +6,8 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.cases.typed import class_regions, region_margins
 from segmeter.metrics.config.conventions import CONVENTIONS
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.conventions import DEFAULT, figures_under
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 
@@ -29,6 +31,21 @@ def case_row(case_id, counts, *, scores=None, **fields):
 def named(columns):
     """Columns of measures by the names that files give them."""
     return {encode_key(column.key): column.value for column in columns}
+
+
+BINARY = class_spec(2, "binary")
+
+
+def maps_of(target, labels, spec=BINARY, **fields):
+    """A case with pixels of edge 1, unless `fields` have another spacing; lists are read as uint8."""
+    target, labels = (one if isinstance(one, np.ndarray) else np.array(one, np.uint8) for one in (target, labels))
+    fields = {"case_id": "c", "spacing": (1.0,) * (target.ndim - spec.is_multilabel)} | fields
+    return CaseMaps(target=target, labels=labels, spec=spec, **fields)
+
+
+def measured(measures, maps, **settings):
+    """Columns of a case by their names in files."""
+    return named(measure_case(maps, build_measures(MetricsConfig(measures=measures, **settings), maps.spec)))
 
 
 def score_under(convention, rows, spec, config=DEFAULT):

@@ -9,20 +9,12 @@ from scipy import ndimage
 
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.surfaces import surface_metrics, surface_metrics_by_class
-
-DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
-
-
-def single(shape, *points):
-    mask = np.zeros(shape, bool)
-    for point in points:
-        mask[point] = True
-    return mask
+from segmeter.metrics.surfaces import surface_metrics
+from tests.metrics.surfaces.test_surface import single
 
 
-def measured(target, mask, spacing, **options):
-    return surface_metrics(target, mask, spacing=spacing, tolerances=(1,), surface="marching_cubes", **options)
+def measured(target, mask, spacing):
+    return surface_metrics(target, mask, spacing=spacing, tolerances=(1,), surface="marching_cubes")
 
 
 @pytest.mark.parametrize(
@@ -68,12 +60,10 @@ def test_the_memory_of_a_volume_is_a_few_bytes_per_voxel():
     target, mask = np.zeros((2, 80, 80, 80), bool)
     target[20:40, 20:40, 20:40], mask[22:42, 20:40, 20:40] = True, True
     target.flat[0] = target.flat[-1] = True  # so that the box around both is the whole volume
-    surface_metrics(
-        target[:3, :3, :3], mask[:3, :3, :3], spacing=(1, 1, 1), surface="marching_cubes"
-    )  # loads what stays
+    measured(target[:3, :3, :3], mask[:3, :3, :3], (1, 1, 1))  # loads what stays
     tracemalloc.start()
     try:
-        surface_metrics(target, mask, spacing=(1, 1, 1), surface="marching_cubes")
+        measured(target, mask, (1, 1, 1))
         assert tracemalloc.get_traced_memory()[1] < 8 * target.size
     finally:
         tracemalloc.stop()
@@ -99,49 +89,25 @@ def test_every_figure_equals_the_live_package(seed):
     found = surface_metrics(target, mask, spacing=spacing, tolerances=tolerances, surface="marching_cubes")
     theirs = peer.compute_surface_distances(target, mask, spacing)
     means = peer.compute_average_surface_distance(theirs)
-    np.testing.assert_allclose([found.mean_from_target, found.mean_from_mask], means, rtol=1e-12)
-    np.testing.assert_allclose(found.hd, peer.compute_robust_hausdorff(theirs, 100), rtol=1e-12)
-    np.testing.assert_allclose(found.hd95, peer.compute_robust_hausdorff(theirs, 95), rtol=1e-12)
-    dice = [peer.compute_surface_dice_at_tolerance(theirs, tolerance) for tolerance in tolerances]
-    np.testing.assert_allclose(found.nsd, dice, rtol=1e-12)
+    areas = np.concatenate([theirs["surfel_areas_gt"], theirs["surfel_areas_pred"]])
+    apart = np.concatenate([theirs["distances_gt_to_pred"], theirs["distances_pred_to_gt"]])
+    figures = {
+        "mean_from_target": means[0],
+        "mean_from_mask": means[1],
+        "masd": sum(means) / 2,
+        "assd": (areas * apart).sum() / areas.sum(),
+        "hd": peer.compute_robust_hausdorff(theirs, 100),
+        "hd95": peer.compute_robust_hausdorff(theirs, 95),
+        "nsd": [peer.compute_surface_dice_at_tolerance(theirs, tolerance) for tolerance in tolerances],
+    }
+    for name, value in figures.items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
     overlaps = [peer.compute_surface_overlap_at_tolerance(theirs, tolerance) for tolerance in tolerances]
     np.testing.assert_allclose(np.stack([found.near_target, found.near_mask], axis=1), overlaps, rtol=1e-12)
-    areas, distances = (np.concatenate([theirs[f"{name}"] for name in names]) for names in (AREAS, APART))
-    np.testing.assert_allclose(found.assd, (areas * distances).sum() / areas.sum(), rtol=1e-12)
-    assert found.masd == pytest.approx(sum(means) / 2, rel=1e-12)
-
-
-AREAS = ("surfel_areas_gt", "surfel_areas_pred")
-APART = ("distances_gt_to_pred", "distances_pred_to_gt")
-
-
-@pytest.mark.parametrize("shape", [(30, 41), (8, 15, 12)], ids=["2-D", "3-D"])
-@pytest.mark.parametrize(("num_classes", "void", "classes"), [(4, 255, None), (255, 255, (3, 1)), (300, -1, (0, 2))])
-def test_each_class_of_a_map_scores_as_its_masks_do(shape, num_classes, void, classes):
-    rng = np.random.default_rng(3)
-    spacing = (1.5, 0.8, 0.3)[: len(shape)]
-    field = ndimage.gaussian_filter(rng.standard_normal(shape), 2)
-    target = np.digitize(field, np.quantile(field, [0.3, 0.5, 0.8]))
-    labels, valid = np.roll(target, 1, axis=0), rng.random(shape) < 0.95
-    found = surface_metrics_by_class(
-        np.where(valid, target, void),
-        labels,
-        num_classes=num_classes,
-        classes=classes,
-        spacing=spacing,
-        ignore_index=void,
-        surface="marching_cubes",
-    )
-    for k, one in zip(range(4) if classes is None else classes, found, strict=False):
-        pair = valid & (target == k), valid & (labels == k)
-        alone = surface_metrics(*pair, spacing=spacing, surface="marching_cubes")
-        assert [getattr(one, name) for name in DISTANCES] == [getattr(alone, name) for name in DISTANCES]
-        np.testing.assert_array_equal(one.nsd, alone.nsd)
-        assert one.points_mask == alone.points_mask > 0
 
 
 def test_a_percentile_is_of_the_surface_not_of_the_points():
-    target, mask = single((9, 40), *((4, x) for x in range(2, 38))), single((9, 40), *((4, x) for x in range(2, 38)))
+    target, mask = (single((9, 40), *((4, x) for x in range(2, 38))) for _ in range(2))
     mask[5:8, 20] = True  # a spur of 3 pixels
     tall, flat = (measured(target, mask, spacing) for spacing in ((1, 0.2), (1, 1)))
     assert tall.hd == flat.hd == 3

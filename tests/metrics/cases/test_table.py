@@ -9,15 +9,15 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.cases import table as module
 from segmeter.metrics.cases.stored import read_cases, read_spec, write_cases
+from segmeter.metrics.cases.table import MeasureColumn, as_table, decode_key, encode_key
 from tests.metrics.build import case_row, class_spec, random_rows
 
 
-def same(one, other):
+def assert_same(one, other):
     np.testing.assert_array_equal(one.counts, other.counts)
     assert one.counts.dtype == other.counts.dtype == np.int64
-    assert (one.case_id, one.shape, one.spacing, one.loss) == (other.case_id, other.shape, other.spacing, other.loss)
-    assert one.loss_terms == other.loss_terms
-    assert dict(one.changed_pixels) == dict(other.changed_pixels)
+    for name in ("case_id", "shape", "spacing", "loss", "loss_terms", "changed_pixels"):
+        assert getattr(one, name) == getattr(other, name)
     np.testing.assert_equal(one.scores, other.scores)
     assert [column.key for column in one.measured] == [column.key for column in other.measured]
 
@@ -33,10 +33,8 @@ def read_csv(folder):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 def test_rows_come_back_as_they_were_and_sorted(tmp_path, task):
-    terms = ((0.1 + 0.2, 9.0), (np.inf, 0.0))
-    rows = random_rows(
-        7, 3, task=task, loss=0.1 + 0.2, loss_terms=terms, changed_pixels={"fill": 3, "open": 0}, scores=scores(np.inf)
-    )
+    fields = {"loss": 0.1 + 0.2, "loss_terms": ((0.1 + 0.2, 9.0), (np.inf, 0.0)), "scores": scores(np.inf)}
+    rows = random_rows(7, 3, task=task, changed_pixels={"fill": 3, "open": 0}, **fields)
     rows.append(case_row("a", rows[0].counts * 2**40, scores=scores(np.nan)))
     rows.append(case_row("v", rows[0].counts, scores=scores(2.0), depth=3, spacing=(2.5, 0.3, 1.0)))
     spec = class_spec(3, task, ignore_index=9)
@@ -44,7 +42,7 @@ def test_rows_come_back_as_they_were_and_sorted(tmp_path, task):
     back = read_cases(tmp_path)
     assert [row.case_id for row in back] == sorted(row.case_id for row in rows)
     for one, other in zip(back, sorted(rows, key=lambda row: row.case_id), strict=True):
-        same(one, other)
+        assert_same(one, other)
     assert read_spec(tmp_path / "cases.parquet") == spec
 
 
@@ -84,21 +82,14 @@ def test_columns_hold_the_counts_scores_and_statuses(tmp_path):
     assert "confusion" not in text
 
 
-def test_a_volume_and_its_spacing_are_columns(tmp_path):
-    write_cases(
-        tmp_path, [case_row("x", np.eye(3), depth=7, spacing=(2.5, 0.5, 0.5)), case_row("y", np.eye(3))], class_spec()
-    )
-    one, other = read_csv(tmp_path)
-    assert [one[name] for name in ("depth", "height", "width", "spacing")] == ["7", "4", "5", "2.5 0.5 0.5"]
-    assert (other["depth"], other["spacing"]) == ("", "")
-    assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5)]
-
-
-def test_the_unit_of_spacing_and_distances_is_a_column(tmp_path):
-    units = {"a": "mm", "b": "", "c": ""}
-    rows = [case_row(name, np.eye(3), spacing=None if name == "c" else (1, 1), unit=u) for name, u in units.items()]
-    write_cases(tmp_path, rows, class_spec())
-    assert [row["unit"] for row in read_csv(tmp_path)] == ["mm", "", "pixels"]
+def test_a_volume_its_spacing_and_the_unit_of_distances_are_columns(tmp_path):
+    places = {"a": {"depth": 7, "spacing": (2.5, 0.5, 0.5), "unit": "mm"}, "b": {"spacing": (1, 1)}, "c": {}}
+    write_cases(tmp_path, [case_row(name, np.eye(3), **place) for name, place in places.items()], class_spec())
+    names = ("depth", "height", "width", "spacing", "unit")
+    assert [[row[name] for name in names] for row in read_csv(tmp_path)] == [
+        ["7", "4", "5", "2.5 0.5 0.5", "mm"], ["", "4", "5", "1 1", ""], ["", "4", "5", "", "pixels"],
+    ]  # fmt: skip
+    assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5), (4, 5)]
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == ["mm", None, "pixels"]
     assert [(row.unit, row.length_unit) for row in read_cases(tmp_path)] == [("mm", "mm"), ("", ""), ("", "pixels")]
 
@@ -106,33 +97,18 @@ def test_the_unit_of_spacing_and_distances_is_a_column(tmp_path):
 def test_the_column_order_is_fixed(tmp_path):
     write_cases(tmp_path, random_rows(2, 2, changed_pixels={"z": 1, "a": 1}, extra={"hd": 1.0}), class_spec(2))
     per_class = [f"{p}_{n}" for p in ("tp", "fp", "fn", "support", "iou", "dice", "status") for n in ("sky", "road")]
-    fixed = [
-        "case_id",
-        "height",
-        "width",
-        "depth",
-        "spacing",
-        "unit",
-        "loss",
-        "mean_iou",
-        "mean_dice",
-        "pixel_accuracy",
-    ]
-    names = [*fixed, *per_class, "changed_z", "changed_a", "extra_hd"]
+    fixed = ["case_id", "height", "width", "depth", "spacing", "unit", "loss"]
+    means = ["mean_iou", "mean_dice", "pixel_accuracy"]
+    names = [*fixed, *means, *per_class, "changed_z", "changed_a", "extra_hd"]
     assert list(read_csv(tmp_path)[0]) == names
     assert pq.read_schema(tmp_path / "cases.parquet").names == [*names, "confusion"]
 
 
-@pytest.mark.parametrize("case_id", ["=1+1", "+x", "-x", "@SUM(A1)", "\tx"])
-def test_text_that_a_spreadsheet_would_run_is_made_harmless_in_the_csv_only(tmp_path, case_id):
-    write_cases(tmp_path, [case_row(case_id, np.eye(3))], class_spec())
-    assert read_csv(tmp_path)[0]["case_id"] == f"'{case_id}"
-    assert read_cases(tmp_path)[0].case_id == case_id
-
-
-def test_commas_quotes_and_other_alphabets_survive_the_csv(tmp_path):
-    write_cases(tmp_path, [case_row('a,"b"\n地図', np.eye(3))], class_spec())
-    assert read_csv(tmp_path)[0]["case_id"] == 'a,"b"\n地図'
+def test_text_that_a_spreadsheet_would_run_is_made_harmless_in_the_csv_and_other_text_survives(tmp_path):
+    formulas, plain = ["\tx", "+x", "-x", "=1+1", "@SUM(A1)"], 'a,"b"\n地図'
+    write_cases(tmp_path, [case_row(name, np.eye(3)) for name in (*formulas, plain)], class_spec())
+    assert [row["case_id"] for row in read_csv(tmp_path)] == [*(f"'{name}" for name in formulas), plain]
+    assert [row.case_id for row in read_cases(tmp_path)] == [*formulas, plain]
 
 
 def test_no_rows_give_files_with_columns_only(tmp_path):
@@ -154,3 +130,25 @@ def test_counts_of_other_classes_or_kinds_are_refused(tmp_path, counts):
     row = module.CaseRow(case_id="x", height=1, width=1, counts=counts)
     with pytest.raises(InputError, match=r"`counts` to be int64 \(3, 3\), got .* of 'x'"):
         write_cases(tmp_path, [row], class_spec())
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (("hd95", "car", False), "hd95/car"),
+        (("sizes_tp@small", "car", True), "sum:sizes_tp@small/car"),
+        (("nsd@0.5", "road/left", False), "nsd@0.5/road/left"),
+        (("area", "", True), "sum:area/"),
+        (("pq", "sum:x/y", False), "pq/sum:x/y"),
+    ],
+)
+def test_a_name_reads_back_as_its_column(key, name):
+    assert encode_key(key) == name
+    assert decode_key(name) == key
+
+
+def test_scores_of_a_file_are_parted_into_columns_and_the_rest():
+    row = case_row("a", np.eye(2), scores={"hd/car": 1.5, "missing": 0.0, "sum:tp/car": 2.0})
+    (found,) = as_table([row])
+    assert found.measured == (MeasureColumn("hd", "car", 1.5), MeasureColumn("tp", "car", 2.0, summed=True))
+    assert found.extra == {"missing": 0.0}

@@ -24,8 +24,10 @@ from segmeter.metrics.statistics.clusters import CLUSTER_RULE
         ({"groups": {"x": ("a", "a")}}, r"`groups\.x` to name distinct classes, got \['a', 'a'\]"),
         ({"measures": (SurfaceConfig(), SurfaceConfig(tolerances=(2,)))}, "to name each measure once"),
         ({"spacing": (1.0, 0.0)}, r"`spacing\[1\]` to be a number > 0"),
+        ({"slices": "cases.txt", "slice_by": ("a",)}, r"\.csv, \.tsv, \.parquet"),
+        ({"slices": "cases.csv"}, "to name columns of metrics.slices"),
+        ({"slice_by": ("a", "a")}, "each once"),
     ],
-    ids=range(11),
 )
 def test_values_out_of_range_are_refused(values, message):
     with pytest.raises(ConfigError, match=message):

@@ -3,42 +3,14 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.config.measures import (
-    MEASURES,
-    AjiConfig,
-    AveragePrecisionConfig,
-    BoundaryConfig,
-    ClDiceConfig,
-    ErrorTypesConfig,
-    EventsConfig,
-    InstanceIouConfig,
-    InstancesConfig,
-    LesionsConfig,
-    PartitionConfig,
-    SizesConfig,
-    SurfaceConfig,
-    TopologyConfig,
-)
+from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import find_direction
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from tests.metrics.build import class_spec
+from segmeter.metrics.measures.protocol import build_measures, measure_case
+from tests.metrics.build import BINARY, maps_of
 
-EVERY = (
-    SurfaceConfig(surface="both"),
-    BoundaryConfig(),
-    InstancesConfig(distances=True),
-    AveragePrecisionConfig(),
-    AjiConfig(),
-    SizesConfig(),
-    ClDiceConfig(),
-    ErrorTypesConfig(),
-    EventsConfig(),
-    PartitionConfig(),
-    TopologyConfig(),
-    LesionsConfig(),
-    InstanceIouConfig(),
-)
+FURTHER = {"surface": {"surface": "both"}, "instances": {"distances": True}}
+EVERY = tuple(MEASURES.schema(name)(**FURTHER.get(name, {})) for name in MEASURES.names() if name != "content")
 LOWER = {"hd", "hd95", "hd95_pooled", "assd", "masd", "object_masd", "fp", "fn", "object_fp", "object_fn"}
 LOWER |= {f"objects_{name}" for name in ("missed", "spurious", "split", "part", "merged", "merging")}
 LOWER |= {f"{kind}_{what}" for kind in ("boundary", "extent", "segment") for what in ("errors", "gain")}
@@ -46,16 +18,9 @@ LOWER |= {"voi", "voi_split", "voi_merge", "are", "betti0_error", "betti1_error"
 LOWER |= {"brats_hd95", "brats_fp", "brats_fn", "picai_fp", "picai_fn", "autopet_fp_volume", "autopet_fn_volume"}
 
 
-def test_every_measure_is_asked_but_the_one_of_facts():
-    assert {one.name for one in EVERY} == set(MEASURES.names()) - {"content"}
-
-
 def test_every_metric_of_our_measures_has_a_direction():
-    spec = class_spec(2, "binary")
-    target = np.eye(9, dtype=np.uint8)
-    maps = CaseMaps(case_id="a", target=target, labels=target, spacing=(1.0, 1.0), spec=spec)
-    measures = build_measures(MetricsConfig(measures=EVERY), spec)
-    columns = measure_case(maps, measures)
+    measures, target = build_measures(MetricsConfig(measures=EVERY), BINARY), np.eye(9, dtype=np.uint8)
+    columns = measure_case(maps_of(target, target), measures)
     sums = {(one.metric, one.region): np.array([one.value]) for one in columns if one.summed}
     metrics = {one.metric for one in columns if not one.summed}
     metrics |= {metric for measure in measures for metric, _ in measure.summarise(sums)}

@@ -6,26 +6,13 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.config.measures import ContentConfig
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from tests.metrics.build import class_spec, named
-
-SPEC = class_spec(2, "binary")
+from tests.metrics.build import BINARY, class_spec, maps_of, measured
 
 
-def content(target, *, spec=SPEC, groups=None, image=None, instances=None, **options):
-    config = MetricsConfig(measures=(ContentConfig(**options),), groups=groups or {}, background=False)
+def content(target, *, spec=BINARY, groups=None, image=None, instances=None, **options):
     target = np.array(target, np.uint8)
-    maps = CaseMaps(
-        case_id="a",
-        target=target,
-        labels=np.ones_like(target),  # nothing of the prediction is looked at
-        spacing=(1.0,) * target.ndim,
-        spec=spec,
-        target_instances=instances,
-        image=image,
-    )
-    return named(measure_case(maps, build_measures(config, spec)))
+    maps = maps_of(target, np.ones_like(target), spec, target_instances=instances, image=image)  # of no prediction
+    return measured((ContentConfig(**options),), maps, groups=groups or {}, background=False)
 
 
 def test_the_size_is_the_median_over_objects():

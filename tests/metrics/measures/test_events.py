@@ -8,16 +8,13 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.measures import (
     EventsConfig,
-    InstancesConfig,
-    LesionsConfig,
     PartitionConfig,
-    SizesConfig,
-    TopologyConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.summarise import summarise
+from tests.metrics.build import maps_of
 
 CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)), ignore_index=9)
 CONFIG = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
@@ -35,8 +32,7 @@ LABELS = blobs((0, 0, 3, 4), (5, 1, 6, 5), (7, 1, 9, 5), (0, 8, 1, 10))
 
 
 def row_of(target, labels, config=CONFIG, *, case_id="a", spec=CELLS, spacing=(1.0, 1.0)):
-    maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec)
-    return make_row(maps, build_measures(config, spec))
+    return make_row(maps_of(target, labels, spec, case_id=case_id, spacing=spacing), build_measures(config, spec))
 
 
 def test_numbers_of_the_data_set_are_sums_over_its_cases():
@@ -94,14 +90,6 @@ def test_without_a_table_there_is_no_file(tmp_path):
     assert write_cases(tmp_path, [row_of(TARGET, LABELS, config)], CELLS) == ("cases.parquet", "cases.csv")
 
 
-def test_void_pixels_are_of_no_object():
-    target = TARGET.copy()
-    target[0, 8:10] = 9
-    found = row_of(target, LABELS)
-    numbers = {c.metric: c.value for c in found.measured}
-    assert numbers["events_spurious"] == 0
-
-
 def test_volumes_and_several_classes(tmp_path):
     spec = ClassSpec(task="multiclass", names=("none", "a", "b"), colours=((0, 0, 0),) * 3)
     target = np.zeros((4, 5, 6), np.uint8)
@@ -109,33 +97,9 @@ def test_volumes_and_several_classes(tmp_path):
     config = MetricsConfig(bootstrap=0, background=False, measures=(EventsConfig(),))
     write_cases(tmp_path, [row_of(target, target, config, spec=spec, spacing=(3.0, 1.0, 1.0))], spec)
     table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
-    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == [
-        ("a", "target", 180.0, 1.0),
-        ("a", "prediction", 180.0, 1.0),
-        ("b", "target", 90.0, 1.0),
-        ("b", "prediction", 90.0, 1.0),
-    ]
-    assert table[2]["box"] == [3, 0, 0, 4, 5, 6]
-    assert table[2]["hd95"] is None
-
-
-def test_partition_and_topology_are_measured_and_a_miss_is_a_failure():
-    config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(), TopologyConfig()))
-    spec = CELLS.replace(ignore_index=None)
-
-    def values(target, labels):
-        return {c.metric: c.value for c in row_of(target, labels, config, spec=spec).measured if not c.summed}
-
-    found = values(TARGET, LABELS)
-    assert found["betti0_error"] == found["euler_error"] == 1
-    assert found["betti1_error"] == 0
-    assert 0 < found["voi_split"] == found["voi"] < np.inf
-    assert found["voi_merge"] == 0
-    for target, labels in ((TARGET, 0 * LABELS), (0 * TARGET, LABELS)):
-        missed = values(target, labels)
-        assert missed.pop("are") == 1
-        assert set(missed.values()) == {np.inf}
-    assert np.isnan(list(values(0 * TARGET, 0 * LABELS).values())).all()
+    expected = [(k, side, size, 1.0) for k, size in (("a", 180.0), ("b", 90.0)) for side in ("target", "prediction")]
+    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == expected
+    assert (table[2]["box"], table[2]["hd95"]) == ([3, 0, 0, 4, 5, 6], None)
 
 
 def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():
@@ -145,26 +109,3 @@ def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objec
     pairs = 9 * 8 + 16 * 15 + 6 * 5  # within the objects
     entry = summarise(rows, CELLS, config)["measures"]["are"]["cell"]
     assert entry["dataset"] == pytest.approx(1 - 2 * pairs / (2 * pairs + pairs + 4 * 3))
-
-
-def test_false_objects_by_size_are_numbers_of_the_data_set():
-    config = MetricsConfig(bootstrap=0, measures=(SizesConfig(limits=(5,)), InstancesConfig()))
-    found = summarise([row_of(TARGET, LABELS, config)], CELLS, config)["measures"]
-    assert [found[f"object_fn@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [0, 2]
-    assert [found[f"object_fp@{size}"]["cell"]["dataset"] for size in ("small", "large")] == [2, 1]
-    assert found["fp"]["cell"]["dataset"] == 3
-
-
-def test_lesions_are_scored_by_every_convention_that_is_asked_for():
-    config = MetricsConfig(bootstrap=0, measures=(LesionsConfig(dilation=0, least=0),))
-    rows = [row_of(TARGET, LABELS, config), row_of(TARGET, TARGET, config, case_id="b")]
-    found = summarise(rows, CELLS, config)["measures"]
-    assert [found[f"brats_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
-    assert [found[f"picai_{name}"]["cell"]["dataset"] for name in ("tp", "fp", "fn")] == [5, 1, 1]
-    assert found["picai_f1"]["cell"]["dataset"] == pytest.approx(10 / 12)
-    assert found["autopet_fn_volume"]["cell"]["mean"] == 6 / 2
-    assert found["autopet_fp_volume"]["cell"]["mean"] == 2 / 2
-    assert 0.5 < found["cc_dice"]["cell"]["mean"] < 1
-    assert "mean" not in found["brats_fp"]
-    alone = MetricsConfig(bootstrap=0, measures=(LesionsConfig(conventions=("cc",)),))
-    assert list(summarise([row_of(TARGET, LABELS, alone)], CELLS, alone)["measures"]) == ["cc_dice"]

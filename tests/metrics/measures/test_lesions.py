@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import LesionsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from tests.metrics.build import class_spec, named
+from segmeter.metrics.measures.protocol import build_measures
+from tests.metrics.build import BINARY, class_spec, maps_of, measured
 
-BINARY = class_spec(2, "binary")
 TARGET = np.zeros((9, 24), np.uint8)
 TARGET[1:4, 1:5] = TARGET[5:7, 9:11] = 1  # lesions of 12 and 4 pixels
 LABELS = np.zeros_like(TARGET)
@@ -18,9 +16,8 @@ LABELS[1:4, 1:3] = LABELS[0:2, 20:23] = 1  # half of the first one, and 6 pixels
 
 def lesions(target=TARGET, labels=LABELS, *, spec=BINARY, spacing=(1.0, 1.0), groups=None, **options):
     options = {"dilation": 0, "least": 0.0} | options
-    config = MetricsConfig(measures=(LesionsConfig(**options),), groups=groups or {}, background=False)
-    maps = CaseMaps(case_id="a", target=target, labels=labels, spacing=spacing, spec=spec)
-    return named(measure_case(maps, build_measures(config, spec)))
+    maps = maps_of(target, labels, spec, spacing=spacing)
+    return measured((LesionsConfig(**options),), maps, groups=groups or {}, background=False)
 
 
 def test_each_convention_by_hand():
@@ -30,6 +27,7 @@ def test_each_convention_by_hand():
     assert [found[f"sum:brats_{name}/road"] for name in ("tp", "fp", "fn")] == [1, 1, 1]
     assert [found[f"sum:picai_{name}/road"] for name in ("tp", "fp", "fn")] == [1, 1, 1]
     assert (found["autopet_fp_volume/road"], found["autopet_fn_volume/road"]) == (6, 4)
+    assert 0 < found["cc_dice/road"] < 1
     assert len(found) == 2 + 3 + 3 + 2 + 1
 
 
@@ -70,10 +68,3 @@ def test_scores_of_the_data_set_come_from_sums_over_its_cases():
         np.testing.assert_array_equal(found[f"{convention}_f1", "road"], [6 / 11, 0, np.nan])
         np.testing.assert_array_equal(found[f"{convention}_fp", "road"], numbers["fp"])
     assert measure.summarise({}) == {}
-
-
-def test_conventions_are_named_once_and_known():
-    with pytest.raises(ConfigError, match=r"`conventions` to name each once"):
-        LesionsConfig(conventions=("cc", "cc"))
-    with pytest.raises(ConfigError, match=r"Did you mean 'picai'"):
-        LesionsConfig(conventions=("picia",))

@@ -7,12 +7,12 @@ import pytest
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.table import MeasureColumn
-from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, ErrorTypesConfig, SurfaceConfig
+from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
-from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
+from segmeter.metrics.measures.protocol import Region, build_measures, find_regions, measure_case
 from segmeter.metrics.shapes import boundary_iou
 from segmeter.metrics.surfaces import surface_metrics
-from tests.metrics.build import class_spec, named
+from tests.metrics.build import class_spec, maps_of, measured
 
 
 def blobs(num_classes=4, shape=(24, 30), seed=0, ignore=True):
@@ -28,22 +28,12 @@ def blobs(num_classes=4, shape=(24, 30), seed=0, ignore=True):
     return target, labels
 
 
-def case_of(target, labels, spec, **fields):
-    fields = {"spacing": (1.0,) * (target.ndim - (spec.task == "multilabel"))} | fields
-    return CaseMaps(case_id="c", target=target, labels=labels, spec=spec, **fields)
-
-
-def measured(config, maps):
-    return named(measure_case(maps, build_measures(config, maps.spec)))
-
-
 def test_two_squares_three_columns_apart_by_hand():
     # 3 x 3 squares: each surface is 8 pixels. Distances to the other one 3 columns away: columns 3, 2, 1 px off
     # (the middle column only above and below), so 3*3 + 2*2 + 3*1 = 16 per side
-    target, labels = np.zeros((9, 12), np.uint8), np.zeros((9, 12), np.uint8)
+    target, labels = np.zeros((2, 9, 12), np.uint8)
     target[3:6, 2:5], labels[3:6, 5:8] = 1, 1
-    config = MetricsConfig(measures=(SurfaceConfig(tolerances=(1, 2.5)), BoundaryConfig(width=1)))
-    found = measured(config, case_of(target, labels, class_spec(2, "binary")))
+    found = measured((SurfaceConfig(tolerances=(1, 2.5)), BoundaryConfig(width=1)), maps_of(target, labels))
     assert found == {
         "hd/road": 3.0,
         "hd95/road": 3.0,
@@ -60,20 +50,16 @@ def test_two_squares_three_columns_apart_by_hand():
 
 def test_classes_and_groups_equal_the_functions_on_masks():
     target, labels = blobs()
-    config = MetricsConfig(
-        background=False,
-        groups={"traffic": ("road", "tree")},
-        measures=(SurfaceConfig(tolerances=(2,)), BoundaryConfig(ratio=0.05)),
-    )
-    found = measured(config, case_of(target, labels, class_spec(4), spacing=(2.0, 0.5)))
+    measures, groups = (SurfaceConfig(tolerances=(2,)), BoundaryConfig(ratio=0.05)), {"traffic": ("road", "tree")}
+    maps = maps_of(target, labels, class_spec(4), spacing=(2.0, 0.5))
+    found = measured(measures, maps, background=False, groups=groups)
     members = {"road": [1], "car": [2], "tree": [3], "traffic": [1, 3]}
     assert {name.rpartition("/")[2] for name in found} == set(members)
     for name, held in members.items():
         masks = np.isin(target, held), np.isin(labels, held) & (target != 255)
         surface = surface_metrics(*masks, spacing=(2.0, 0.5), tolerances=(2,))
-        assert found[f"hd95/{name}"] == surface.hd95
-        assert found[f"assd/{name}"] == surface.assd
-        assert found[f"nsd@2/{name}"] == surface.nsd[0]
+        ours = [found[f"{metric}/{name}"] for metric in ("hd95", "assd", "nsd@2")]
+        assert ours == [surface.hd95, surface.assd, surface.nsd[0]]
         boundary = boundary_iou(*(mask.astype(np.uint8) for mask in masks), num_classes=2, width=2)
         assert found[f"boundary_iou/{name}"] == boundary.iou[1]
         common, union = (found[f"sum:boundary_{part}/{name}"] for part in ("common", "union"))
@@ -84,59 +70,41 @@ def test_classes_and_groups_equal_the_functions_on_masks():
 def test_multilabel_planes_are_measured_one_by_one():
     planes = [blobs(2, seed=seed) for seed in (1, 2)]
     target, labels = (np.stack(maps) for maps in zip(*planes, strict=True))
-    config = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
-    found = measured(config, case_of(target, labels, class_spec(2, "multilabel")))
+    measures = SurfaceConfig(), BoundaryConfig()
+    found = measured(measures, maps_of(target, labels, class_spec(2, "multilabel")))
     for name, plane in zip(("sky", "road"), planes, strict=True):
-        alone = measured(config, case_of(*plane, class_spec(2, "binary")))
+        alone = measured(measures, maps_of(*plane))
         assert found[f"assd/{name}"] == alone["assd/road"]
         assert found[f"boundary_iou/{name}"] == alone["boundary_iou/road"]
 
 
 def test_a_volume_has_surfaces_in_the_unit_of_its_spacing():
-    target, labels = np.zeros((5, 6, 7), np.uint8), np.zeros((5, 6, 7), np.uint8)
+    target, labels = np.zeros((2, 5, 6, 7), np.uint8)
     target[1, 2, 3], labels[3, 2, 3] = 1, 1
-    spec = class_spec(2, "binary")
-    maps = case_of(target, labels, spec, spacing=(2.5, 1.0, 1.0))
-    assert measured(MetricsConfig(measures=(SurfaceConfig(),)), maps)["hd/road"] == 5.0
-    with pytest.raises(InputError, match=r"c: error_types: expected `target` to have two spatial axes"):
-        measured(MetricsConfig(measures=(ErrorTypesConfig(),)), maps)
+    assert measured((SurfaceConfig(),), maps_of(target, labels, spacing=(2.5, 1.0, 1.0)))["hd/road"] == 5.0
 
 
 def test_what_a_target_leaves_out_is_in_no_mask():
-    target, labels = np.array([[1, 255, 0]], np.uint8), np.array([[1, 1, 1]], np.uint8)
-    first, second = case_of(target, labels, class_spec(2, "binary")).masks(Region(name="road", members=(1,)))
+    first, second = maps_of([[1, 255, 0]], [[1, 1, 1]]).masks(Region(name="road", members=(1,)))
     assert first.tolist() == [[True, False, False]]
     assert second.tolist() == [[True, False, True]]
 
 
 def test_only_chosen_classes_are_measured():
-    config = MetricsConfig(background=True)
-    spec = class_spec(3)
-    named = [region.name for region in find_regions(SurfaceConfig(classes=("car",)), config, spec)]
-    assert named == ["car"]
-    assert [r.name for r in find_regions(SurfaceConfig(), config, spec)] == ["sky", "road", "car"]
-    assert [r.name for r in find_regions(SurfaceConfig(), config, class_spec(2, "binary"))] == ["road"]
+    for spec, classes, names in (
+        (class_spec(3), ("car",), ["car"]),
+        (class_spec(3), None, ["sky", "road", "car"]),
+        (class_spec(2, "binary"), None, ["road"]),
+    ):
+        found = find_regions(SurfaceConfig(classes=classes), MetricsConfig(background=True), spec)
+        assert [region.name for region in found] == names
 
 
 def test_two_measures_of_one_column_are_refused():
-    maps = case_of(*blobs(), class_spec(4))
+    maps = maps_of(*blobs(), class_spec(4))
     measures = build_measures(MetricsConfig(measures=(SurfaceConfig(),)), maps.spec)
     with pytest.raises(InputError, match="`measures` to give each column once, got hd/sky twice"):
         measure_case(maps, [*measures, *measures])
-
-
-def test_sums_that_can_not_be_added_up_are_refused():
-    maps = case_of(*blobs(), class_spec(4))
-    with pytest.raises(InputError, match="`measures` to give finite sums, got nan for sum:area/car"):
-        measure_case(
-            maps,
-            [
-                lambda seen: [
-                    MeasureColumn("area", "car", math.nan),
-                    MeasureColumn("area", "car", math.nan, summed=True),
-                ]
-            ],
-        )
 
 
 @pytest.mark.parametrize(
@@ -146,13 +114,16 @@ def test_sums_that_can_not_be_added_up_are_refused():
         ([("area", "car", 1.0, False)], "`measures` to give MeasureColumn values"),
         ([MeasureColumn("area/all", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'area/all'"),
         ([MeasureColumn("sum:area", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'sum:area'"),
+        (
+            [MeasureColumn("area", "car", math.nan, summed=summed) for summed in (False, True)],
+            "`measures` to give finite sums, got nan for sum:area/car",
+        ),
     ],
-    ids=["names", "tuples", "slash", "sum"],
+    ids=["names", "tuples", "slash", "sum", "nan"],
 )
 def test_what_is_no_column_is_refused(columns, message):
-    maps = case_of(*blobs(), class_spec(4))
     with pytest.raises(InputError, match=message):
-        measure_case(maps, [lambda seen: columns])
+        measure_case(maps_of(*blobs(), class_spec(4)), [lambda seen: columns])
 
 
 def test_classes_and_names_are_checked_before_any_case():

@@ -1,4 +1,6 @@
-"""Maps -> a row: checked against counting by hand, for images, volumes and multilabel."""
+"""A row of maps, counted by hand, and checksums of its target, in whatever form and parts it comes."""
+
+import zlib
 
 import numpy as np
 import pytest
@@ -6,8 +8,9 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.cases.table import MeasureColumn
-from segmeter.metrics.measures.protocol import CaseMaps
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import add_to_hash, hash_objects, make_row
+from tests.data.crafted import THREE
+from tests.metrics.build import maps_of
 
 GREY = (1, 1, 1)
 BINARY = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), GREY), ignore_index=9)
@@ -16,19 +19,15 @@ TARGET = np.array([[0, 1, 1], [9, 0, 1]], np.uint8)
 LABELS = np.array([[0, 1, 0], [1, 1, 1]], np.uint8)
 
 
-def maps_of(target, labels, spec=BINARY, axes=2):
-    return CaseMaps(case_id="one", target=target, labels=labels, spacing=(1.0,) * axes, spec=spec)
-
-
 def test_an_image_has_its_counts_without_ignored_pixels_and_no_depth():
-    row = make_row(maps_of(TARGET, LABELS), ())
-    assert (row.case_id, row.height, row.width, row.depth) == ("one", 2, 3, None)
+    row = make_row(maps_of(TARGET, LABELS, BINARY), ())
+    assert (row.case_id, row.height, row.width, row.depth) == ("c", 2, 3, None)
     assert row.counts.tolist() == [[1, 1], [1, 2]]
     assert (row.loss, row.spacing, row.unit, dict(row.extra)) == (None, None, "", {})
 
 
 def test_a_volume_has_a_depth():
-    row = make_row(maps_of(np.stack([TARGET] * 4), np.stack([LABELS] * 4), axes=3), ())
+    row = make_row(maps_of(np.stack([TARGET] * 4), np.stack([LABELS] * 4), BINARY), ())
     assert (row.depth, row.height, row.width) == (4, 2, 3)
     assert row.counts.tolist() == [[4, 4], [4, 8]]
 
@@ -45,11 +44,49 @@ def test_measures_leave_their_columns():
     def area(maps):
         return (MeasureColumn("area", "cell", float((maps.labels == 1).sum())),)
 
-    assert make_row(maps_of(TARGET, LABELS), (area,)).scores == {"area/cell": 4.0}
+    assert make_row(maps_of(TARGET, LABELS, BINARY), (area,)).scores == {"area/cell": 4.0}
 
 
 def test_a_pixel_outside_the_classes_is_refused():
     labels = LABELS.copy()
     labels[0, 0] = 5
     with pytest.raises(InputError, match="1 pixel of 5"):
-        make_row(maps_of(TARGET, labels), ())
+        make_row(maps_of(TARGET, labels, BINARY), ())
+
+
+RNG = np.random.default_rng(0)
+MAP = RNG.integers(0, 3, (7, 5))
+PLANES = THREE.replace(task="multilabel", ignore_index=None)
+
+
+def hashes(target, spec, cut=None):
+    """Of each plane, in one part or in two."""
+    sums = [0] * (spec.num_classes if spec.is_multilabel else 1)
+    for part in (target,) if cut is None else (target[..., :cut, :], target[..., cut:, :]):
+        sums = add_to_hash(sums, part, spec)
+    return sums
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int64", ">u2"])
+def test_it_is_the_crc_of_the_labels(dtype):
+    wanted = [zlib.crc32(MAP.astype(np.uint8).tobytes())]
+    for target in (MAP, np.asfortranarray(MAP), MAP[None]):
+        assert hashes(target.astype(dtype), THREE) == wanted
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_parts_give_the_checksum_of_the_whole(cut):
+    planes = RNG.integers(0, 2, (3, 7, 5))
+    assert hashes(MAP, THREE, cut) == hashes(MAP, THREE)
+    assert hashes(planes, PLANES, cut) == [zlib.crc32(plane.astype(np.uint8).tobytes()) for plane in planes]
+
+
+@pytest.mark.parametrize("renumber", [{1: 2, 2: 1}, {1: 10**12, 2: 5}, {1: -3, 2: 7}, {1: 200, 2: 900}], ids=str)
+def test_objects_have_one_checksum_whatever_their_numbers(renumber):
+    changed = MAP.astype(np.int64)
+    for number, other in renumber.items():
+        changed[number == MAP] = other
+    assert hash_objects(changed) == hash_objects(MAP) == hash_objects(MAP.astype(np.uint16)[None])
+    grown = changed.copy()
+    grown[MAP == 0] = next(iter(renumber.values()))
+    assert len({hash_objects(each) for each in (changed, grown, changed[::-1], changed * 0)}) == 4

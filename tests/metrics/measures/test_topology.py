@@ -1,4 +1,4 @@
-"""Errors of the topology as columns: by hand, and differences of what scikit-image counts."""
+"""Objects, holes, tunnels and cavities, and errors in their numbers: by hand, and as scikit-image counts them."""
 
 import math
 
@@ -8,19 +8,50 @@ from scipy import ndimage
 from skimage.measure import euler_number, label
 
 from segmeter.metrics.config.measures import TopologyConfig
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from tests.metrics.build import class_spec, named
+from segmeter.metrics.measures.masks import betti_numbers
+from tests.metrics.build import BINARY, class_spec, maps_of, measured
 
 RING = np.array([[0, 0, 0, 0, 0], [0, 1, 1, 1, 0], [0, 1, 0, 1, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]], np.uint8)
 FULL = np.pad(np.ones((3, 3), np.uint8), 1)
 
 
-def errors(target, labels, *, spec=None, **options):
-    spec = spec or class_spec(2, "binary")
-    config = MetricsConfig(measures=(TopologyConfig(**options),), background=False)
-    maps = CaseMaps(case_id="a", target=target, labels=labels, spacing=(1.0,) * target.ndim, spec=spec)
-    return named(measure_case(maps, build_measures(config, spec)))
+def solid(shape=(5, 5, 5)):
+    return np.pad(np.ones(tuple(side - 2 for side in shape), bool), 1)
+
+
+def test_a_cavity_a_tunnel_and_two_parts_of_a_volume():
+    hollow, bored, two = solid(), solid(), solid((5, 5, 9))
+    hollow[2, 2, 2] = False
+    bored[2, 2, :] = False
+    two[:, :, 4] = False
+    assert betti_numbers(hollow) == (1, 0, 1)
+    assert betti_numbers(bored) == (1, 1, 0)
+    assert betti_numbers(two) == (2, 0, 0)
+
+
+def test_corners_join_objects_of_8_neighbours_and_holes_of_4():
+    diagonal = np.eye(2, dtype=bool)
+    assert (betti_numbers(diagonal, 8), betti_numbers(diagonal, 4)) == ((1, 0), (2, 0))
+    ring = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], bool)  # its hole is enclosed by corners
+    assert (betti_numbers(ring, 8), betti_numbers(ring, 4)) == ((1, 1), (4, 0))
+    assert betti_numbers(np.ones((3, 3), bool)) == (1, 0)  # what lies outside of the image is background
+    assert betti_numbers(np.zeros((3, 3), bool)) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("shape", [(13, 17), (7, 8, 9)], ids=["image", "volume"])
+def test_the_euler_number_is_that_of_scikit_image_and_of_the_betti_numbers(shape, seed):
+    rng = np.random.default_rng(seed)
+    mask = ndimage.uniform_filter(rng.random(shape), 1 + seed % 3) < rng.uniform(0.3, 0.7)
+    for connectivity, theirs in ((8, len(shape)), (4, 1)):
+        numbers = betti_numbers(mask, connectivity)
+        assert min(numbers) >= 0
+        euler = sum((-1) ** i * number for i, number in enumerate(numbers))
+        assert euler == euler_number(np.pad(mask, 1), connectivity=theirs)
+
+
+def errors(target, labels, *, spec=BINARY, **options):
+    return measured((TopologyConfig(**options),), maps_of(target, labels, spec), background=False)
 
 
 def test_a_closed_hole_and_a_further_object_by_hand():
@@ -41,12 +72,11 @@ def test_a_hole_less_and_an_object_less_are_two_errors_and_none_of_the_euler_num
 
 
 def test_a_cavity_of_a_volume_has_a_number_of_its_own():
-    solid = np.pad(np.ones((3, 3, 3), np.uint8), 1)
-    hollow = solid.copy()
+    full = solid().astype(np.uint8)
+    hollow = full.copy()
     hollow[2, 2, 2] = 0
-    found = errors(solid, hollow)
-    assert found == {f"{name}_error/road": value for name, value in
-                     {"betti0": 0, "betti1": 0, "betti2": 1, "euler": 1}.items()}  # fmt: skip
+    wanted = {"betti0": 0, "betti1": 0, "betti2": 1, "euler": 1}
+    assert errors(full, hollow) == {f"{name}_error/road": value for name, value in wanted.items()}
 
 
 def test_what_is_missed_or_made_up_is_infinite_and_nothing_on_both_sides_undefined():

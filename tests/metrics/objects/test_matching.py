@@ -1,11 +1,21 @@
-"""Overlaps of objects by hand and by loops; matches are one to one, with the largest sum of IoU below 0.5."""
+"""Overlaps, matches and events of objects by hand and by loops; how a prediction cuts them, by scikit-image."""
 
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
+from skimage.metrics import adapted_rand_error, variation_of_information
 
 from segmeter.metrics.objects import matching
-from segmeter.metrics.objects.matching import choose_pairs, find_overlaps, renumber
+from segmeter.metrics.objects.matching import (
+    INSTANCE_EVENTS,
+    TARGET_EVENTS,
+    aggregated_jaccard,
+    choose_pairs,
+    find_events,
+    find_overlaps,
+    partition_scores,
+    renumber,
+)
 
 TARGET = np.array([[1, 1, 1, 0, 5, 5, 0]])
 INSTANCES = np.array([[7, 7, 9, 9, 0, 3, 3]])
@@ -73,3 +83,149 @@ def test_counting_by_bands_of_rows_is_counting_at_once(monkeypatch, shape, far, 
         for name, value in vars(whole).items():
             np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
             assert getattr(found, name).dtype == value.dtype
+
+
+def jaccard(target, instances):
+    return aggregated_jaccard(find_overlaps(np.array(target), np.array(instances)))
+
+
+def test_the_aggregated_jaccard_index_by_hand():
+    """`test_void.py` compares it with Algorithm 1 of Kumar et al. in plain loops."""
+    # each target's best is 9, 2 of 4 pixels: 4 / 8, and 9 is not added once more
+    assert jaccard([[1, 1, 2, 2]], [[9, 9, 9, 9]]) == (4, 8)
+    some, nothing = [[1, 1, 2]], [[0, 0, 0]]
+    assert (jaccard(some, nothing), jaccard(nothing, some), jaccard(nothing, nothing)) == ((0, 3), (0, 3), (0, 0))
+
+
+def test_of_predictions_with_one_iou_that_with_most_pixels_in_common_is_taken():
+    target = np.repeat([1, 0], 8)[None]
+    one, other = np.repeat([1, 0], [1, 15])[None], np.repeat([0, 1], [6, 10])[None]  # 1 of 8, and 2 of 16
+    for numbers in ((5, 9), (9, 5)):
+        instances = numbers[0] * one + numbers[1] * other
+        assert jaccard(target, instances) == (2, 16 + 1)
+
+
+def events(target, instances, void=None, threshold=0.5):
+    overlaps = find_overlaps(np.array(target), np.array(instances), None if void is None else np.array(void, bool))
+    found = find_events(overlaps, choose_pairs(overlaps, threshold))
+    ours = dict(zip(overlaps.target_ids.tolist(), (TARGET_EVENTS[k] for k in found.targets), strict=True))
+    theirs = dict(zip(overlaps.instance_ids.tolist(), (INSTANCE_EVENTS[k] for k in found.instances), strict=True))
+    return ours, theirs, found.numbers()
+
+
+@pytest.mark.parametrize(
+    ("target", "instances", "ours", "theirs"),
+    [
+        ("1110220", "5550007", {1: "matched", 2: "missed"}, {5: "matched", 7: "spurious"}),
+        ("111111", "330440", {1: "split"}, {3: "part", 4: "part"}),  # and its parts are not spurious
+        ("11022", "99999", {1: "merged", 2: "merged"}, {9: "merging"}),
+        ("111112", "999999", {1: "matched", 2: "merged"}, {9: "matched"}),  # that swallows a small neighbour
+        ("11000", "99999", {1: "missed"}, {9: "spurious"}),  # in one that is too large
+        ("11111", "33000", {1: "missed"}, {3: "spurious"}),  # a single part does not split it
+        ("11022", "09990", {1: "missed", 2: "missed"}, {9: "spurious"}),  # half is not more than half
+    ],
+    ids=["matched", "split", "merged", "swallowed", "too large", "one part", "half"],
+)
+def test_events_by_hand(target, instances, ours, theirs):
+    found = events([[int(number) for number in target]], [[int(number) for number in instances]])
+    assert found[:2] == (ours, theirs)
+    names = [*ours.values(), *(event for event in theirs.values() if event != "matched")]
+    counted = {name: names.count(name) for name in (*TARGET_EVENTS, "part", "merging", "spurious")}
+    assert found[2] == counted
+
+
+def test_void_objects_are_not_counted():
+    _, theirs, _ = events([[1, 1, 0, 0]], [[4, 4, 6, 6]], [[0, 0, 1, 0]])
+    assert theirs == {4: "matched", 6: "spurious"}  # half void is not mostly void
+    _, theirs, numbers = events([[1, 1, 0, 0, 0]], [[4, 4, 6, 6, 6]], [[0, 0, 1, 1, 0]])
+    assert theirs == {4: "matched", 6: "void"}
+    assert numbers["spurious"] == 0
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_object_is_one_event_as_loops_over_all_pairs_find_it(seed):
+    rng = np.random.default_rng(seed)
+    target = np.kron(rng.integers(0, 7, (4, 4)), np.ones((3, 3), int))
+    instances = np.where(rng.random((12, 12)) < 0.7, np.roll(target, 1, 1), rng.integers(0, 8, (12, 12)))
+    ours, theirs, numbers = events(target, instances)
+    masks = {t: target == t for t in ours}
+    segments = {s: instances == s for s in theirs}
+    share = {(t, s): (masks[t] & segments[s]).sum() for t in masks for s in segments}
+    matched = {(t, s) for (t, s), n in share.items() if n / (masks[t] | segments[s]).sum() > 0.5}
+    held = {s: [t for t in masks if 2 * share[t, s] > masks[t].sum()] for s in segments}
+    parts = {t: [s for s in segments if 2 * share[t, s] > segments[s].sum()] for t in masks}
+    for t in masks:
+        expected = "missed"
+        if any(t == one for one, _ in matched):
+            expected = "matched"
+        elif any(t in held[s] and len(held[s]) > 1 for s in segments):
+            expected = "merged"
+        elif len(parts[t]) > 1:
+            expected = "split"
+        assert ours[t] == expected
+    for s in segments:
+        expected = "spurious"
+        if any(s == other for _, other in matched):
+            expected = "matched"
+        elif len(held[s]) > 1:
+            expected = "merging"
+        elif any(s in parts[t] and ours[t] == "split" for t in masks):
+            expected = "part"
+        assert theirs[s] == expected
+    assert sum(numbers[name] for name in TARGET_EVENTS) == len(masks)
+    assert numbers["matched"] + numbers["part"] + numbers["merging"] + numbers["spurious"] == len(segments)
+
+
+def scores(target, instances, missed="pixels"):
+    return partition_scores(find_overlaps(np.array(target), np.array(instances)), missed)[0]
+
+
+def test_known_values_of_the_variation_of_information():
+    # two pixels of objects 1 and 2 in one segment of 2: 2/3 of the pixels with 1 bit each; 3 is missed
+    found = scores([[1, 0], [2, 3]], [[1, 1], [1, 0]])
+    assert (found["voi_split"], found["voi_merge"]) == (0, pytest.approx(2 / 3))
+    found = scores([[1, 2, 3, 4]], [[1, 1, 8, 8]])
+    assert (found["voi_split"], found["voi_merge"]) == (0, 1)
+
+
+def test_known_values_of_the_adapted_rand_error():
+    # 4 pixels: 1 pair in one segment and object at most; of the 2 pairs in objects 1 is found, and it is the only one
+    found = scores([[2, 1], [1, 2]], [[1, 2], [3, 1]])
+    assert found["are"] == pytest.approx(1 / 3)
+
+
+def random_pair(seed):
+    rng = np.random.default_rng(seed)
+    target = rng.integers(0, 6, (3, 4))
+    instances = np.where(
+        rng.random((12, 16)) < 0.8, np.kron(target, np.ones((4, 4), int)), rng.integers(0, 9, (12, 16))
+    )
+    return np.kron(target, np.ones((4, 4), int)), instances
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_scikit_image_gives_the_same_under_its_rule_and_under_ours(seed):
+    target, instances = random_pair(seed)
+    alone = np.where(instances == 0, np.arange(instances.size).reshape(instances.shape) + 100, instances)
+    for given, missed in ((instances, "segment"), (alone, "pixels")):  # every missed pixel a segment of its own
+        found = scores(target, instances, missed)
+        split, merge = variation_of_information(target, given, ignore_labels=[0])
+        assert (found["voi_split"], found["voi_merge"]) == (
+            pytest.approx(split, abs=1e-9),
+            pytest.approx(merge, abs=1e-9),
+        )
+        error, _, _ = adapted_rand_error(target, given, ignore_labels=[0])
+        assert found["are"] == pytest.approx(error)
+
+
+def test_an_object_that_is_missed_is_not_found_whole():
+    target, elsewhere = [[1, 1, 1, 0, 0]], [[0, 0, 0, 7, 7]]
+    assert scores(target, elsewhere, "segment")["are"] == 0  # what scikit-image says
+    assert scores(target, elsewhere)["are"] == 1
+    assert scores(target, elsewhere)["voi_split"] == pytest.approx(np.log2(3))
+
+
+def test_nothing_to_cut_has_no_score_and_an_empty_side_the_worst():
+    assert np.isnan([*scores([[0, 0]], [[0, 0]]).values()]).all()
+    for empty in (scores([[0, 0]], [[1, 0]]), scores([[1, 0]], [[0, 0]])):
+        assert empty == {"voi": np.inf, "voi_split": np.inf, "voi_merge": np.inf, "are": 1.0}

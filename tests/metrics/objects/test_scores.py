@@ -1,7 +1,6 @@
-"""Matching of objects equals brute force and published values, and reports what it left out."""
+"""Matched objects by hand, and what is left out; `test_matching.py` compares the matches with SciPy's assignment."""
 
 import math
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -26,22 +25,6 @@ def random_objects(shape, count, *, seed=0):
     return target, instances
 
 
-def brute_force(target, instances, threshold):
-    """Every pair as two masks; one to one by trying every assignment."""
-    ours, theirs = ([i for i in np.unique(one) if i] for one in (target, instances))
-    table = np.zeros((len(ours), len(theirs)))
-    for i, first in enumerate(ours):
-        for j, second in enumerate(theirs):
-            a, b = target == first, instances == second
-            table[i, j] = (a & b).sum() / (a | b).sum()
-    table[table <= threshold] = 0
-    flat = table if len(ours) <= len(theirs) else table.T
-    best = max(permutations(range(flat.shape[1]), len(flat)), key=lambda order: flat[range(len(flat)), order].sum())
-    chosen = [(i, j) if len(ours) <= len(theirs) else (j, i) for i, j in enumerate(best) if flat[i, j] > 0]
-    matched = {(int(ours[i]), int(theirs[j])): table[i, j] for i, j in chosen}
-    return matched, len(theirs) - len(matched), len(ours) - len(matched)
-
-
 def as_pairs(found):
     ids = zip(found.target_ids.tolist(), found.instance_ids.tolist(), strict=True)
     return dict(zip(ids, found.iou.tolist(), strict=True))
@@ -63,29 +46,12 @@ def test_a_row_of_objects_by_hand():
     assert {one.dtype for one in (found.target_ids, found.instance_ids, found.missed_ids)} == {np.dtype(np.int64)}
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.3, 0.5, 0.7])
-@pytest.mark.parametrize("shape", [(17, 23), (6, 9, 11)], ids=["2-D", "3-D"])
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_equal_a_brute_force_over_all_assignments(shape, threshold, seed):
-    target, instances = random_objects(shape, 5, seed=seed)
-    matched, fp, fn = brute_force(target, instances, threshold)
-    found = match_instances(target, instances, threshold=threshold)
-    assert as_pairs(found) == matched
-    assert (found.tp, found.fp, found.fn) == (len(matched), fp, fn)
-
-
 def test_below_one_half_the_sum_of_iou_decides_and_not_the_best_pair():
     target = np.array([[1] * 10 + [2] * 4])
     instances = np.array([[7] * 4 + [8] * 10])
     # IoU: 1-7 .4, 1-8 6/14, 2-7 0, 2-8 .4: taking 6/14 first would leave 2 and 7 alone
     assert as_pairs(match_instances(target, instances, threshold=0.2)) == {(1, 7): 0.4, (2, 8): 0.4}
-    assert match_instances(target, instances, threshold=0.4).iou.tolist() == [6 / 14]
-
-
-def test_an_iou_of_the_threshold_is_no_match():
-    target, instances = np.array([[1, 1]]), np.array([[1, 0]])
-    assert match_instances(target, instances, threshold=0.5).tp == 0
-    assert match_instances(target, instances, threshold=0.49).tp == 1
+    assert match_instances(target, instances, threshold=0.4).iou.tolist() == [6 / 14]  # an IoU of .4 is no match
 
 
 def test_neither_ids_nor_dtypes_matter():
@@ -94,19 +60,19 @@ def test_neither_ids_nor_dtypes_matter():
     order = np.random.default_rng(0).permutation(200)
     wide = np.where(target, target + 2**40, 0)
     renamed = match_instances(wide, np.where(instances, order[instances] + 1, 0).astype(np.uint16), spacing=(1, 1))
-    assert [renamed.tp, renamed.pq, renamed.fp] == [found.tp, found.pq, found.fp]
-    np.testing.assert_array_equal(renamed.target_ids, found.target_ids + 2**40)
-    np.testing.assert_array_equal(renamed.instance_ids, order[found.instance_ids] + 1)
-    np.testing.assert_array_equal(renamed.masd, found.masd)
+    expected = {"target_ids": found.target_ids + 2**40, "instance_ids": order[found.instance_ids] + 1}
+    expected |= {name: getattr(found, name) for name in ("tp", "fp", "pq", "masd")}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(getattr(renamed, name), value, err_msg=name)
     narrow = match_instances(target.astype(np.uint8), instances.astype(np.uint64))
     np.testing.assert_array_equal(narrow.iou, found.iou)
 
 
 def test_a_table_too_large_to_fill_gives_the_same(monkeypatch):
-    target, instances = random_objects((20, 30), 6, seed=2)
-    found = match_instances(target, instances, threshold=0.1)
+    pair = random_objects((20, 30), 6, seed=2)
+    found = match_instances(*pair, threshold=0.1)
     monkeypatch.setattr(pairs, "_DENSE", 1)
-    sorted_instead = match_instances(target, instances, threshold=0.1)
+    sorted_instead = match_instances(*pair, threshold=0.1)
     assert as_pairs(sorted_instead) == as_pairs(found)
     assert sorted_instead.spurious_ids.tolist() == found.spurious_ids.tolist()
 
@@ -157,11 +123,9 @@ def test_empty_maps_follow_the_table(target, instances, status, counted, rq, thr
         ({"target": ONE * np.uint64(2**63)}, r"`target` to hold ids between 0 and 2\*\*63 - 1"),
         ({"threshold": 1.0}, r"`threshold` between 0 and 1, below 1, got 1\.0"),
         ({"threshold": math.nan}, "`threshold` between 0 and 1, below 1, got nan"),
-        ({"spacing": (1, 0)}, r"`spacing` > 0 and finite, got \(1, 0\)"),
         ({"spacing": (1,)}, r"`spacing` to have 2 values, one per axis, got 1: \(1,\)"),
         ({"void": ONE}, r"`void` to have dtype bool and the target's shape \(2, 2\), got uint8 \(2, 2\)"),
     ],
-    ids=range(10),
 )
 def test_refusals_name_the_argument_and_what_was_given(changes, message):
     with pytest.raises(InputError, match=f"match_instances: expected {message}"):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix as reference_matrix
 
-from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.pixels import confusion as module
 from segmeter.metrics.pixels.confusion import confusion_matrix, count_case, count_case_and_hidden, multilabel_counts
@@ -13,13 +12,12 @@ from tests.metrics.build import class_spec
 BLOCKS = [0, 1, 7, 8, 4095, 4096, 4097, 3 * 4096 + 13]
 
 
-def count_by_loop(target, labels, num_classes, ignore_index=None):
-    """The reference: no code in common with the compiled loops."""
-    table = np.zeros((num_classes, num_classes), np.int64)
-    for row, column in zip(target.ravel().tolist(), labels.ravel().tolist(), strict=True):
-        if row != ignore_index:
-            table[row, column] += 1
-    return table
+def counted_by_scikit_learn(target, labels, num_classes, ignore_index=None):
+    kept = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
+    if not kept.any():
+        return np.zeros((num_classes, num_classes), int)
+    pair = target[kept].astype(np.int64), labels[kept].astype(np.int64)
+    return reference_matrix(*pair, labels=np.arange(num_classes))
 
 
 def random_maps(num_classes, size, dtype, *, ignore_index=None, seed=0):
@@ -44,16 +42,16 @@ def test_rows_are_the_target_and_columns_the_prediction():
 
 @pytest.mark.parametrize("size", BLOCKS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.int64, np.uint32, np.dtype(">u2")], ids=str)
-def test_counts_equal_a_plain_loop_at_every_block_boundary(size, dtype):
+def test_counts_equal_scikit_learn_at_every_block_boundary(size, dtype):
     target, labels = random_maps(19, size, dtype, ignore_index=100)
     counts = confusion_matrix(target, labels, num_classes=19, ignore_index=100)
-    np.testing.assert_array_equal(counts, count_by_loop(target, labels, 19, 100))
+    np.testing.assert_array_equal(counts, counted_by_scikit_learn(target, labels, 19, 100))
 
 
 @pytest.mark.parametrize("num_classes", [2, 19, 253, 254, 255, 256, 300])
 def test_counts_equal_scikit_learn_for_few_and_many_classes(num_classes):
     target, labels = random_maps(num_classes, 20_000, np.uint16)
-    expected = reference_matrix(target, labels, labels=np.arange(num_classes))
+    expected = counted_by_scikit_learn(target, labels, num_classes)
     np.testing.assert_array_equal(confusion_matrix(target, labels, num_classes=num_classes), expected)
 
 
@@ -71,21 +69,22 @@ def test_the_last_class_and_the_ignored_value_stay_apart_at_the_edge_of_uint8(nu
 def test_any_ignored_value_is_left_out_of_wide_integers(ignore_index):
     target, labels = random_maps(5, 999, np.int64, ignore_index=ignore_index)
     counts = confusion_matrix(target, labels, num_classes=5, ignore_index=ignore_index)
-    np.testing.assert_array_equal(counts, count_by_loop(target, labels, 5, ignore_index))
+    np.testing.assert_array_equal(counts, counted_by_scikit_learn(target, labels, 5, ignore_index))
 
 
 def test_target_and_labels_may_have_different_dtypes_and_layouts():
     target, labels = random_maps(7, 60 * 40, np.uint8)
-    expected = count_by_loop(target, labels, 7)
+    expected = counted_by_scikit_learn(target, labels, 7)
     turned = np.asfortranarray(labels.reshape(60, 40)).astype(np.int16, order="K")
     strided = np.repeat(target.reshape(60, 40), 2, axis=1)[:, ::2]
     np.testing.assert_array_equal(confusion_matrix(strided, turned, num_classes=7), expected)
 
 
-def test_an_ignored_value_beyond_the_dtype_leaves_nothing_out():
-    target = np.array([0, 1, 1], np.uint8)
-    counts = confusion_matrix(target, target, num_classes=2, ignore_index=257)  # 257 must not become 1
-    np.testing.assert_array_equal(counts, [[1, 0], [0, 2]])
+@pytest.mark.parametrize("dtype", [np.uint8, bool])
+def test_an_ignored_value_beyond_the_dtype_leaves_nothing_out(dtype):
+    target, labels = np.array([[0, 1, 1], [0, 1, 0]], dtype)
+    counts = confusion_matrix(target, labels, num_classes=2, ignore_index=257)  # 257 must not become 1
+    assert counts.tolist() == [[1, 0], [1, 1]]
 
 
 def test_values_that_would_wrap_into_a_class_or_the_ignored_value_are_refused():
@@ -96,12 +95,6 @@ def test_values_that_would_wrap_into_a_class_or_the_ignored_value_are_refused():
     for ignore_index in (65536 + 5, -65531):  # both are 5 when cut to 16 bits
         with pytest.raises(InputError, match=r"`target` .* got 1 pixel of 5"):
             confusion_matrix(np.array([5], np.uint16), labels, num_classes=3, ignore_index=ignore_index)
-
-
-def test_bool_masks_are_classes_0_and_1():
-    target = np.array([True, True, False])
-    counts = confusion_matrix(target, np.array([True, False, False]), num_classes=2)
-    np.testing.assert_array_equal(counts, [[1, 0], [1, 1]])
 
 
 def test_chunks_of_a_huge_map_add_up(monkeypatch):
@@ -138,12 +131,10 @@ WRONG = MAP + np.array([0, 7, 7], np.uint8)
         (MAP.astype(np.int64) + 65535, MAP, {}, r"`target` .* got 6 pixels of 65535"),
         (MAP, MAP.astype(np.float32), {}, r"`labels` to have dtype integer, got float32 \(2, 3\)"),
         (MAP, MAP[:1], {}, r"`labels` to have the target's shape \(2, 3\), got \(1, 3\)"),
-        (MAP, [[0, 0, 0]], {}, "`labels` to be a plain NumPy array, got list"),
         (np.ma.masked_array(MAP, True), MAP, {}, "`target` to be a plain NumPy array, got MaskedArray"),
         (MAP, MAP, {"num_classes": 0}, "`num_classes` between 1 and 65534, got 0"),
         (MAP, MAP, {"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
     ],
-    ids=range(11),
 )
 def test_refusals_name_the_argument_and_what_was_given(target, labels, options, message):
     with pytest.raises(InputError, match=message):
@@ -158,12 +149,6 @@ def test_foreign_values_are_refused_in_every_loop(argument, position, num_classe
     maps[argument][position] = 999
     with pytest.raises(InputError, match=f"`{argument}` .* got 1 pixel of 999"):
         confusion_matrix(**maps, num_classes=num_classes, ignore_index=998)
-
-
-def test_predictions_outside_the_classes_do_not_matter_where_the_target_is_ignored():
-    target = np.array([0, 255], np.uint8)
-    labels = np.array([0, 255], np.uint8)
-    assert confusion_matrix(target, labels, num_classes=2, ignore_index=255).sum() == 1
 
 
 def test_a_long_list_of_foreign_values_is_cut():
@@ -193,8 +178,7 @@ def test_multilabel_refusals_name_the_class():
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
 @pytest.mark.parametrize("hidden", [False, True])
 def test_labels_outside_the_classes_are_told_where_the_target_is_ignored(task, hidden):
-    names, colours = ("a", "b"), ((0, 0, 0), (1, 1, 1))
-    spec = ClassSpec(task=task, names=names, colours=colours, ignore_index=255)
+    spec = class_spec(2, task)
     target, labels = np.array([[[0, 1, 255]], [[1, 1, 0]]], np.uint8), np.array([[[1, 1, 0]], [[0, 1, 0]]], np.uint8)
     labels[0, 0, 2] = 7 if hidden else 1
     counts, found = count_case_and_hidden(target, labels, spec)

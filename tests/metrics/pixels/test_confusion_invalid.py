@@ -37,9 +37,8 @@ def test_the_last_column_is_what_is_no_class(dtype):
     target, labels = (one.astype(dtype) for one in draw())
     found = confusion_matrix(target, labels, num_classes=3, ignore_index=255, count_invalid=True)
     valid = target != 255
-    wanted = load("sklearn.metrics", "scikit-learn").confusion_matrix(
-        target[valid], labels[valid], labels=[0, 1, 2, FOREIGN]
-    )
+    sklearn = load("sklearn.metrics", "scikit-learn")
+    wanted = sklearn.confusion_matrix(target[valid], labels[valid], labels=[0, 1, 2, FOREIGN])
     np.testing.assert_array_equal(found, wanted[:3])
     assert found.dtype == np.int64
     with pytest.raises(InputError, match=f"`labels` to hold only classes 0 to 2, got .* of {FOREIGN}"):
@@ -101,15 +100,9 @@ def test_score_counts_them_where_asked_for(tmp_path, capsys):
     target, labels = draw(2)
     assert sum(summary["invalid"].values()) == ((labels == FOREIGN) & (target != 255)).sum()
     spec = class_spec(3).replace(names=("class_0", "class_1", "class_2"))
-    ours = segmeter.evaluate(
-        [("a", target, labels)],
-        classes=spec,
-        count_invalid=True,
-        metrics=MetricsConfig(bootstrap=0, measures=("surface", "boundary", "error_types", "instances")),
-    )
-    assert {k: v for k, v in ours.summary.items() if k != "spacing"} == {
-        k: v for k, v in summary.items() if k != "spacing"
-    }
+    config = MetricsConfig(bootstrap=0, measures=("surface", "boundary", "error_types", "instances"))
+    ours = segmeter.evaluate([("a", target, labels)], classes=spec, count_invalid=True, metrics=config)
+    assert ours.summary | {"spacing": None} == summary | {"spacing": None}
 
 
 def test_measures_take_them_as_no_class():

@@ -11,7 +11,6 @@ from sklearn import metrics as reference
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import multilabel_counts
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, class_totals, overlap_scores
-from segmeter.metrics.statistics.bootstrap import bootstrap
 
 PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
 
@@ -19,17 +18,21 @@ PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_si
 def test_scores_of_a_hand_worked_matrix():
     # rows 8, 5, 7; columns 7, 10, 3; 20 pixels. tp 6, 5, 3; fp 1, 5, 0; fn 2, 0, 4
     scores = overlap_scores(np.array([[6, 2, 0], [0, 5, 0], [1, 3, 3]]))
-    np.testing.assert_allclose(scores.iou, [6 / 9, 5 / 10, 3 / 7], rtol=1e-12)
-    np.testing.assert_allclose(scores.dice, [12 / 15, 10 / 15, 6 / 10], rtol=1e-12)
-    np.testing.assert_allclose(scores.precision, [6 / 7, 5 / 10, 3 / 3], rtol=1e-12)
-    np.testing.assert_allclose(scores.recall, [6 / 8, 5 / 5, 3 / 7], rtol=1e-12)
-    np.testing.assert_allclose(scores.specificity, [11 / 12, 10 / 15, 13 / 13], rtol=1e-12)
-    np.testing.assert_allclose(scores.volumetric_similarity, [1 - 1 / 15, 1 - 5 / 15, 1 - 4 / 10], rtol=1e-12)
-    np.testing.assert_allclose(scores.relative_volume_difference, [-1 / 8, 5 / 5, -4 / 7], rtol=1e-12)
-    np.testing.assert_array_equal(scores.support, [8, 5, 7])
-    assert scores.mean_iou == pytest.approx((6 / 9 + 5 / 10 + 3 / 7) / 3, rel=1e-12)
-    assert scores.pixel_accuracy == pytest.approx(14 / 20, rel=1e-12)
-    assert scores.frequency_weighted_iou == pytest.approx((8 * 6 / 9 + 5 * 0.5 + 7 * 3 / 7) / 20, rel=1e-12)
+    expected = {
+        "iou": [6 / 9, 5 / 10, 3 / 7],
+        "dice": [12 / 15, 10 / 15, 6 / 10],
+        "precision": [6 / 7, 5 / 10, 3 / 3],
+        "recall": [6 / 8, 5 / 5, 3 / 7],
+        "specificity": [11 / 12, 10 / 15, 13 / 13],
+        "volumetric_similarity": [1 - 1 / 15, 1 - 5 / 15, 1 - 4 / 10],
+        "relative_volume_difference": [-1 / 8, 5 / 5, -4 / 7],
+        "mean_iou": (6 / 9 + 5 / 10 + 3 / 7) / 3,
+        "pixel_accuracy": 14 / 20,
+        "frequency_weighted_iou": (8 * 6 / 9 + 5 * 0.5 + 7 * 3 / 7) / 20,
+        "support": [8, 5, 7],
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(scores, name), value, rtol=1e-12, err_msg=name)
 
 
 def test_multilabel_scores_are_those_of_each_class_and_of_all_decisions_pooled():
@@ -68,19 +71,11 @@ def test_an_absent_class_is_left_out_of_the_mean_and_counted():
     assert scores.n_undefined == 1
 
 
-def test_nothing_counted_leaves_every_score_undefined():
+def test_nothing_counted_leaves_every_score_undefined_and_a_single_class_kappa_and_mcc():
     scores = overlap_scores(np.zeros((3, 3), np.int64))
-    for name in AGGREGATES:
-        assert np.isnan(getattr(scores, name)), name
-    for name in PER_CLASS:
-        assert np.isnan(getattr(scores, name)).all(), name
-
-
-def test_kappa_and_mcc_are_undefined_when_there_is_only_one_class():
+    assert all(np.isnan(getattr(scores, name)).all() for name in (*AGGREGATES, *PER_CLASS))
     scores = overlap_scores(np.array([[7, 0], [0, 0]]))
-    assert np.isnan(scores.kappa)
-    assert np.isnan(scores.mcc)
-    assert scores.pixel_accuracy == 1
+    np.testing.assert_equal([scores.kappa, scores.mcc, scores.pixel_accuracy], [np.nan, np.nan, 1])
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 3)])
@@ -150,16 +145,6 @@ def test_whole_floats_and_lists_are_counts(task):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
 
 
-def test_the_interval_of_the_data_sets_mean_iou_needs_no_rounding():
-    counts = np.random.default_rng(3).integers(0, 50, (20, 3, 3))
-
-    def mean_iou(sums):
-        return overlap_scores(sums.reshape(-1, 3, 3)).mean_iou[:, None]
-
-    found = bootstrap(counts.reshape(20, 9), mean_iou, resamples=50)
-    assert found.estimate[0] == overlap_scores(counts.sum(axis=0)).mean_iou
-
-
 def test_margins_are_linear_and_survive_their_columns():
     counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
     margins = class_totals(counts)
@@ -177,14 +162,12 @@ def test_margins_are_linear_and_survive_their_columns():
         (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
         (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
         (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),
-        ([[1, 2], [3]], {}, "`counts` to be whole numbers >= 0"),
         (np.full((2, 2), 2**63, np.uint64), {}, r"to sum to 2\*\*53 pixels or fewer"),
         (np.full((2, 2), 2**62), {}, r"to sum to 2\*\*53 pixels or fewer"),
         (np.zeros((2, 2), int), {"classes": [2]}, r"distinct class indices, 0 to 1, got \[2\]"),
         (np.zeros((2, 2), int), {"classes": [1, 1]}, "distinct class indices"),
         (np.zeros((2, 2), int), {"classes": []}, "distinct class indices"),
     ],
-    ids=range(13),
 )
 def test_refusals(counts, options, message):
     with pytest.raises(InputError, match=message):

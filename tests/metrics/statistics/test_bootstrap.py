@@ -1,25 +1,27 @@
 """Intervals: exact sums, the same bits for a seed, agreement with SciPy, and honest edges."""
 
+import math
+
 import numpy as np
 import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics import columns as module
-from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.statistics.columns import draw_pools, map_weights, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.statistics.bootstrap import bootstrap, mean_interval
+from segmeter.metrics.statistics.columns import draw_pools, mean_columns, mean_of_columns, to_grid
+from segmeter.metrics.summary.summarise import summarise
+from tests.metrics.build import class_spec, random_rows
+from tests.metrics.statistics.test_columns import all_weights
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 
 
-def mean_interval(values, **options):
+def interval_of_mean(values, **options):
     result = bootstrap(mean_columns(values), mean_of_columns, **options)
     return result.estimate[0], result.low[0], result.high[0]
-
-
-def all_weights(n_units, resamples, seed):
-    return np.concatenate(list(map_weights(np.asarray, n_units, resamples, seed)))
 
 
 def test_replicates_equal_those_of_a_plain_loop():
@@ -43,7 +45,7 @@ def test_percentile_interval_is_made_of_order_statistics():
 def test_ties_count_half_so_that_a_symmetric_statistic_is_not_shifted():
     # 15 zeros and 15 ones: resampled means tie with .5 in a seventh of the draws, and there is no bias to correct
     values = np.repeat([[0.0], [1.0]], 15, axis=0)
-    plain, shifted = (mean_interval(values, resamples=5000, interval=name) for name in ("percentile", "bca"))
+    plain, shifted = (interval_of_mean(values, resamples=5000, interval=name) for name in ("percentile", "bca"))
     assert plain == shifted
 
 
@@ -60,23 +62,14 @@ def test_grid_sums_do_not_depend_on_the_order(scale):
         backward += row
     np.testing.assert_array_equal(forward, backward)
     np.testing.assert_array_equal(forward, np.ones(1000) @ grid)
-
-
-def test_integers_stay_as_they_are_on_the_grid():
-    counts = np.random.default_rng(3).integers(0, 2**40, (200, 3))
-    np.testing.assert_array_equal(to_grid(counts[:, 0]), counts[:, 0])
+    counts = np.random.default_rng(3).integers(0, 2**40, 200)
+    np.testing.assert_array_equal(to_grid(counts), counts)  # integers stay as they are
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
-    one, two, other = (mean_interval(SKEWED, resamples=300, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (interval_of_mean(SKEWED, resamples=300, seed=seed) for seed in (1, 1, 2))
     assert one == two
     assert one[1:] != other[1:]
-
-
-def test_sums_of_clusters_of_small_integers_do_not_wrap():
-    columns = np.full((30, 1), 200, np.uint8)
-    result = bootstrap(columns, lambda sums: sums[:, 0], resamples=2, clusters=[str(i // 5) for i in range(30)])
-    assert result.estimate == 6000
 
 
 def test_the_statistic_gets_the_shape_and_the_whole_numbers_of_the_columns():
@@ -123,20 +116,16 @@ def test_undefined_values_are_left_out_and_infinite_ones_are_not():
 
 
 def test_equal_cases_have_an_interval_of_no_width():
-    assert mean_interval(np.full((20, 1), 0.3), resamples=100) == pytest.approx((0.3, 0.3, 0.3), rel=1e-12)
+    assert interval_of_mean(np.full((20, 1), 0.3), resamples=100) == pytest.approx((0.3, 0.3, 0.3), rel=1e-12)
 
 
 @pytest.mark.parametrize(("cases", "given"), [(1, False), (4, False), (5, True)])
-def test_fewer_than_five_cases_have_no_interval(cases, given):
-    estimate, low, high = mean_interval(np.linspace(0.2, 0.7, cases)[:, None], resamples=100)
+def test_fewer_than_five_cases_or_five_that_hold_a_class_have_no_interval(cases, given):
+    estimate, low, high = interval_of_mean(np.linspace(0.2, 0.7, cases)[:, None], resamples=100)
     assert np.isfinite(estimate)
     assert np.isfinite([low, high]).all() == given
-
-
-@pytest.mark.parametrize(("holding", "given"), [(1, False), (4, False), (5, True)])
-def test_a_class_that_fewer_than_five_cases_hold_has_no_interval(holding, given):
     columns = np.zeros((40, 2), np.int64)
-    columns[:holding] = np.array([[3, 9], [5, 7], [2, 8], [6, 9], [4, 5]])[:holding]
+    columns[:cases] = np.array([[3, 9], [5, 7], [2, 8], [6, 9], [4, 5]])[:cases]
     found = bootstrap(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), resamples=200)
     assert np.isfinite(found.estimate)
     assert np.isfinite([found.low, found.high]).all() == given
@@ -149,12 +138,10 @@ def test_a_class_that_fewer_than_five_cases_hold_has_no_interval(holding, given)
         (np.array([[np.nan]]), {}, "`columns` to be finite"),
         (np.ones(3), {}, "`columns` to be finite"),
         (np.array([["a"]]), {}, "`columns` to be finite numbers"),
-        (np.ones((3, 1)), {"interval": "bcs"}, "`interval` to be one of expanded, bca, percentile, got 'bcs'"),
         (np.ones((3, 1)), {"resamples": 0}, "`resamples` between 1 and 100000000, got 0"),
         (np.ones((3, 1)), {"level": 1.0}, r"`level` between 0 and 1, got 1\.0"),
         (np.ones((3, 1)), {"clusters": ["a"]}, "to be 3 labels, a text or an integer per case, got"),
     ],
-    ids=range(8),
 )
 def test_refusals(columns, options, message):
     with pytest.raises(InputError, match=message):
@@ -169,9 +156,9 @@ def test_pools_hold_each_unit_once_and_are_equal_in_size_or_one_apart():
 
 
 def test_few_units_are_never_pooled(monkeypatch):
-    plain = mean_interval(SKEWED, resamples=200)
+    plain = interval_of_mean(SKEWED, resamples=200)
     monkeypatch.setattr(module, "MOST_UNITS", 80)
-    assert mean_interval(SKEWED, resamples=200) == plain
+    assert interval_of_mean(SKEWED, resamples=200) == plain
 
 
 def test_intervals_of_pools_are_as_wide_as_those_of_units(monkeypatch):
@@ -179,8 +166,34 @@ def test_intervals_of_pools_are_as_wide_as_those_of_units(monkeypatch):
     values = np.random.default_rng(5).gamma(1.0, size=(20_000, 1)) + np.linspace(0, 4, 20_000)[:, None]
     width = 2 * 1.96 * values.std(ddof=1) / 20_000**0.5
     monkeypatch.setattr(module, "MOST_UNITS", 4_000)
-    estimate, low, high = mean_interval(values, resamples=2000)
+    estimate, low, high = interval_of_mean(values, resamples=2000)
     assert estimate == pytest.approx(values.mean(), rel=1e-12)
     # the ends of 2000 resamples have a relative error of about 2.5 %, the variance of 4000 pools one of 2.2 %
     assert high - low == pytest.approx(width, rel=0.1)
     assert low < values.mean() < high
+
+
+def test_it_is_the_interval_of_the_summary():
+    rows, spec = random_rows(23, seed=4), class_spec(3)
+    found = summarise(rows, spec, MetricsConfig(bootstrap=500))["per_class"]["road"]["per_case"]["iou"]
+    counts = np.stack([row.counts for row in rows])
+    tp = counts[:, 1, 1]
+    with np.errstate(invalid="ignore"):
+        values = tp / (counts[:, 1].sum(1) + counts[:, :, 1].sum(1) - tp)
+    ours = mean_interval(values, resamples=500)
+    assert [ours.low, ours.high] == found["ci95"]
+    assert (ours.n_used, ours.n_undefined) == (found["n_used"], found["n_undefined"])
+    assert ours.mean == pytest.approx(found["mean"], rel=1e-12)
+
+
+def test_infinite_values_leave_no_finite_mean():
+    found = mean_interval([1.0, 2.0, math.inf, 3.0, 4.0, math.nan])
+    assert (found.mean, found.high, found.n_used, found.n_undefined) == (math.inf, math.inf, 5, 1)
+
+
+@pytest.mark.parametrize(
+    "values", [[], [[0.5]], "abc", ["a"], [None, 1.0], [1j], 5, [[1], [1, 2]], np.ma.masked_array([1.0])], ids=str
+)
+def test_what_is_no_number_per_case_is_refused(values):
+    with pytest.raises(InputError, match="mean_interval: expected `values` to be one number per case"):
+        mean_interval(values)

@@ -16,16 +16,8 @@ def chosen(values: NDArray[np.float64], *, higher: bool = True, usual: int = 0, 
     """Choose by the means of cases (N, S), with multinomial resamples."""
     rng, count = np.random.default_rng(1), len(values)
     weights = rng.multinomial(count, np.full(count, 1 / count), size=resamples) / count
-    return choose(
-        values.mean(axis=0),
-        weights @ values,
-        held_sums(values),
-        mean_of_columns,
-        usual=usual,
-        simplicity=range(values.shape[1]),
-        higher_is_better=higher,
-        n_units=count,
-    )
+    options = {"usual": usual, "simplicity": range(values.shape[1]), "higher_is_better": higher, "n_units": count}
+    return choose(values.mean(axis=0), weights @ values, held_sums(values), mean_of_columns, **options)
 
 
 def test_the_best_is_chosen_in_the_better_direction() -> None:
@@ -46,15 +38,10 @@ def test_of_equal_settings_the_simplest_is_chosen_and_nothing_is_gained() -> Non
 
 def test_choosing_among_equal_settings_is_corrected() -> None:
     """All settings are equal but for chance: the gain is all optimism, which is told without bias."""
-    covered, gains, corrected = 0, [], []
-    for seed in range(60):
-        values = np.random.default_rng(seed).normal(0.8, 0.05, (30, 12))
-        found = chosen(values, resamples=300)
-        covered += found.gain_ci95[0] <= 0 <= found.gain_ci95[1]
-        gains.append(found.gain)
-        corrected.append(found.corrected_gain)
-    assert covered >= 0.93 * 60
-    assert abs(np.mean(corrected)) < 0.15 * np.mean(gains)
+    drawn = (np.random.default_rng(seed).normal(0.8, 0.05, (30, 12)) for seed in range(60))
+    found = [chosen(values, resamples=300) for values in drawn]
+    assert sum(one.gain_ci95[0] <= 0 <= one.gain_ci95[1] for one in found) >= 0.93 * 60
+    assert abs(np.mean([one.corrected_gain for one in found])) < 0.15 * np.mean([one.gain for one in found])
 
 
 def test_a_setting_that_leads_keeps_its_gain() -> None:
@@ -77,14 +64,14 @@ def test_undefined_settings_are_never_chosen_and_few_cases_have_no_interval() ->
 
 def test_resamples_without_the_score_tell_no_error() -> None:
     values = np.array([0.5, 0.7, 0.6]) + np.random.default_rng(0).normal(0, 0.1, (30, 3))
-    estimates, replicates = values.mean(axis=0), np.repeat(values, 20, axis=0)
+    drawn = np.repeat(values, 20, axis=0)
     options = {"usual": 0, "simplicity": range(3), "higher_is_better": True, "n_units": 30}
-    parts = held_sums(values), mean_of_columns
-    without = choose(estimates, replicates, *parts, **options)
-    none = np.concatenate([replicates, np.full((5, 3), np.nan)])
-    found = choose(estimates, none, *parts, **options)
-    names = ("gain", "optimism", "gain_ci95", "score", "score_ci95")
-    assert [getattr(found, name) for name in names] == [getattr(without, name) for name in names]
+    without, found = (
+        choose(values.mean(axis=0), replicates, held_sums(values), mean_of_columns, **options)
+        for replicates in (drawn, np.concatenate([drawn, np.full((5, 3), np.nan)]))
+    )
+    for name in ("gain", "optimism", "gain_ci95", "score", "score_ci95"):
+        assert getattr(found, name) == getattr(without, name)
 
 
 @pytest.mark.parametrize("lost", [np.nan, np.inf])
@@ -93,10 +80,8 @@ def test_a_usual_setting_without_a_finite_score_leaves_no_gain(lost: float) -> N
     estimates, replicates = values.mean(axis=0), values.copy()
     estimates[0] = replicates[:, 0] = lost
     values[:, 0] = lost
-    held = held_sums(values)
-    found = choose(
-        estimates, replicates, held, mean_of_columns, usual=0, simplicity=range(3), higher_is_better=False, n_units=30
-    )
+    options = {"usual": 0, "simplicity": range(3), "higher_is_better": False, "n_units": 30}
+    found = choose(estimates, replicates, held_sums(values), mean_of_columns, **options)
     assert found.chosen == 1
     assert np.isnan([found.gain, found.corrected_gain, found.optimism, *found.gain_ci95]).all()
     assert found.score_ci95[0] < found.score < found.score_ci95[1]

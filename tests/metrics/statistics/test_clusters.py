@@ -1,18 +1,24 @@
-"""Clusters from case ids and tables, and what looks grouped."""
+"""Clusters from case ids and tables, and what looks grouped; CSV, TSV and Parquet give the same."""
 
+import os
 import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.statistics.clusters import (
     cluster_labels,
+    column_names,
     effective_units,
     find_grouping,
     is_cluster,
+    read_column,
     sum_by,
+    take_cases,
     warn_of_few,
 )
 
@@ -39,27 +45,10 @@ def test_labels_come_from_a_table(tmp_path: Path, suffix: str, separator: str) -
     rows = [("case_id", "age", "patient"), *((case, "50", f"x{i // 2}") for i, case in enumerate([*IDS, "other"]))]
     table.write_text("\ufeff" + "\n".join(separator.join(row) for row in rows), encoding="utf-8")
     assert cluster_labels(IDS[::-1], f"{table}:patient") == ["x1", "x0", "x0"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "to name a table, got .*t.csv .*No such file"),
-        ("case,patient\np01_a_001,x\n", "the columns case_id and patient, got .*t.csv with case, patient"),
-        ("", "Empty CSV file"),
-        (
-            "case_id,patient\np01_a_001,x\np02_b_001,\n",
-            "a row for every case .* got 2 without: 'p01_a_002', 'p02_b_001'",
-        ),
-        ("case_id,patient\np01_a_001,x\np01_a_001,y\n", "to give each case one value, got two for 'p01_a_001'"),
-    ],
-    ids=["missing", "column", "empty", "case", "twice"],
-)
-def test_tables_that_do_not_say_it_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InputError, match=message):
-        cluster_labels(IDS, f"{tmp_path / 't.csv'}:patient")
+    with pytest.raises(InputError, match=r"a row for every case .* got 2 without: 'q', 'r'"):
+        cluster_labels([*IDS, "q", "r"], f"{table}:patient")
+    with pytest.raises(InputError, match=r"to name a table, got .*nowhere.csv .*No such file"):
+        cluster_labels(IDS, f"{tmp_path / 'nowhere.csv'}:patient")
 
 
 @pytest.mark.parametrize("cluster", ["prefix:-", "prefix:p", r"^(q\d)"])
@@ -68,20 +57,9 @@ def test_case_ids_without_a_cluster_are_refused(cluster: str) -> None:
         cluster_labels(IDS, cluster)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "ok"),
-    [
-        (None, True),
-        ("prefix:_", True),
-        ("prefix:", False),
-        ("a/b.csv:who", True),
-        ("p[", False),
-        ("p", False),
-        ("(p)", True),
-    ],
-)
-def test_what_is_a_cluster(cluster: str | None, ok: bool) -> None:
-    assert is_cluster(cluster) == ok
+def test_what_is_a_cluster() -> None:
+    assert all(map(is_cluster, (None, "prefix:_", "a/b.csv:who", "(p)")))
+    assert not any(map(is_cluster, ("prefix:", "p[", "p")))
 
 
 @pytest.mark.parametrize(
@@ -134,3 +112,73 @@ def test_eyes_are_clusters_by_the_rule_that_splits_them():
     labels = [name[:-1] for name in names]
     assert find_grouping(names) == ("pair", 3)
     assert cluster_labels(names, "pair") == cluster_labels(names, "prefix:8") == labels
+
+
+def write(folder: Path, form: str) -> Path:
+    path = folder / f"cases.{form}"
+    if form == "parquet":
+        pq.write_table(pa.table({"case_id": ["a", "b", "c"], "ward": ["x", None, "y"], "age": [1.5, 2.0, None]}), path)
+    else:
+        rows = [["case_id", "ward", "age"], ["a", "x", "1.5"], ["b", "", "2.0"], ["c", "y", ""]]
+        path.write_text("\n".join({"csv": ",", "tsv": "\t"}[form].join(row) for row in rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_every_form_gives_the_same_and_empty_cells_are_no_value(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path, form)
+    assert column_names(path, key="slices") == ["ward", "age"]
+    assert read_column(path, "ward", key="slices") == {"a": "x", "c": "y"}
+    assert read_column(path, "age", key="slices") == {"a": "1.5", "b": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("content", "column", "message"),
+    [
+        ("case_id,ward\na,x\na,y\n", "ward", "to give each case one value, got two for 'a'"),
+        ("case_id,ward\na,x\n", "wrad", "case_id and wrad, got .*Did you mean 'ward'"),
+        ("name,ward\na,x\n", "ward", "case_id and ward, got .*name, ward"),
+        ("", "ward", "got .*cases.csv .Empty CSV file"),
+        ("case_id,town,ward\na,x,y\n\nb,x, z,y\n", "ward", "cases.csv .*Row #3: Expected 3 columns, got 4: b,x, z,y"),
+        ("case_id,town,ward\na,x\n", "ward", "Row #2: Expected 3 columns, got 2: a,x"),
+        ("case_id,ward,ward\na,x,y\n", "ward", "differ in name, got 'ward' twice in .*cases.csv. Rename"),
+        ("case_id,ward,case_id\na,x,b\n", "ward", "got 'case_id' twice"),
+    ],
+)
+def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_column(path, column, key="slices")
+    assert str(caught.value).count("expected") == 1  # the line itself, not a line about it
+
+
+def test_columns_of_one_name_are_refused_in_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "cases.parquet"
+    pq.write_table(pa.table([["a"], ["x"], ["y"]], names=["case_id", "ward", "ward"]), path)
+    with pytest.raises(InputError, match=r"'ward' twice in .*cases.parquet"):
+        read_column(path, "ward", key="slices")
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "cases.parquet"])
+def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="`slices` to name a table"):
+        read_column(tmp_path / name, "ward", key="slices")
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00no table")
+    with pytest.raises(InputError, match="`slices` to name a table"):
+        read_column(tmp_path / name, "ward", key="slices")
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)  # not waited for
+    with pytest.raises(InputError, match=r"`slices` to name a table, got .* \(not a regular file\)"):
+        read_column(tmp_path / name, "ward", key="slices")
+
+
+def test_cases_without_a_value_are_named() -> None:
+    with pytest.raises(InputError, match="to tell all, got 2 without: 'b', 'c'"):
+        take_cases({"a": "x"}.get, ["a", "b", "c"], key="slices", rule="to tell all")
+
+
+def test_equal_values_are_one_object() -> None:
+    values = take_cases(lambda case_id: f"ward {len(case_id)}", ["a", "b", "cc"], key="slices", rule="")
+    assert values == ["ward 1", "ward 1", "ward 2"]
+    assert values[0] is values[1]

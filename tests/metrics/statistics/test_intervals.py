@@ -108,9 +108,9 @@ def tailed(rng, n):
     ("draw", "units", "at_least"),
     [
         pytest.param(even, 8, 0.85, id="even 8"),
-        pytest.param(even, 50, 0.90, id="even 50"),
-        pytest.param(tailed, 8, 0.85, id="tailed 8"),
         pytest.param(tailed, 20, 0.90, id="tailed 20"),
+        pytest.param(even, 50, 0.90, id="even 50", marks=pytest.mark.slow),
+        pytest.param(tailed, 8, 0.85, id="tailed 8", marks=pytest.mark.slow),
         pytest.param(tailed, 100, 0.90, id="tailed 100", marks=pytest.mark.slow),
     ],
 )
@@ -147,17 +147,14 @@ def test_units_just_at_the_mean_count_though_leaving_one_out_moves_nothing(value
     beside = balanced.copy()
     beside[0] += 1e-7
     assert mean_ends(balanced) == pytest.approx(mean_ends(beside), abs=1e-8)
-    low, high = mean_ends(balanced)
-    error = balanced.std(ddof=1) / 200**0.5
-    assert 1.5 < (0.9 - low) / error < 4
-    assert 1.5 < (high - 0.9) / error < 4
+    reach = np.abs(np.array(mean_ends(balanced)) - 0.9) / (balanced.std(ddof=1) / 200**0.5)
+    assert ((reach > 1.5) & (reach < 4)).all()
 
 
 def test_a_few_events_in_many_cases_have_an_interval():
     # three in 200 cases: the exact limits of a Poisson number are 0.6 and 8.8
     found = bootstrap(np.repeat([1.0, 0.0], [3, 197])[:, None], lambda sums: sums[:, 0], resamples=4000)
-    assert found.low <= 0.6
-    assert 6 <= found.high <= 9
+    assert (found.low <= 0.6, 6 <= found.high <= 9) == (True, True)
 
 
 @pytest.mark.parametrize("holders", [1, 2, 4, 5, 40])

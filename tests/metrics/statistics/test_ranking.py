@@ -12,34 +12,26 @@ def mean(sums):
     return sums[:, :1] / sums[:, 1:]
 
 
-def rank_models(columns, statistic, **options):
-    """Rank models by a statistic of their columns (N, C), resampled by the same cases."""
+def rank_models(columns, statistic=mean, **options):
+    """Rank models by a statistic of their columns (N, C), resampled by the same cases; with the resamples' scores."""
     drawn = [bootstrap(part, statistic, **options) for part in columns]
-    return rank_values(np.stack([each.estimate for each in drawn]), np.stack([each.replicates for each in drawn], 1))
+    replicates = np.stack([each.replicates for each in drawn], 1)
+    return rank_values(np.stack([each.estimate for each in drawn]), replicates), replicates[..., 0]
 
 
-def test_ranking_shares_are_those_of_a_plain_loop():
-    rng = np.random.default_rng(6)
-    scores = rng.normal([0.0, 0.3, 0.2], 1, (25, 3))
-    columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(3)]
-    ranking = rank_models(columns, mean, resamples=200, seed=2)
-    single = [bootstrap(c, lambda s: s[:, :1], resamples=200, seed=2) for c in columns]
-    drawn = np.concatenate([s.replicates for s in single], axis=1)
-    shares = np.zeros((3, 3))
+def columns_of(scores):
+    return [np.stack([values, np.ones(len(values))], axis=1) for values in scores.T]
+
+
+def test_shares_are_those_of_a_plain_loop_and_stability_is_the_mean_kendall_tau():
+    scores = np.random.default_rng(7).normal([0.0, 0.3, 0.2, 0.1], 1, (25, 4))
+    ranking, drawn = rank_models(columns_of(scores), resamples=200, seed=3)
+    shares = np.zeros((4, 4))
     for row in drawn:
         for place, model in enumerate(np.argsort(-row)):
             shares[model, place] += 1 / 200
     np.testing.assert_allclose(ranking.rank_shares, shares, rtol=1e-12)
     np.testing.assert_array_equal(ranking.order, np.argsort(-scores.mean(axis=0)))
-
-
-def test_stability_is_the_mean_kendall_tau():
-    rng = np.random.default_rng(7)
-    scores = rng.normal([0.0, 0.3, 0.2, 0.1], 1, (25, 4))
-    columns = [np.stack([scores[:, m], np.ones(25)], axis=1) for m in range(4)]
-    ranking = rank_models(columns, mean, resamples=50, seed=3)
-    single = [bootstrap(c, lambda s: s[:, :1], resamples=50, seed=3) for c in columns]
-    drawn = np.concatenate([s.replicates for s in single], axis=1)
     taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn]
     assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
     assert ranking.stability < 0.9
@@ -48,7 +40,7 @@ def test_stability_is_the_mean_kendall_tau():
 def test_models_that_tie_share_the_places_that_they_cover():
     # values 9 5 5 5 1 in every case: the three in the middle share the places 2 to 4
     columns = [np.array([[value, 1.0]] * 4) for value in (9, 5, 5, 5, 1)]
-    ranking = rank_models(columns, mean, resamples=10)
+    ranking, _ = rank_models(columns, resamples=10)
     np.testing.assert_array_equal(ranking.ranks, [1, 3, 3, 3, 5])
     third = [0, 1 / 3, 1 / 3, 1 / 3, 0]
     expected = [[1, 0, 0, 0, 0], third, third, third, [0, 0, 0, 0, 1]]
@@ -58,9 +50,7 @@ def test_models_that_tie_share_the_places_that_they_cover():
 
 def test_stability_allows_for_ties_in_the_resamples():
     hits = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1.0], [1, 0, 0, 0, 0, 0]])
-    columns = [np.stack([row, np.ones(6)], axis=1) for row in hits]
-    drawn = bootstrap(hits.T, lambda sums: sums, resamples=80, seed=1).replicates
-    ranking = rank_models(columns, mean, resamples=80, seed=1)
+    ranking, drawn = rank_models(columns_of(hits.T), resamples=80, seed=1)
     taus = [kendalltau(-row, ranking.ranks).statistic for row in drawn if np.ptp(row)]
     assert any(len(set(row)) < 4 for row in drawn)
     assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
@@ -68,7 +58,7 @@ def test_stability_allows_for_ties_in_the_resamples():
 
 def test_a_clear_winner_is_always_first():
     columns = [np.stack([np.arange(9.0) + 100 * m, np.ones(9)], axis=1) for m in (0, 2, 1)]
-    ranking = rank_models(columns, mean, resamples=100)
+    ranking, _ = rank_models(columns, resamples=100)
     np.testing.assert_array_equal(ranking.order, [1, 2, 0])
     np.testing.assert_array_equal(ranking.rank_shares, [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
     assert ranking.stability == 1
@@ -80,4 +70,4 @@ def test_an_undefined_score_ranks_last():
     def statistic(sums):
         return np.where(sums[:, 1:] == 0, np.nan, sums[:, :1])
 
-    np.testing.assert_array_equal(rank_models(columns, statistic, resamples=20).order, [1, 0])
+    np.testing.assert_array_equal(rank_models(columns, statistic, resamples=20)[0].order, [1, 0])

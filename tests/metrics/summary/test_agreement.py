@@ -1,5 +1,7 @@
 """Agreement of readers: the matrix, contrasts, and who stands apart."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -8,26 +10,19 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.paired_tests import holm
 from segmeter.metrics.summary.agreement import Agreement, Readings, lay_out_readings, summarise_agreement
 from tests.data.crafted import BINARY
+from tests.metrics.build import case_row
 
 CONFIG = MetricsConfig(bootstrap=500, headline="iou/cell")
 
 
 def readings(masks: dict[str, np.ndarray], *, models: tuple[str, ...] = ()) -> Readings:
     """Comparisons of masks (N, pixels) of each reader."""
-    rows = {
-        (a, b): [
-            CaseRow(
-                case_id=f"p{i // 2}_{i:02}",
-                height=1,
-                width=one.size,
-                counts=np.bincount(2 * one + other, minlength=4).reshape(2, 2),
-            )
-            for i, (one, other) in enumerate(zip(masks[a], masks[b], strict=True))
-        ]
-        for a in masks
-        for b in masks
-        if a != b
-    }
+
+    def compared(a: str, b: str) -> list[CaseRow]:
+        counts = [np.bincount(2 * one + other, minlength=4) for one, other in zip(masks[a], masks[b], strict=True)]
+        return [case_row(f"p{i // 2}_{i:02}", each.reshape(2, 2)) for i, each in enumerate(counts)]
+
+    rows = {(a, b): compared(a, b) for a in masks for b in masks if a != b}
     return Readings(readers=[name for name in masks if name not in models], models=models, rows=rows, tied={})
 
 
@@ -76,6 +71,15 @@ def test_the_outlier_alone_stands_apart_and_no_model_hides_or_makes_one() -> Non
     assert with_model["m"]["change"] == "worse"
     assert with_model["m"]["ci95"][1] < 0
     assert "p" not in with_model["m"]
+
+
+def test_a_reader_who_is_farther_from_the_others_stands_apart_though_less_is_better() -> None:
+    rng, rows = np.random.default_rng(0), {}
+    for pair in permutations("abcd", 2):
+        distances = 2 + rng.random(16) + 3 * ("c" in pair)
+        rows[pair] = [case_row(f"{i:02}", np.eye(2), scores={"hd95/cell": d}) for i, d in enumerate(distances)]
+    given = Readings(readers=list("abcd"), models=(), rows=rows, tied={})
+    assert agreement(given, CONFIG.replace(headline="hd95/cell"))["apart"] == ["c"]
 
 
 def test_two_readers_have_no_contrast_and_clusters_are_the_units() -> None:

@@ -3,23 +3,16 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.compare import compare_runs, lay_out
 from segmeter.metrics.summary.gates import decide
 from segmeter.metrics.summary.slices import _worst
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.page.comparison import requirement_line
-from tests.metrics.build import case_row, class_spec, random_rows
+from tests.metrics.build import class_spec
+from tests.metrics.summary.test_gates import QUICK, run
 
-QUICK = MetricsConfig(bootstrap=1000)
-ROWS = random_rows(40)
 INF, NAN = np.inf, np.nan
 NEAR = np.array([2.0 + i % 3 for i in range(40)])
-
-
-def run(values):
-    """Forty cases with these distances of their car."""
-    return [case_row(r.case_id, r.counts, scores={"hd95/car": v}) for r, v in zip(ROWS, values, strict=True)]
 
 
 def gate(base, new, require):
@@ -49,28 +42,16 @@ def test_misses_that_the_base_hardly_has_are_a_regression():
 @pytest.mark.parametrize(
     ("base", "new", "finite", "misses"),
     [
-        (missed(NEAR, 3), missed(NEAR, 3), "pass", "pass"),
-        (missed(NEAR, 3), missed(NEAR + 3, 3), "regression", "pass"),
-        (missed(NEAR, *range(9)), NEAR, "pass", "pass"),
-        (missed(NEAR, *range(9)), NEAR + 3, "regression", "pass"),
-        (NEAR, missed(NEAR, 3), "pass", "unknown"),
-        (missed(NEAR, 3), missed(NEAR, 4), "pass", "unknown"),
-        (NEAR, missed(NEAR, *range(9)), "pass", "regression"),
-        (np.full(40, INF), np.full(40, INF), None, "pass"),
-        (NEAR, np.full(40, INF), None, "regression"),
-        (np.full(40, INF), NEAR, None, "pass"),
-    ],
-    ids=[
-        "same",
-        "farther",
-        "found",
-        "found but farther",
-        "one more",
-        "another one",
-        "more",
-        "all",
-        "lost all",
-        "got all",
+        pytest.param(missed(NEAR, 3), missed(NEAR, 3), "pass", "pass", id="same"),
+        pytest.param(missed(NEAR, 3), missed(NEAR + 3, 3), "regression", "pass", id="farther"),
+        pytest.param(missed(NEAR, *range(9)), NEAR, "pass", "pass", id="found"),
+        pytest.param(missed(NEAR, *range(9)), NEAR + 3, "regression", "pass", id="found but farther"),
+        pytest.param(NEAR, missed(NEAR, 3), "pass", "unknown", id="one more"),
+        pytest.param(missed(NEAR, 3), missed(NEAR, 4), "pass", "unknown", id="another one"),
+        pytest.param(NEAR, missed(NEAR, *range(9)), "pass", "regression", id="more"),
+        pytest.param(np.full(40, INF), np.full(40, INF), None, "pass", id="all"),
+        pytest.param(NEAR, np.full(40, INF), None, "regression", id="lost all"),
+        pytest.param(np.full(40, INF), NEAR, None, "pass", id="got all"),
     ],
 )
 def test_misses_and_distances_are_decided_apart_and_the_worse_counts(base, new, finite, misses):
@@ -138,15 +119,13 @@ def test_a_comparison_orders_infinite_means_by_how_many_cases_are():
     assert back["pairs"][0]["per_case_change"] == "better"
 
 
-@pytest.mark.parametrize("invented", [0, 5])
-def test_objects_that_the_new_run_made_up_make_it_worse(invented):
+def test_objects_that_the_new_run_made_up_make_it_worse():
     """The base is undefined in these cases, as neither map has the object."""
-    base, new = (np.where(np.arange(40) < 5, value, NEAR) for value in (NAN, INF if invented else NAN))
-    (pair,) = pair_of(base, new)[0]["pairs"]
-    expected = ("inf", "worse") if invented else (0, "equal")
-    assert (pair["per_case_difference"], pair["per_case_change"]) == expected
-    (back,) = pair_of(new, base)[0]["pairs"]
-    assert back["per_case_change"] == ("better" if invented else "equal")
+    nothing, invented = (np.where(np.arange(40) < 5, value, NEAR) for value in (NAN, INF))
+    pairs = (nothing, invented), (invented, nothing), (nothing, nothing)
+    found = [pair_of(*pair)[0]["pairs"][0] for pair in pairs]
+    assert [one["per_case_change"] for one in found] == ["worse", "better", "equal"]
+    assert [one["per_case_difference"] for one in found] == ["inf", "-inf", 0]
 
 
 def test_where_as_many_are_infinite_the_finite_ones_decide():

@@ -8,7 +8,6 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.scoreboard import PER_CASE
@@ -30,16 +29,6 @@ def spoil(rows: list[CaseRow], share: float, seed: int = 0) -> list[CaseRow]:
         counts[k, (k + 1) % len(counts)] += moved
         worse.append(replace(row, counts=counts))
     return worse
-
-
-def mean(sums):
-    return sums[:, :1] / sums[:, 1:]
-
-
-def paired(base, new, **options):
-    """The difference of two means, of arrays (N, 2)."""
-    both = np.concatenate([base, new], axis=1)
-    return bootstrap(both, lambda sums: mean(sums[:, 2:]) - mean(sums[:, :2]), **options)
 
 
 def test_the_difference_is_that_of_the_two_summaries():
@@ -64,12 +53,12 @@ def test_the_difference_is_that_of_the_two_summaries():
 def test_a_paired_interval_is_narrower_than_the_two_alone():
     # the same hard and easy cases in both: only the difference of .1 +- .01 is uncertain
     rng = np.random.default_rng(0)
-    base = rng.normal(0, 1, (60, 1))
-    columns = [
-        np.concatenate([base + offset, np.ones((60, 1))], axis=1) for offset in (0.1, 0.01 * rng.normal(size=(60, 1)))
-    ]
-    result = paired(columns[1], columns[0], resamples=1000)
-    assert 0.09 < result.low[0] < 0.1 < result.high[0] < 0.11
+    hard, noise = rng.normal(0, 1, 60), 0.01 * rng.normal(size=60)
+    base, new = ([case_row(f"{i:02}", [[9, 0], [0, 9]], scores={"hd95/road": 9 + v}) for i, v in enumerate(values)]
+                 for values in (hard + noise, hard + 0.1))  # fmt: skip
+    (pair,) = compare_runs({"a": base, "b": new}, class_spec(2), QUICK)["metrics"]["hd95/road"]["pairs"]
+    low, high = pair["per_case_ci95"]
+    assert 0.09 < low < 0.1 < high < 0.11
 
 
 def test_p_values_are_those_of_the_per_case_scores_adjusted_over_the_pairs():
@@ -98,11 +87,8 @@ def test_classes_and_groups_are_compared_as_the_summary_scores_them():
     for part, names in (("per_class", ("sky", "road", "car")), ("per_group", ("solid",))):
         for name in names:
             for score in ("iou", "dice", "precision", "recall"):
-                entry = metrics[f"{score}/{name}"]
-                assert entry["dataset"] == {
-                    "a": pytest.approx(one[part][name][score], rel=1e-12),
-                    "b": pytest.approx(other[part][name][score], rel=1e-12),
-                }
+                entry, scores = metrics[f"{score}/{name}"], {"a": one[part][name][score], "b": other[part][name][score]}
+                assert entry["dataset"] == pytest.approx(scores, rel=1e-12)
                 assert entry["better"] == "higher"
             means = {"a": one[part][name]["per_case"]["iou"]["mean"], "b": other[part][name]["per_case"]["iou"]["mean"]}
             assert metrics[f"iou/{name}"]["per_case"] == pytest.approx(means, rel=1e-12)
@@ -136,22 +122,25 @@ def test_cases_undefined_in_one_run_are_left_out_of_both_sides_and_counted():
 def test_a_run_compared_with_itself_differs_by_nothing():
     rows = random_rows(15)
     entry = compare_runs({"a": rows, "b": rows}, class_spec(), QUICK)["metrics"]["mean_iou"]
-    (pair,) = entry["pairs"]
+    (pair,), ranking = entry["pairs"], entry["ranking"]
     assert (pair["dataset_difference"], pair["dataset_ci95"]) == (0, [0, 0])
-    assert (pair["wilcoxon_p"], pair["sign_flip_p_holm"]) == (1, 1)
-    assert entry["ranking"]["ranks"] == {"a": 1.5, "b": 1.5}
-    assert entry["ranking"]["rank_shares"] == {"a": [0.5, 0.5], "b": [0.5, 0.5]}
-    assert entry["ranking"]["stability"] is None
+    assert (pair["wilcoxon_p"], pair["sign_flip_p_holm"], ranking["stability"]) == (1, 1, None)
+    assert (ranking["ranks"], ranking["rank_shares"]) == (dict.fromkeys("ab", 1.5), {"a": [0.5, 0.5], "b": [0.5, 0.5]})
 
 
-def test_refusals():
-    rows = random_rows(12)
-    with pytest.raises(InputError, match=r"10 missing from 'b': case-000, .* case-007 and 2 more"):
-        compare_runs({"a": rows, "b": rows[10:]}, class_spec(), QUICK)
-    other = [replace(rows[0], counts=rows[0].counts + 1), *rows[1:]]
-    with pytest.raises(InputError, match="the same references, got 1 cases of 'b' with another target: case-000"):
-        compare_runs({"a": rows, "b": other}, class_spec(), QUICK)
-    with pytest.raises(InputError, match="to be two or more, with a bootstrap, got 1 runs"):
-        compare_runs({"a": rows}, class_spec(), QUICK)
-    with pytest.raises(InputError, match="`runs` to hold a case, got none"):
-        compare_runs({"a": [], "b": []}, class_spec(), QUICK)
+ROWS = random_rows(12)
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ({"a": ROWS, "b": ROWS[10:]}, "10 missing from 'b': case-000, .* case-007 and 2 more"),
+        ({"a": ROWS, "b": [replace(ROWS[0], counts=ROWS[0].counts + 1), *ROWS[1:]]}, "another target: case-000"),
+        ({"a": ROWS}, "to be two or more, with a bootstrap, got 1 runs"),
+        ({"a": [], "b": []}, "`runs` to hold a case, got none"),
+    ],
+    ids=["cases", "references", "one run", "no case"],
+)
+def test_refusals(runs, message):
+    with pytest.raises(InputError, match=message):
+        compare_runs(runs, class_spec(), QUICK)

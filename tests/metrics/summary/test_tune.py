@@ -26,14 +26,9 @@ def board(missed: int, config: MetricsConfig = CONFIG) -> Scoreboard:
 @pytest.mark.parametrize("cluster", [None, "prefix:_"])
 def test_the_best_board_is_chosen_and_compared_with_the_usual_one(cluster: str | None) -> None:
     config = CONFIG.replace(cluster=cluster)
-    found = tune_boards(
-        [board(missed, config) for missed in (20, 5, 10)],
-        [{"k": str(i)} for i in range(3)],
-        by="iou/cell",
-        usual=0,
-        simplicity=[(i,) for i in range(3)],
-        split="val",
-    )
+    options = {"by": "iou/cell", "usual": 0, "simplicity": [(i,) for i in range(3)], "split": "val"}
+    boards = [board(missed, config) for missed in (20, 5, 10)]
+    found = tune_boards(boards, [{"k": str(i)} for i in range(3)], **options)
     assert (found["chosen"], found["kind"], found["n_units"]) == (1, "dataset", 6 if cluster else 12)
     assert found["gain"] == pytest.approx(0.15)
     assert found["settings"][0]["gain"] == 0

@@ -38,15 +38,12 @@ def noisy(rows, rng, share):
     """The same references, of which other pixels are right."""
     found = []
     for row in rows:
-        counts = np.stack([rng.multinomial(n, p) for n, p in zip(row.counts.sum(1), _chances(row, share), strict=True)])
+        totals = row.counts.sum(axis=1, keepdims=True)
+        kept = np.where(totals > 0, row.counts / np.maximum(totals, 1), 1 / len(totals))
+        chances = (1 - share) * kept + share / len(totals)
+        counts = [rng.multinomial(n, p) for n, p in zip(totals[:, 0], chances, strict=True)]
         found.append(case_row(row.case_id, counts))
     return found
-
-
-def _chances(row, share):
-    totals = row.counts.sum(axis=1, keepdims=True)
-    kept = np.where(totals > 0, row.counts / np.maximum(totals, 1), 1 / len(totals))
-    return (1 - share) * kept + share / len(totals)
 
 
 def pool(rng):

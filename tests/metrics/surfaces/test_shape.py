@@ -86,9 +86,7 @@ def test_ignored_pixels_belong_to_no_class_of_either_map(num_classes, void):
 )
 def test_the_width_is_two_percent_of_the_diagonal_and_at_least_one(shape, width):
     # 0.02 * 800 = 16; 0.02 * 25 = 0.5, which rounds to 0 and so becomes 1; 0.02 * 75 = 1.5, which rounds to 2
-    target, labels = random_maps(shape, 3)
-    found = boundary_iou(target, labels, num_classes=3)
-    assert found.width == width
+    assert boundary_iou(*np.zeros((2, *shape), np.uint8), num_classes=3).width == width
 
 
 def test_counts_of_images_add_to_the_score_of_the_data_set():
@@ -113,8 +111,8 @@ def test_empty_classes_follow_the_table():
 @pytest.mark.parametrize("shape", [(4, 4), (0, 4), (4, 0)], ids=str)
 def test_nothing_to_count_is_undefined(shape):
     ignored = np.full(shape, 255, np.uint8)
-    found = boundary_iou(ignored, np.zeros_like(ignored), num_classes=2, ignore_index=255)
-    assert np.isnan(found.iou).all()
+    found = boundary_iou(ignored, 0 * ignored, num_classes=2, ignore_index=255)
+    np.testing.assert_array_equal(found.iou, [np.nan, np.nan])
     assert found.status == ("both_empty", "both_empty")
 
 
@@ -133,7 +131,6 @@ MAP = np.zeros((3, 4), np.uint8)
         ({"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
         ({"num_classes": 65534}, "`num_classes` between 1 and 65533, got 65534"),
     ],
-    ids=range(8),
 )
 def test_refusals_name_the_argument_and_what_was_given(changes, message):
     with pytest.raises(InputError, match=f"boundary_iou: expected {message}"):
@@ -154,17 +151,16 @@ def tubes(seed, shape=(60, 70)):
 
 def test_lines_one_pixel_wide_by_hand():
     # the skeleton of a line is the line: 6 of the prediction's 8 pixels are in the target of 10, and 6 of its 10
-    target, mask = np.zeros((5, 14), bool), np.zeros((5, 14), bool)
+    target, mask = np.zeros((2, 5, 14), bool)
     target[2, 1:11], mask[2, 5:13] = True, True
     found = centreline_dice(target, mask)
-    assert (found.inside_target, found.points_mask, found.inside_mask, found.points_target) == (6, 8, 6, 10)
-    assert found.precision == 0.75
-    assert found.sensitivity == 0.6
+    assert parts_of(found) == (6, 8, 6, 10)
+    assert (found.precision, found.sensitivity) == (0.75, 0.6)
     assert found.cldice == pytest.approx(2 * 0.75 * 0.6 / 1.35, rel=1e-12)
 
 
 def test_objects_within_one_slice_have_the_skeleton_of_the_volume():
-    target, mask = np.zeros((3, 4, 4), bool), np.zeros((3, 4, 4), bool)
+    target, mask = np.zeros((2, 3, 4, 4), bool)
     target[1] = [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
     mask[1] = [[1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]]
     assert parts_of(centreline_dice(target, mask)) == parts_of_the_whole_map(target, mask)
@@ -216,16 +212,12 @@ def test_maps_that_cannot_be_written_to_are_measured(shape):
 
 
 def test_an_empty_side_is_0_and_two_are_undefined():
-    full, empty = np.zeros((4, 6), bool), np.zeros((4, 6), bool)
-    full[1:3, 1:5] = True
-    assert centreline_dice(full, empty).cldice == 0.0
+    full, empty, far = np.zeros((3, 4, 6), bool)
+    full[1:3, 1:5], far[0, 5] = True, True
+    pairs = (full, empty), (empty, full), (empty, empty), (full, full), (full, far)
+    np.testing.assert_equal([centreline_dice(*pair).cldice for pair in pairs], [0, 0, np.nan, 1, 0])
     assert np.isnan(centreline_dice(full, empty).precision)
     assert centreline_dice(empty, full).status == "target_empty"
-    assert np.isnan(centreline_dice(empty, empty).cldice)
-    assert centreline_dice(full, full).cldice == 1.0
-    far = np.zeros((4, 6), bool)
-    far[0, 5] = True
-    assert centreline_dice(full, far).cldice == 0.0
 
 
 def test_a_cube_that_thinning_makes_vanish_is_its_own_skeleton():
