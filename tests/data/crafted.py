@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import tifffile
 from PIL import Image
 
 from segmeter.classes import ClassSpec
@@ -71,4 +72,42 @@ def write_zarr(path: Path, array: np.ndarray, axes: str, *, zarr_format: int = 3
 
     named = {"dimension_names": list(axes)} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": list(axes)}}
     zarr.create_array(str(path), data=array, zarr_format=zarr_format, **named, **options)
+    return path
+
+
+def write_multiscales(
+    group, *levels: np.ndarray, axes="zyx", units: object = "micrometer", steps=(), of_all=(), version="0.5"
+) -> None:
+    """Store the levels of a picture as OME-NGFF has them; `steps` are the transformations of each level alone."""
+    named = units if isinstance(units, list) else [units] * len(axes)
+    spaces = [
+        {"name": name, "type": "space"} | ({"unit": unit} if unit else {})
+        for name, unit in zip(axes, named, strict=True)
+    ]
+    for number, level in enumerate(levels):
+        group.create_array(str(number), data=level)
+    datasets = [{"path": str(number)} | {"coordinateTransformations": own} for number, own in enumerate(steps)]
+    entry = {
+        "axes": [{"name": "c", "type": "channel"} if each["name"] == "c" else each for each in spaces],
+        "datasets": datasets or [{"path": "0"}],
+    } | ({"coordinateTransformations": of_all} if of_all else {})
+    old = {"multiscales": [{"version": "0.4", **entry}]}
+    group.attrs.update(old if version == "0.4" else {"ome": {"version": version, "multiscales": [entry]}})
+
+
+def write_pyramid(path: Path, *levels: np.ndarray, tile: tuple[int, int] = (16, 16), **options: object) -> Path:
+    """A TIFF whose coarser levels are sub-pictures of the first, as OME-TIFF has them; options are of the first."""
+    with tifffile.TiffWriter(path) as writer:
+        first, *others = levels
+        writer.write(first, tile=tile, photometric="rgb", subifds=len(others), **({"metadata": None} | options))
+        for level in others:
+            writer.write(level, tile=tile, photometric="rgb", subfiletype=1, metadata=None)
+    return path
+
+
+def patch(path: Path, at: int, content: bytes) -> Path:
+    """Overwrite bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
     return path

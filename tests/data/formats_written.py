@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from segmeter.postprocess.objects import polygonise
+from tests.data.crafted import write_multiscales
 from tests.differential.peers import quiet
 
 NAMES = ("background", "cell", "lymphocyte")
@@ -56,7 +57,7 @@ def write_dicom(path: Path, mask: np.ndarray, *, omit_empty_frames: bool = False
         )
         for label, name in enumerate(NAMES[1:], 1)
     ]
-    found = highdicom.seg.Segmentation(
+    highdicom.seg.Segmentation(
         source_images=series,
         pixel_array=mask,
         segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
@@ -70,8 +71,7 @@ def write_dicom(path: Path, mask: np.ndarray, *, omit_empty_frames: bool = False
         software_versions="0",
         device_serial_number="0",
         omit_empty_frames=omit_empty_frames,
-    )
-    found.save_as(path)
+    ).save_as(path)
 
 
 def make_series(shape: tuple[int, ...]) -> list[Any]:
@@ -93,13 +93,6 @@ def _slice(pydicom: Any, shape: tuple[int, ...], number: int) -> Any:
         "FrameOfReferenceUID": f"{uid}.300",
         "PatientID": "p",
         "PatientName": "Doe^Jo",
-        "PatientBirthDate": "",
-        "PatientSex": "",
-        "StudyID": "",
-        "StudyDate": "",
-        "StudyTime": "",
-        "AccessionNumber": "",
-        "ReferringPhysicianName": "",
         "Modality": "CT",
         "Manufacturer": "none",
         "SeriesNumber": 1,
@@ -110,8 +103,9 @@ def _slice(pydicom: Any, shape: tuple[int, ...], number: int) -> Any:
         "SliceThickness": EDGES[0],
         "Rows": shape[1],
         "Columns": shape[2],
-        "PositionReferenceIndicator": "",
     }
+    values |= dict.fromkeys(("PatientBirthDate", "PatientSex", "StudyID", "StudyDate", "StudyTime"), "")
+    values |= dict.fromkeys(("AccessionNumber", "ReferringPhysicianName", "PositionReferenceIndicator"), "")
     for name, value in values.items():
         setattr(dataset, name, value)
     return dataset
@@ -184,18 +178,12 @@ def write_ome_zarr(path: Path, mask: np.ndarray, *, version: str = "0.5") -> Non
     """A picture with the mask as its label map "cells", by zarr, as OME-NGFF 0.4 and 0.5 lay it out."""
     import zarr
 
+    steps = [[{"type": "scale", "scale": list(EDGES[-mask.ndim :])}]]
+    form: dict[str, Any] = {"axes": "zyx"[-mask.ndim :], "units": "millimeter", "steps": steps, "version": version}
     root = zarr.open_group(str(path), mode="w", zarr_format=2 if version == "0.4" else 3)
-    _write_multiscales(root, mask.astype(np.uint16) * 100, version)
+    write_multiscales(root, mask.astype(np.uint16) * 100, **form)
     labels = root.create_group("labels")
-    listed: dict[str, Any] = {"labels": ["cells"]}
-    labels.attrs.update(listed if version == "0.4" else {"ome": {"version": version, **listed}})
-    _write_multiscales(labels.create_group("cells"), mask, version)
-
-
-def _write_multiscales(group: Any, array: np.ndarray, version: str) -> None:
-    axes = [{"name": name, "type": "space", "unit": "millimeter"} for name in "zyx"[-array.ndim :]]
-    steps = [{"type": "scale", "scale": list(EDGES[-array.ndim :])}]
-    group.create_array("0", data=array)
-    scales = [{"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": steps}]}]
-    listed: dict[str, Any] = {"multiscales": scales}
-    group.attrs.update(listed if version == "0.4" else {"ome": {"version": version, **listed}})
+    labels.attrs.update(
+        {"labels": ["cells"]} if version == "0.4" else {"ome": {"version": version, "labels": ["cells"]}}
+    )
+    write_multiscales(labels.create_group("cells"), mask, **form)

@@ -1,12 +1,8 @@
 """Presets of known data sets: their classes, numbers and colours."""
 
-import numpy as np
-import pytest
-
-from segmeter.cli.main import main
-from segmeter.data.config import FolderConfig
+from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, default_colours
+from segmeter.data.config import CamvidConfig, FolderConfig
 from segmeter.data.labels_config import LabelsConfig
-from tests.data.crafted import put
 from tests.differential.peers import load
 
 
@@ -57,13 +53,26 @@ def test_what_is_given_goes_before_the_preset():
     assert (found.ignore_index, found.label_map, len(found.classes)) == (300, {"0": 300}, 19)
 
 
-def test_a_command_takes_the_classes_of_a_preset(tmp_path, capsys):
-    for folder in ("images", "masks"):
-        put(tmp_path / folder / "a.png", np.zeros((8, 8, 3) if folder == "images" else (8, 8), np.uint8))
-    given = ["check", "data=folder", f"data.root={tmp_path}", "data.split=all", "data.val_fraction=0.5"]
-    with pytest.raises(SystemExit):
-        main(given)
-    assert "expected `data.classes` to name at least 2" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*given, "data.preset=voc"])
-    assert "data.classes" not in capsys.readouterr().err
+def test_camvid_is_eleven_classes_in_the_order_of_its_labels():
+    """As SegNet's masks have them: the label is the place in the list."""
+    assert len(CAMVID_CLASSES) == len(CAMVID_COLOURS) == len(set(CAMVID_COLOURS)) == 11
+    assert {name: CAMVID_CLASSES.index(name) for name in ("Sky", "Road", "Car")} == {"Sky": 0, "Road": 3, "Car": 8}
+    assert CAMVID_COLOURS[3] == (128, 64, 128)
+    spec = CamvidConfig(root="x").spec()
+    assert (spec.names, spec.colours, spec.ignore_index) == (CAMVID_CLASSES, CAMVID_COLOURS, 11)
+
+
+def test_every_class_has_a_colour_of_its_own():
+    assert len(CELL_CLASSES) == len(CELL_COLOURS) == len(set(CELL_COLOURS))
+    colours = default_colours(40)
+    assert colours[0] == (0, 0, 0)
+    assert len(set(colours)) == 40
+    assert all(0 <= part <= 255 for colour in colours for part in colour)
+
+
+def test_a_colour_stays_when_classes_are_added():
+    """Hues a golden angle apart: 0, 222 and 85 degrees."""
+    assert default_colours(4) == ((0, 0, 0), (230, 57, 57), (57, 108, 230), (158, 230, 57))
+    assert default_colours(30)[:4] == default_colours(4)
+    assert default_colours(0) == ()
+    assert default_colours(1) == ((0, 0, 0),)

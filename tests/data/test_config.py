@@ -1,7 +1,6 @@
 import pytest
 
-from segmeter.data.classes_config import default_colours
-from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig
+from segmeter.data.config import DATA, CellsConfig, FolderConfig
 from segmeter.errors import ConfigError
 
 
@@ -13,9 +12,9 @@ def test_registry_holds_the_kinds_under_their_names():
 
 
 def test_files_of_earlier_versions_may_hold_a_key_that_is_gone_with_its_default():
-    assert CellsConfig(ignore_rim=0) == CellsConfig()  # type: ignore[call-arg]
+    assert CellsConfig(ignore_rim=0) == CellsConfig()
     with pytest.raises(ConfigError, match="unknown key 'ignore_rim'"):
-        CellsConfig(ignore_rim=1)  # type: ignore[call-arg]
+        CellsConfig(ignore_rim=1)
 
 
 def test_every_broken_rule_is_said_at_once():
@@ -23,7 +22,7 @@ def test_every_broken_rule_is_said_at_once():
         FolderConfig(
             root="",
             split="tests",
-            task="binari",  # type: ignore[arg-type]
+            task="binari",
             in_channels=0,
             std=(0.0,),
             val_fraction=0.6,
@@ -53,7 +52,7 @@ def test_an_unknown_preset_is_the_only_problem():
 
 
 def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
-    config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})  # type: ignore[dict-item]
+    config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})
     assert config.labels_of() == {"0": 0, "255": 1, "1,2,3": 1, "-1": 0}
 
 
@@ -61,28 +60,6 @@ def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
 def test_label_map_refuses_keys_that_are_no_value(key):
     with pytest.raises(ConfigError, match=r"label_map` from a value or 'red,green,blue', not from"):
         FolderConfig(root="x", classes=("a", "b"), label_map={key: 0})
-
-
-def test_label_map_may_lead_to_ignore_index():
-    assert FolderConfig(root="x", classes=("a", "b"), ignore_index=9, label_map={"7": 9}).labels_of() == {"7": 9}
-
-
-def test_camvid_is_eleven_classes_and_void():
-    spec = CamvidConfig(root="x").spec()
-    assert spec.num_classes == 11
-    assert spec.names[3] == "Road"
-    assert spec.colours[3] == (128, 64, 128)
-    assert spec.ignore_index == 11
-
-
-def test_no_class_of_a_multilabel_task_is_black_by_default():
-    spec = FolderConfig(root=".", task="multilabel", classes=("vessel", "lesion")).spec()
-    assert spec.colours == default_colours(3)[1:]
-
-
-def test_mean_must_have_one_value_per_channel():
-    with pytest.raises(ConfigError, match=r"mean` to be 1 values, one per channel, got \[0.1, 0.2\]"):
-        CellsConfig(mean=(0.1, 0.2))
 
 
 @pytest.mark.parametrize(

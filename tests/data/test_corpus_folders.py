@@ -34,9 +34,8 @@ def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
 
 def test_93_wrong_layout_shows_the_expected_one(tmp_path):
     put(tmp_path / "a.png", noise())
-    with pytest.raises(
-        DataError, match=r"`images` to be a folder.* under .* is images/<name>.png and masks/<name>.png"
-    ):
+    expected = r"`images` to be a folder.* under .* is images/<name>.png and masks/<name>.png"
+    with pytest.raises(DataError, match=expected):
         build_dataset(folder(tmp_path))
     put(tmp_path / "images" / "train" / "a.png", noise())
     with pytest.raises(DataError, match=r"to hold .* files, got 1: train. Convert or move these. The expected layout"):
@@ -50,18 +49,20 @@ def _listed(root, **lists):
     return folder(root, lists=".")
 
 
-def test_94_overlap_by_name(tmp_path):
-    config = _listed(tmp_path, train="a\nb\n", val="b\nc\n")
+@pytest.mark.parametrize(
+    ("train", "same", "message"),
+    [
+        ("a\nb\n", False, r"`train and val` to share no case, got 1: b. Keep each in one split"),
+        ("a\n", True, r"`train and val` to share no image, got 1: a = c. The images are equal"),
+    ],
+    ids=["94-by-name", "95-by-content"],
+)
+def test_overlap_of_splits(train, same, message, tmp_path):
+    config = _listed(tmp_path, train=train, val="b\nc\n")
+    if same:
+        put(tmp_path / "images" / "c.png", (tmp_path / "images" / "a.png").read_bytes())
     splits = [build_dataset(config, split=split) for split in ("train", "val")]
-    with pytest.raises(DataError, match=r"`train and val` to share no case, got 1: b. Keep each in one split"):
-        check_splits(splits)
-
-
-def test_95_overlap_by_content(tmp_path):
-    config = _listed(tmp_path, train="a\n", val="b\nc\n")
-    put(tmp_path / "images" / "c.png", (tmp_path / "images" / "a.png").read_bytes())
-    splits = [build_dataset(config, split=split) for split in ("train", "val")]
-    with pytest.raises(DataError, match=r"`train and val` to share no image, got 1: a = c. The images are equal"):
+    with pytest.raises(DataError, match=message):
         check_splits(splits)
 
 
@@ -128,11 +129,6 @@ def test_what_shares_out_cases_is_refused_beside_lists(fields):
     with pytest.raises(ConfigError, match=f"`{name}` to be left alone beside lists"):
         FolderConfig(root="x", classes=("a", "b"), list_files=every, **fields)
     FolderConfig(root="x", classes=("a", "b"), list_files={"test": "test.txt"}, **fields)  # the rest is shared out
-
-
-def test_an_empty_list_says_what_to_do(tmp_path):
-    with pytest.raises(DataError, match=r"val.txt: .*to name at least one case, got no names. Write one file name"):
-        build_dataset(_listed(tmp_path, val="\n\n"), split="val")
 
 
 def test_where_lists_are_looked_for_is_said(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-import os
+import io
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import tifffile
 from PIL import Image, ImageOps
 
 from segmeter.classes import ClassSpec
-from segmeter.data.images import read_image
+from segmeter.data.files.array import ArrayRows
+from segmeter.data.images import LONGEST, Thumbnail, read_image, tapped, thumbnail_step
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, encoded, noise, png_bytes, put, read_mask
 
@@ -28,21 +29,12 @@ def test_read_image_gives_every_pixel_of_lossless_formats(tmp_path, suffix, chan
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("planar", [False, True], ids=["interleaved", "planar"])
-def test_read_image_gives_tiff_samples_in_their_dtype(tmp_path, dtype, planar):
-    pixels = (np.arange(7 * 5 * 3).reshape(7, 5, 3) * 2).astype(dtype)
+@pytest.mark.parametrize("shape", [(7, 5, 3), (3, 3, 3)], ids=["picture", "all sides equal"])
+def test_read_image_gives_tiff_samples_in_their_dtype(tmp_path, dtype, planar, shape):
+    pixels = (np.arange(np.prod(shape)).reshape(shape) * 2).astype(dtype)
     stored = np.moveaxis(pixels, -1, 0) if planar else pixels
     tifffile.imwrite(tmp_path / "x.tif", stored, photometric="rgb", planarconfig="separate" if planar else "contig")
-    image = read_image(tmp_path / "x.tif", channels=3)
-    assert image.dtype == dtype
-    np.testing.assert_array_equal(image, pixels)
-
-
-@pytest.mark.parametrize("planar", [False, True], ids=["interleaved", "planar"])
-def test_tiff_planes_are_told_from_samples_where_all_sides_are_equal(tmp_path, planar):
-    pixels = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
-    stored = np.moveaxis(pixels, -1, 0) if planar else pixels
-    tifffile.imwrite(tmp_path / "x.tif", stored, photometric="rgb", planarconfig="separate" if planar else "contig")
-    np.testing.assert_array_equal(read_image(tmp_path / "x.tif"), pixels)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tif", channels=3), pixels, strict=True)
 
 
 def test_read_refuses_a_tiff_strip_that_is_not_there(tmp_path):
@@ -89,23 +81,11 @@ def test_read_refuses_truncated_files(tmp_path, suffix, cut):
         read_image(path)
 
 
-def test_read_refuses_a_tiff_of_absurd_shape_before_allocating(tmp_path):
-    path = tmp_path / "x.tif"
-    tifffile.imwrite(path, noise(8, 8, None))
-    with tifffile.TiffFile(path, mode="r+b") as tiff:
-        tiff.pages.first.tags["ImageWidth"].overwrite(2_000_000_000)
-    with pytest.raises(DataError, match=r"got 8 x 2000000000"):
-        read_image(path)
-
-
-@pytest.mark.parametrize(("limit", "passes"), [(120, True), (119, False)])
-def test_read_image_takes_max_pixels_and_not_one_more(tmp_path, limit, passes):
+def test_read_image_takes_max_pixels_and_not_one_more(tmp_path):
     path = put(tmp_path / "x.png", noise(12, 10))
-    if passes:
-        assert read_image(path, max_pixels=limit).shape == (12, 10, 3)
-    else:
-        with pytest.raises(DataError, match=r"at most 119 pixels, got 12 x 10"):
-            read_image(path, max_pixels=limit)
+    assert read_image(path, max_pixels=120).shape == (12, 10, 3)
+    with pytest.raises(DataError, match=r"at most 119 pixels, got 12 x 10"):
+        read_image(path, max_pixels=119)
 
 
 @pytest.mark.parametrize("tag", range(2, 9))
@@ -117,12 +97,9 @@ def test_orientation_apply_turns_the_pixels_as_pillow_does(tmp_path, tag, suffix
     path = tmp_path / f"x.{suffix}"
     if suffix == "png":
         put(path, encoded(pixels, exif=exif.tobytes()))
-        upright = np.asarray(ImageOps.exif_transpose(Image.open(path)))
     else:
         tifffile.imwrite(path, pixels, photometric="rgb", extratags=[(274, "H", 1, tag, True)])
-        picture = Image.fromarray(pixels)
-        picture.getexif()[0x0112] = tag
-        upright = np.asarray(ImageOps.exif_transpose(picture))
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded(pixels, exif=exif.tobytes())))))
     np.testing.assert_array_equal(read_image(path, orientation="apply"), upright)
     np.testing.assert_array_equal(read_image(path, orientation="ignore"), pixels)
     with pytest.raises(DataError, match=r"data.orientation=apply"):
@@ -130,19 +107,13 @@ def test_orientation_apply_turns_the_pixels_as_pillow_does(tmp_path, tag, suffix
 
 
 def test_read_mask_gives_16_bit_values(tmp_path):
-    spec = ClassSpec(
-        task="multiclass", names=tuple(map(str, range(300))), colours=((0, 0, 0),) * 300, ignore_index=65535
-    )
+    names = tuple(map(str, range(300)))
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 300, ignore_index=65535)
     values = np.uint16([[0, 299], [256, 65535]])
+    put(tmp_path / "x.png", values)
+    tifffile.imwrite(tmp_path / "x.tif", values)
     for name in ("x.png", "x.tif"):
-        (tifffile.imwrite if name.endswith("tif") else _save)(tmp_path / name, values)
-        labels = read_mask(tmp_path / name, spec=spec)
-        assert labels.dtype == np.uint16
-        np.testing.assert_array_equal(labels, values)
-
-
-def _save(path, values):
-    Image.fromarray(values).save(path)
+        np.testing.assert_array_equal(read_mask(tmp_path / name, spec=spec), values, strict=True)
 
 
 def test_read_mask_maps_colours(tmp_path):
@@ -154,14 +125,6 @@ def test_read_mask_maps_colours(tmp_path):
         read_mask(path, spec=THREE, label_map={"128,64,0": 2, "0,0,0": 0})
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads files whatever their mode")
-def test_read_names_a_file_that_may_not_be_read(tmp_path):
-    path = put(tmp_path / "x.png", noise())
-    path.chmod(0)
-    with pytest.raises(DataError, match=r"Permission denied"):
-        read_image(path)
-
-
 def test_read_image_takes_big_endian_and_fortran_arrays(tmp_path):
     pixels = np.asfortranarray(np.arange(70, dtype=">u2").reshape(7, 5, 2))
     np.save(tmp_path / "x.npy", pixels)
@@ -170,3 +133,30 @@ def test_read_image_takes_big_endian_and_fortran_arrays(tmp_path):
     assert image.dtype.isnative
     assert image.flags.c_contiguous
     np.testing.assert_array_equal(image, pixels)
+
+
+@pytest.mark.parametrize("heights", [(1, 1, 1, 4), (7,), (3, 4), (2, 0, 5)], ids=str)
+@pytest.mark.parametrize("step", [1, 2, 3, 10])
+@pytest.mark.parametrize("planes", [None, 2])
+def test_a_thumbnail_has_every_nth_row_and_column_however_rows_come(heights, step, planes):
+    whole = np.arange(7 * 11 * (planes or 1)).reshape(*([] if planes is None else [planes]), 7, 11)
+    small, top = Thumbnail(step, -2), 0
+    for height in heights:
+        small.add(top, whole[..., top : top + height, :])
+        top += height
+    np.testing.assert_array_equal(small.pixels(), whole[..., ::step, ::step])
+
+
+def test_rows_that_are_read_twice_are_taken_once():
+    image = np.arange(9 * 5 * 3).reshape(9, 5, 3)
+    small = Thumbnail(2, -3)
+    rows = tapped(ArrayRows(image), small)
+    for start, stop in ((0, 4), (2, 7), (5, 9)):
+        np.testing.assert_array_equal(rows.read(start, stop), image[start:stop])
+    np.testing.assert_array_equal(small.pixels(), image[::2, ::2])
+
+
+def test_a_picture_is_never_larger_than_its_limit():
+    for height, width in ((1, 1), (LONGEST, 9), (LONGEST + 1, 9), (3, 10 * LONGEST - 1)):
+        step = thumbnail_step(height, width)
+        assert len(range(0, max(height, width), step)) <= LONGEST

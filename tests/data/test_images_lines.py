@@ -10,7 +10,7 @@ from segmeter.data.images import open_image_lines, read_image
 from segmeter.data.masks.reading import open_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, noise, put, write_zarr
+from tests.data.crafted import THREE, noise, write_zarr
 
 READ = {"channels": None, "orientation": "refuse", "max_pixels": 10_000, "level": 0}
 PARTS = ((0, 5), (5, 23), (23, 40))
@@ -45,7 +45,7 @@ def test_rows_of_a_tiff_are_those_of_the_image(tmp_path, dtype, channels, wanted
 
 def test_a_large_zarr_has_a_header_but_only_where_it_is_read_by_rows(tmp_path):
     write_zarr(tmp_path / "a.zarr", noise(40, 30, None), "yx", chunks=(8, 8))
-    assert (read_header(tmp_path / "a.zarr", max_pixels=100, streams=True).height, READ["max_pixels"]) == (40, 10_000)
+    assert read_header(tmp_path / "a.zarr", max_pixels=100, streams=True).height == 40
     with pytest.raises(DataError, match=r"a\.zarr"):
         read_header(tmp_path / "a.zarr", max_pixels=100)
 
@@ -62,19 +62,15 @@ def test_a_value_that_is_not_finite_is_refused_where_its_row_is_read(tmp_path, b
 
 
 @pytest.mark.parametrize(
-    ("orientation", "rule"),
-    [("apply", "`EXIF orientation` to be 1 in a large file, got 6"), ("refuse", "orientation"), ("ignore", "")],
+    ("orientation", "rule"), [("apply", "`EXIF orientation` to be 1 in a large file, got 6"), ("refuse", "orientation")]
 )
 def test_a_large_image_on_its_side_is_not_turned(tmp_path, orientation, rule):
     tags = [(274, "H", 1, 6, True)]
     tifffile.imwrite(tmp_path / "a.tif", noise(40, 30, None), extratags=tags, metadata=None)
-    options = READ | {"orientation": orientation}
-    if rule:
-        with pytest.raises(DataError, match=rule), open_image_lines(tmp_path / "a.tif", **options):
-            pass
-    else:
-        with open_image_lines(tmp_path / "a.tif", **options) as rows:
-            assert rows.shape == (40, 30, 1)
+    with open_image_lines(tmp_path / "a.tif", **(READ | {"orientation": "ignore"})) as rows:
+        assert rows.shape == (40, 30, 1)
+    with pytest.raises(DataError, match=rule):
+        open_image_lines(tmp_path / "a.tif", **(READ | {"orientation": orientation})).__enter__()
 
 
 def test_the_number_of_channels_is_checked_before_a_row_is_read(tmp_path):
@@ -87,12 +83,10 @@ def test_the_number_of_channels_is_checked_before_a_row_is_read(tmp_path):
 def test_rows_of_a_mask_are_labels_by_the_label_map(tmp_path, suffix):
     stored = np.array([10, 20, 77], np.uint8)[noise(40, 30, None) % 3]
     path = tmp_path / f"a{suffix}"
-    if suffix == ".tif":
-        tifffile.imwrite(path, stored, rowsperstrip=8)
-    elif suffix == ".bmp":
-        put(path, encoded(stored, "BMP"))
-    else:
+    if suffix == ".zarr":
         write_zarr(path, stored, "yx", chunks=(16, 16))
+    else:
+        Image.fromarray(stored).save(path)
     label_map = {"10": 2, "20": 0, "77": 255}
     with open_map(path, Reading(spec=THREE, label_map=label_map, max_pixels=10_000)) as rows:
         assert (rows.shape, rows.dtype) == ((40, 30), np.uint8)

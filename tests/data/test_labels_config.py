@@ -29,23 +29,16 @@ def test_a_number_that_is_none_of_classes_names_none(count):
 
 
 @pytest.mark.parametrize(
-    ("values", "taken"),
-    [
-        (TWO, True),
-        (TWO | {"label_map": {"7": 1}}, False),
-        ({"num_classes": 2}, False),
-        (TWO | {"task": "multilabel"}, False),
-    ],
-    ids=["binary", "label map", "multiclass", "multilabel"],
+    "values",
+    [TWO | {"label_map": {"7": 1}}, {"num_classes": 2}, TWO | {"task": "multilabel"}],
+    ids=["label map", "multiclass", "multilabel"],
 )
-def test_numbers_of_objects_are_of_one_class(values, taken):
-    if taken:
-        assert LabelsConfig(**values, instances=True).instances is True
-    else:
-        rule = "data: expected `instances` to be false but for a binary task without label map, got true."
-        assert problems_of(**values, instances=True) == [
-            f"{rule} Set data.task=binary, or data.instance_divisor where each value has its class."
-        ]
+def test_numbers_of_objects_are_of_one_class(values):
+    assert LabelsConfig(**TWO, instances=True).instances is True
+    rule = "data: expected `instances` to be false but for a binary task without label map, got true."
+    assert problems_of(**values, instances=True) == [
+        f"{rule} Set data.task=binary, or data.instance_divisor where each value has its class."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Small folders of masks, and the run folders that come of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from segmeter.evaluation.pairing import Missing, Pairing, find_pairs
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put
+from tests.data.volumes import save_volume
 
 FEW = MetricsConfig(bootstrap=50)
 TARGETS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
@@ -25,6 +27,11 @@ def pair_masks(predictions: Path, references: Path, **options: Any) -> Pairing:
     if found.problems:
         raise DataError(found.problems)
     return found
+
+
+def write_mask(path: Path, mask: np.ndarray) -> None:
+    """In the format of the suffix."""
+    put(path, mask) if path.suffix == ".png" else save_volume(path, mask)
 
 
 def put_masks(folder: Path, masks: dict[str, list[list[int]]]) -> Path:
@@ -55,3 +62,12 @@ def two_cases(root: Path) -> Path:
     put_masks(root / "references", TARGETS)
     put_masks(root / "predictions", LABELS)
     return root
+
+
+def put_sides(
+    root: Path, target: np.ndarray, labels: np.ndarray, name: str = "a.png", write: Callable[..., object] = write_mask
+) -> None:
+    """One case: its reference, and the prediction."""
+    for side, mask in (("references", target), ("predictions", labels)):
+        (root / side).mkdir(parents=True, exist_ok=True)
+        write(root / side / name, mask)

@@ -1,20 +1,30 @@
-"""One pair of files -> its maps and row: what each file is checked for, and what the row keeps."""
+"""A pair of files becomes maps and a row, read whole or in bands of lines if it is larger than memory."""
 
+import os
 import pickle
 
 import numpy as np
 import pytest
+import tifffile
+import zarr
+from PIL import Image
 
+from segmeter.classes import ClassSpec
+from segmeter.data.classes_config import default_colours
+from segmeter.data.files import array
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Entry
+from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair
-from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig
+from segmeter.evaluation.score import Scoring, score
+from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures import row
 from tests.data.crafted import THREE, put
-from tests.evaluation.masks import LABELS, TARGETS, pair_masks, two_cases
+from tests.evaluation.masks import LABELS, TARGETS, changed, pair_masks, put_sides, two_cases
 
 
 def scorer(flag_missing=False, **metrics):
@@ -69,9 +79,7 @@ def test_the_file_with_a_value_that_is_no_label_is_named(tmp_path, side):
 
 
 def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_label(tmp_path):
-    for side in ("references", "predictions"):
-        (tmp_path / side).mkdir()
-        np.save(tmp_path / side / "v.npy", np.zeros((3, 4, 5), np.uint8))
+    put_sides(tmp_path, *np.zeros((2, 3, 4, 5), np.uint8), "v.npy")
     problems = scorer(measures=(ErrorTypesConfig(),))(pairs_of(tmp_path)[0])
     assert problems == (
         "v: error_types: expected `target` to have two spatial axes for error types, got (3, 4, 5). Leave out this "
@@ -81,7 +89,6 @@ def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_labe
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_label_that_only_ignored_pixels_hide_is_refused_too(hidden, tmp_path):
-    """Mutation seen to fail: it is counted."""
     root = two_cases(tmp_path)
     labels = np.array(LABELS["a"], np.uint8)
     labels[tuple(np.argwhere((np.array(TARGETS["a"]) == 255) == hidden)[0])] = 77
@@ -90,30 +97,132 @@ def test_a_label_that_only_ignored_pixels_hide_is_refused_too(hidden, tmp_path):
     assert "77 (1 pixels)" in problem
 
 
+def score_alone(path, reading, *measures):
+    """The row of a reference without a prediction."""
+    pair = MaskPair(case_id="a", stem="a", references=(path,), predictions=())
+    found = CaseScorer(reading, MetricsConfig(bootstrap=0, measures=measures))(pair)
+    assert isinstance(found, Entry), found
+    return found.row
+
+
 @pytest.mark.parametrize("side", [True, "predictions"])
 def test_a_missing_prediction_is_class_0_whatever_the_label_map_makes_of_0(side, tmp_path):
-    put(tmp_path / "references" / "a.png", np.array([[1, 1, 0], [0, 1, 1]], np.uint16))
-    reading = Reading(
-        spec=THREE, label_map={"0": 1, "1": 0, "255": 255}, max_pixels=10_000, instances=side, divisor=1000
-    )
-    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
-    found = CaseScorer(reading, MetricsConfig(bootstrap=0))(pair)
-    assert isinstance(found, Entry), found
-    assert found.row.counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
+    path, label_map = put(tmp_path / "a.png", np.uint16([[1, 1, 0], [0, 1, 1]])), {"0": 1, "1": 0, "255": 255}
+    reading = Reading(spec=THREE, label_map=label_map, max_pixels=10_000, instances=side, divisor=1000)
+    assert score_alone(path, reading).counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
 
 
 def test_a_missing_prediction_of_cityscapes_has_no_pixel_of_a_class_that_0_is_not(tmp_path):
     labels = LabelsConfig(preset="cityscapes", instances=True)
-    put(tmp_path / "references" / "a.png", np.array([[7, 26001, 26002]], np.uint16))
-    reading = Reading(
-        spec=labels.spec(),
-        label_map=labels.label_map,
-        max_pixels=10_000,
-        instances=True,
-        divisor=labels.instance_divisor,
-    )
-    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
-    found = CaseScorer(reading, MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),)))(pair)
-    assert isinstance(found, Entry), found
-    assert found.row.counts[:, 0].nonzero()[0].tolist() == [0, 13]  # road and car
-    assert found.row.counts.sum() == found.row.counts[:, 0].sum() == 3
+    path = put(tmp_path / "a.png", np.uint16([[7, 26001, 26002]]))
+    known = {"label_map": labels.label_map, "max_pixels": 10_000, "divisor": labels.instance_divisor}
+    reading = Reading(spec=labels.spec(), instances=True, **known)
+    counts = score_alone(path, reading, InstancesConfig(objects="maps")).counts
+    assert counts[:, 0].nonzero()[0].tolist() == [0, 13]  # road and car
+    assert counts.sum() == counts[:, 0].sum() == 3
+
+
+SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
+
+
+@pytest.fixture(autouse=True)
+def pairs_are_large(monkeypatch):
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 1000)
+
+
+@pytest.fixture
+def maps(tmp_path):
+    rng = np.random.default_rng(0)
+    for role in ("references", "predictions"):
+        (tmp_path / role).mkdir()
+    for name in "abc":
+        target, labels = rng.integers(0, 3, (2, 1500, 40)).astype(np.uint8)
+        target[7:90] = 255
+        tifffile.imwrite(tmp_path / "references" / f"{name}.tif", target, tile=(64, 64), compression="zlib")
+        if name == "a":
+            Image.fromarray(labels).save(tmp_path / "predictions" / "a.png")
+        elif name == "b":
+            zarr.create_array(str(tmp_path / "predictions" / "b.zarr"), data=labels, chunks=(64, 64))
+        else:
+            tifffile.imwrite(tmp_path / "predictions" / "c.tif", labels, rowsperstrip=11)
+    return tmp_path
+
+
+def job(maps, folder, **metrics):
+    pairing = pair_masks(maps / "predictions", maps / "references", spec=SPEC, missing="error")
+    reading = Reading(spec=SPEC, label_map={}, max_pixels=10**6)
+    return Scoring(pairing=pairing, folder=folder, reading=reading, metrics=MetricsConfig(bootstrap=20, **metrics))
+
+
+def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypatch):
+    rows = score(job(maps, tmp_path / "rows"))
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
+    assert score(job(maps, tmp_path / "whole")) == rows
+    for name in ("cases.csv", "cases.parquet", "metrics.json", "manifest.json"):
+        assert (tmp_path / "rows" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_more_pixels_than_may_be_decoded_are_scored(maps, tmp_path):
+    (maps / "references" / "a.tif").unlink()
+    (maps / "predictions" / "a.png").unlink()
+    assert score(changed(job(maps, tmp_path / "run"), max_pixels=30_000))["n_cases"] == 2
+
+
+@pytest.mark.parametrize(
+    ("side", "lines", "value", "rule"),
+    [
+        ("references", [1400], 9, "9"),
+        ("predictions", [1400], 9, "9"),
+        ("predictions", [5, 8], 255, "got 1 pixels of the ignored value 255"),  # the target ignores the second one too
+    ],
+)
+def test_a_value_that_is_no_label_is_named(maps, tmp_path, side, lines, value, rule):
+    labels = tifffile.imread(maps / side / "c.tif")
+    labels[lines, 3] = value
+    tifffile.imwrite(maps / side / "c.tif", labels)
+    with pytest.raises(DataError, match=rf"{side}/c\.tif.* {rule}"):
+        score(job(maps, tmp_path / "run"))
+
+
+def test_what_needs_a_whole_map_is_refused_by_name(maps, tmp_path):
+    with pytest.raises(DataError, match=r"Leave out metrics\.measures: surface"):
+        score(job(maps, tmp_path / "run", measures=(SurfaceConfig(),)))
+
+
+@pytest.mark.parametrize("file", ["references/c.tif", "predictions/b.zarr/c/0/0"])
+def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_path, monkeypatch, file):
+    """With size and time of modification put back."""
+    monkeypatch.setattr("segmeter.evaluation.score.count_cores", lambda: 1)  # no other thread reads meanwhile
+    path, counted = maps / file, row.count_case_and_hidden
+    content, times = path.read_bytes(), path.stat()
+
+    def change_and_count(*given):
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return counted(*given)
+
+    monkeypatch.setattr(row, "count_case_and_hidden", change_and_count)
+    with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
+        score(job(maps, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("large", ["references", "predictions"])
+def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, large):
+    labels, paths = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8), {}
+    for side in ("references", "predictions"):
+        paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
+        Image.fromarray(labels).save(*paths[side])
+    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
+    pair = MaskPair(case_id="a", stem="a", **paths)
+    assert reader.look(pair) == (True, 0)
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
+    assert reader.look(pair) == (False, 300 * 300)
+
+
+def test_the_pixels_of_a_pair_with_drawn_objects_are_those_of_the_other_side(tmp_path):
+    (tmp_path / "drawn.txt").write_text("0 0 0 1 0 1 1\n" * 2000)
+    labels = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8)
+    Image.fromarray(labels).save(tmp_path / "map.png")
+    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
+    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "drawn.txt",), predictions=(tmp_path / "map.png",))
+    assert reader.look(pair) == (False, 300 * 300)

@@ -1,13 +1,12 @@
-"""An evaluation whose results cross through the ring: what it writes must not depend on how."""
+"""Evaluation and prediction, whose results cross through the ring: what is written must not depend on how."""
 
+import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 from segmeter.bridge.host_copier import open_transport
 from segmeter.cli.config.trained_data import describe_data
@@ -16,45 +15,26 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, evaluate, measure_prediction, predict
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal import FocalLoss
+from segmeter.metrics.calibration import Calibration
+from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
-
-CPU = torch.device("cpu")
-
-
-def predictor():
-    return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), CPU)
+from tests.evaluation.jobs import case_run, evaluation, files, interrupted, predictor
+from tests.training.tiny import TinyCases, tiny_segmenter
 
 
-def run_evaluation(folder: Path, cases: TinyCases, loss: nn.Module | None = None):
-    return evaluate(
-        Evaluation(
-            predictor=predictor(),
-            dataset=cases,
-            loss=loss or LongTarget(cross_entropy()),
-            export=ExportConfig(probs=True),
-            postprocess=PostprocessConfig(),
-            metrics=MetricsConfig(),
-            folder=folder,
-        )
-    )
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def run_evaluation(folder, cases, **changes):
+    return evaluate(evaluation(folder, dataset=cases, **changes))
 
 
 @pytest.fixture
@@ -65,7 +45,6 @@ def stream(monkeypatch):
 
 
 def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monkeypatch):
-    """Mutations seen to fail: no wait (poison in the files); the exporter left out (nothing is sent)."""
     cases = TinyCases(count=7)
     run_evaluation(tmp_path / "stream", cases)
     assert len(stream.starts) == 4 + 4 + 7, "labels and losses of four batches, probabilities of seven cases"
@@ -79,7 +58,7 @@ def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monk
 
 @pytest.mark.usefixtures("stream")
 def test_each_row_and_file_belongs_to_its_case(tmp_path):
-    """By a forward pass of the test's own. Mutation seen to fail: the cases of a batch reversed."""
+    """By a forward pass of the test's own."""
     cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
     run_evaluation(tmp_path, cases)
     rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
@@ -96,10 +75,10 @@ def test_each_row_and_file_belongs_to_its_case(tmp_path):
 
 
 def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
-    """By PyTorch's weighted cross-entropy of all pixels. Mutation seen to fail: the mean of the cases' losses."""
+    """By PyTorch's weighted cross-entropy of all pixels."""
     cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
     loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
-    summary = run_evaluation(tmp_path, cases, loss)
+    summary = run_evaluation(tmp_path, cases, loss=loss)
     samples = [cases[index] for index in range(5)]
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
@@ -115,7 +94,6 @@ def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
 
 @pytest.mark.parametrize("name", ["images/b.png", "masks/b.png"])
 def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
-    """Mutation seen to fail: the data set of `open_splits` without its hashes."""
     config = folder(make_folder(tmp_path / "data"), classes=("ground", "cell", "edge"), task="multiclass")
     (cases,), _ = open_splits(config, ["all"])
     content = noise(12, 10, 3 if "images" in name else None, seed=9)
@@ -127,17 +105,7 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
 
 
 def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
-    """Mutation seen to fail: the exporter left out."""
-    written = predict(
-        CaseRun(
-            predictor=predictor(),
-            dataset=TinyCases(count=3),
-            export=ExportConfig(),
-            postprocess=PostprocessConfig(),
-            folder=tmp_path,
-        )
-    )
-    assert written == 3
+    assert predict(case_run(tmp_path, dataset=TinyCases(count=3))) == 3
     assert len(stream.starts) == 2
     assert stream.done == len(stream.queue)
 
@@ -149,19 +117,10 @@ def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
 def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, split, changes, key):
     """As the command line refuses them, which looks before it reads any data."""
     trained = FolderConfig(root=str(make_folder(tmp_path, tuple("abcdefghijkl"))), classes=("a", "b", "c"), fold="1/2")
-    card = replace(tiny_segmenter().card, data=describe_data(trained))
     segmenter = tiny_segmenter()
-    segmenter.card = card
+    segmenter.card = replace(segmenter.card, data=describe_data(trained))
     cases = build_dataset(trained.replace(**changes), split=split)
-    job = Evaluation(
-        predictor=Predictor(segmenter, InferenceConfig(precision="float32"), CPU),
-        dataset=cases,
-        loss=None,
-        export=ExportConfig(),
-        postprocess=PostprocessConfig(),
-        metrics=MetricsConfig(bootstrap=0),
-        folder=tmp_path / "run",
-    )
+    job = evaluation(tmp_path / "run", predictor=predictor(segmenter), dataset=cases, loss=None)
     if key is None:
         assert evaluate(job)
         return
@@ -172,10 +131,71 @@ def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, 
 
 @pytest.mark.parametrize(("configured", "spacing", "unit"), [(None, (2.0, 0.5), "mm"), ((3.0, 3.0), (3.0, 3.0), "")])
 def test_a_row_keeps_the_spacing_of_its_file_unless_one_is_configured(configured, spacing, unit):
-    """Mutation seen to fail: the file's geometry is not looked at."""
     labels, place = np.zeros((4, 5), np.uint8), Geometry(spacing=(2.0, 0.5), unit="mm")
     sample = Sample(case_id="a", image=labels[..., None], target=labels, geometry=place)
     cleaned = Cleaned(labels=labels, instances=None, changed={})
     given = outbox.Prediction(sample=sample, labels=labels)
     row = measure_prediction(MetricsConfig(bootstrap=0, spacing=configured), (), BINARY, given, cleaned)
     assert (row.spacing, row.unit) == (spacing, unit)
+
+
+def test_calibration_is_that_of_the_exported_probabilities(tmp_path):
+    cases = TinyCases(count=5)
+    metrics = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(),), calibration=True)
+    summary = run_evaluation(tmp_path / "files", cases, metrics=metrics)
+    sums = Calibration(num_classes=cases.spec.num_classes, task=cases.spec.task, ignore_index=cases.spec.ignore_index)
+    for sample in (cases[index] for index in range(5)):
+        sums.update(sample.target, np.load(tmp_path / "files/predictions/probs" / f"{sample.case_id}.npy"))
+    assert summary["calibration"] == summarise_calibration(sums.compute(), cases.spec)
+    assert summary["calibration"]["n"] > 0
+    assert 0 < summary["calibration"]["ece"] < 1
+    assert json.loads((tmp_path / "files" / "metrics.json").read_text()) == summary
+    assert summary["measures"]["hd95"]
+    without = run_evaluation(tmp_path / "none", cases, metrics=metrics, export=ExportConfig())
+    assert without["calibration"] == summary["calibration"]
+    assert not (tmp_path / "none" / "predictions" / "probs").exists()
+
+
+class Untargeted(TinyCases):
+    """Images alone, as a folder to predict has them."""
+
+    def __getitem__(self, index):
+        return replace(super().__getitem__(index), target=None)
+
+
+def prediction(folder, **changes):
+    return case_run(folder, **({"dataset": Untargeted(count=5)} | changes))
+
+
+def stored(folder, case_id):
+    return np.asarray(Image.open(folder / "predictions" / "labels" / f"{case_id}.png"))
+
+
+def test_every_image_is_written_and_handed_over_in_order(tmp_path):
+    work = prediction(tmp_path)
+    assert predict(work) == 5
+    assert sorted(work.dataset.read) == list(range(5))
+    for index, name in enumerate(work.dataset.case_ids):
+        expected = work.predictor.logits([work.dataset[index].image]).argmax(1)[0].numpy()
+        np.testing.assert_array_equal(stored(tmp_path, name), expected)
+
+
+def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
+    steps = PostprocessConfig(steps=(LargestComponentConfig(),))
+    predict(prediction(tmp_path / "raw"))
+    predict(prediction(tmp_path / "steps", postprocess=steps))
+    pairs = [[stored(tmp_path / name, f"case{index:02d}") for name in ("raw", "steps")] for index in range(5)]
+    assert any((one != other).any() for one, other in pairs)
+    predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
+    assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
+    assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+
+
+def test_an_interrupted_prediction_goes_on_to_the_same_bytes_and_reads_no_finished_case_again(tmp_path):
+    predict(prediction(tmp_path / "whole"))
+    with interrupted(4):
+        predict(prediction(tmp_path / "run"))
+    cases = Untargeted(count=5)
+    predict(prediction(tmp_path / "run", dataset=cases, resume=True))
+    assert cases.read == [4]
+    assert files(tmp_path / "run") == files(tmp_path / "whole")

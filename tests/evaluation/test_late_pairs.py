@@ -3,24 +3,21 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import tifffile
 
 from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import sniff
 from segmeter.errors import LateError
 from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
-from segmeter.evaluation.score import Scoring, check_resumed, measure_probs, score
+from segmeter.evaluation.score import check_resumed, measure_probs, score
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
-from tests.evaluation.masks import changed, scoring, two_cases
+from tests.evaluation.masks import changed, put_sides, scoring, two_cases
 
 LATE = r"^data: case 'b' was not read within 0\.3 seconds: .*references/b\.png, .*predictions/b\.png"
 
@@ -28,20 +25,20 @@ LATE = r"^data: case 'b' was not read within 0\.3 seconds: .*references/b\.png, 
 class Hanging:
     """Files of case b below a folder, and all that waits for them until the test ends."""
 
-    def __init__(self) -> None:
-        self.folder = ""
-        self.released = threading.Event()
+    def __init__(self):
+        self.folder, self.released = "", threading.Event()
 
-    def wait(self, path: Any) -> None:
-        if isinstance(path, Path) and path.stem == "b" and path.parent.name == self.folder:
-            self.released.wait(9)
+    def waiting(self, then):
+        def wait_then(path, *more, **options):
+            if isinstance(path, Path) and path.stem == "b" and path.parent.name == self.folder:
+                self.released.wait(9)
+            return then(path, *more, **options)
 
-    def waiting(self, then: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda path, *more, **options: (self.wait(path), then(path, *more, **options))[1]
+        return wait_then
 
 
 @pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+def hanging(monkeypatch):
     held = Hanging()
     monkeypatch.setattr(os, "open", held.waiting(os.open))
     monkeypatch.setattr(Path, "read_bytes", held.waiting(Path.read_bytes))
@@ -50,33 +47,32 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Scoring:
+def job(tmp_path):
     return changed(scoring(two_cases(tmp_path)), timeout_s=0.3)
 
 
-def test_pairs_that_are_read_in_time_are_scored(job: Scoring) -> None:
+def test_pairs_that_are_read_in_time_are_scored(job):
     assert score(job) == score(changed(job, timeout_s=None))
 
 
-def test_a_pair_is_named(job: Scoring, hanging: Hanging) -> None:
+def test_a_pair_is_named(job, hanging):
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE):
         score(job)
 
 
-def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_is_not_limited(job, monkeypatch):
     expected, make_row = score(changed(job, timeout_s=None)), cases.make_row
     monkeypatch.setattr(cases, "make_row", lambda *given, **more: (time.sleep(0.5), make_row(*given, **more))[1])
     assert score(job) == expected
 
 
-def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_large_pair_are_limited(job, hanging, monkeypatch):
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 10)
-    for side in ("references", "predictions"):
-        for name in "ab":
-            tifffile.imwrite(job.folder / side / f"{name}.tif", noise(12, 10, None) % 3)
-            (job.folder / side / f"{name}.png").unlink()
-    job = changed(scoring(job.folder), timeout_s=0.3)
+    large, mask = job.folder / "large", noise(12, 10, None) % 3
+    for name in "ab":
+        put_sides(large, mask, mask, f"{name}.tif")
+    job = changed(scoring(large), timeout_s=0.3)
     score(job)
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=r"case 'b' was not read"):
@@ -84,7 +80,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
     hanging.folder = ""
     looked, read_state = set[Path](), sniff.read_state
 
-    def hang_at_the_end(path: Path) -> tuple[int, ...]:
+    def hang_at_the_end(path):
         if path in looked and path.stem == "b":
             hanging.released.wait(9)
         looked.add(path)
@@ -99,16 +95,19 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         score(job)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ["references", "probs"])
-def test_a_resume_waits_no_longer_for_what_it_compares(
-    folder: str, job: Scoring, hanging: Hanging, tmp_path: Path
-) -> None:
+@pytest.fixture
+def probs(tmp_path):
     (tmp_path / "probs").mkdir()
     files = {name: tmp_path / "probs" / f"{name}.npy" for name in "ab"}
     for path in files.values():
         np.save(path, np.full((3, 2, 3), 1 / 3, np.float32))
-    job = replace(job, probs=files)
+    return files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["references", "probs"])
+def test_a_resume_waits_no_longer_for_what_it_compares(folder, job, hanging, probs):
+    job = replace(job, probs=probs)
     score(job)
     check_resumed(job, job.folder)
     hanging.folder = folder
@@ -117,30 +116,20 @@ def test_a_resume_waits_no_longer_for_what_it_compares(
         check_resumed(job, job.folder)
 
 
-@pytest.mark.parametrize("folder", ["", "references", "probs"])
-def test_probabilities_are_limited(folder: str, job: Scoring, hanging: Hanging, tmp_path: Path) -> None:
-    (tmp_path / "probs").mkdir()
-    for name in "ab":
-        np.save(tmp_path / "probs" / f"{name}.npy", np.full((3, 2, 3), 1 / 3, np.float32))
-    files = {name: tmp_path / "probs" / f"{name}.npy" for name in "ab"}
+@pytest.mark.parametrize("folder", ["references", "probs"])
+def test_probabilities_are_limited(folder, job, hanging, probs):
     measured = {pair.case_id: hash_pair(pair) for pair in job.pairs}
+    measure_probs(job.scorer(), job.pairs, probs, measured=measured)
     hanging.folder = folder
-    if not folder:
-        measure_probs(job.scorer(), job.pairs, files, measured=measured)
-        return
     with pytest.raises(LateError, match="case 'b' was not read within"):
-        measure_probs(job.scorer(), job.pairs, files, measured=measured)
+        measure_probs(job.scorer(), job.pairs, probs, measured=measured)
 
 
-@pytest.mark.parametrize("folder", ["", "references", "images"])
-def test_pictures_are_limited(folder: str, job: Scoring, hanging: Hanging, tmp_path: Path) -> None:
-    images = {name: tmp_path / "images" / f"{name}.png" for name in "ab"}
-    for path in images.values():
-        put(path, noise(2, 3))
+@pytest.mark.parametrize("folder", ["references", "images"])
+def test_pictures_are_limited(folder, job, hanging, tmp_path):
+    images = {name: put(tmp_path / "images" / f"{name}.png", noise(2, 3)) for name in "ab"}
     score(job)
+    draw_cases(job, images, ReportConfig(panel=128, overlays=2))
     hanging.folder = folder
-    if not folder:
-        draw_cases(job, images, ReportConfig(panel=128, overlays=2))
-        return
     with pytest.raises(LateError, match="case 'b' was not read within"):
         draw_cases(job, images, ReportConfig(panel=128, overlays=2))

@@ -1,6 +1,6 @@
 """The state of a run: what is whole counts, what was cut off is done again, what differs is refused."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pytest
 
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation import manifest as manifest_module
+from segmeter.evaluation.drive import drive
 from segmeter.evaluation.manifest import (
     JOURNAL,
     Entry,
@@ -28,12 +29,12 @@ CASES = ["a", "b", "ü"]
 SPEC = class_spec(2)
 
 
-def entry(case_id: str, **fields: object) -> Entry:
-    row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)  # type: ignore[arg-type]
+def entry(case_id, **fields):
+    row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)
     return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), record={"unit": "mm"})
 
 
-def begun(folder: Path, count: int = 3) -> Manifest:
+def begun(folder, count=3):
     manifest = Manifest.begin(folder, IDENTITY, CASES)
     for case_id in CASES[:count]:
         manifest.add(entry(case_id))
@@ -41,15 +42,15 @@ def begun(folder: Path, count: int = 3) -> Manifest:
     return manifest
 
 
-def ids(manifest: Manifest, keep: int | None = None) -> list[str]:
+def ids(manifest, keep=None):
     return list(manifest.keep(keep)["case_id"].to_pylist())
 
 
-def rows_of(folder: Path) -> list[CaseRow]:
+def rows_of(folder):
     return list(open_manifest(folder, IDENTITY, CASES, resume=True).table(SPEC))
 
 
-def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
+def test_rows_come_back_to_the_last_bit(tmp_path):
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
     given = entry(
         "a",
@@ -69,27 +70,16 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     manifest.add(given)
     manifest.close()
     (found,) = rows_of(tmp_path)
-    names = ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels", "target_crc32")
-    for name in names:
-        assert getattr(found, name) == getattr(given.row, name)
-    assert found.counts.dtype == np.int64
-    assert np.array_equal(found.counts, given.row.counts)
-    assert repr(found.measured) == repr(given.row.measured)  # NaN is not equal to itself
-    assert found.extra == given.row.extra
+    np.testing.assert_array_equal(found.counts, given.row.counts, strict=True)
+    assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
     records = open_manifest(tmp_path, IDENTITY, CASES, resume=True).keep()
     assert hashes_of(records) == {"a": given.sha256}
     assert parse_records(records) == {"a": given.record}
 
 
-def in_batches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_module, "BATCH", 1)
-
-
 @pytest.mark.slow
-def test_every_place_at_which_a_write_may_end_leaves_whole_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_batches_of_one(monkeypatch)
+def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest_module, "BATCH", 1)
     begun(tmp_path)
     content = (tmp_path / JOURNAL).read_bytes()
     ends = np.array([end for _, end in read_batches(tmp_path)])
@@ -105,8 +95,7 @@ def test_every_place_at_which_a_write_may_end_leaves_whole_rows(
         assert (tmp_path / JOURNAL).read_bytes() == content
 
 
-def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: no look at the clock."""
+def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(manifest_module.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(manifest_module, "BATCH", 3)
@@ -122,20 +111,17 @@ def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
-def test_counts_come_back_however_large(tmp_path: Path, most: int) -> None:
-    """Mutation seen to fail: 2**32 taken for a number of 32 bits."""
+def test_counts_come_back_however_large(tmp_path, most):
     counts = np.array([[0, 1], [most, 7]])
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
-    row = CaseRow(case_id="a", height=1, width=1, counts=counts)
-    manifest.add(Entry(case_id="a", row=row, sha256="0"))
+    manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=1, width=1, counts=counts)))
     manifest.close()
     (found,) = rows_of(tmp_path)
     np.testing.assert_array_equal(found.counts, counts, strict=True)
 
 
-def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: the checksum not compared."""
-    in_batches_of_one(monkeypatch)
+def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest_module, "BATCH", 1)
     begun(tmp_path)
     content = (tmp_path / JOURNAL).read_bytes()
     first, second, _ = (end for _, end in read_batches(tmp_path))
@@ -149,8 +135,7 @@ def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("batch", [1, 2, 64])
-def test_rows_can_be_given_up(tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: a batch dropped whole where a part of it is kept."""
+def test_rows_can_be_given_up(tmp_path, batch, monkeypatch):
     monkeypatch.setattr(manifest_module, "BATCH", batch)
     begun(tmp_path)
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == CASES
@@ -160,7 +145,7 @@ def test_rows_can_be_given_up(tmp_path: Path, batch: int, monkeypatch: pytest.Mo
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=0) == []
 
 
-def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
+def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path):
     manifest = begun(tmp_path)
     assert read_run_manifest(tmp_path)["state"] == "running"
     manifest.finish()
@@ -174,13 +159,13 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
 
 
-def test_a_run_of_an_earlier_version_may_hold_the_default_of_a_key_that_is_gone(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_may_hold_the_default_of_a_key_that_is_gone(tmp_path):
     data = {**IDENTITY["data"], "ignore_rim": 0}
     Manifest.begin(tmp_path, IDENTITY | {"data": data}, CASES)
     check_same(tmp_path, IDENTITY, CASES)
 
 
-def test_every_difference_is_shown(tmp_path: Path) -> None:
+def test_every_difference_is_shown(tmp_path):
     begun(tmp_path)
     check_same(tmp_path, IDENTITY, CASES)
     with pytest.raises(ConfigError) as caught:
@@ -195,7 +180,7 @@ def test_every_difference_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 5, "identity": {}}'])
-def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
+def test_what_is_no_manifest_is_refused(content, tmp_path):
     if content is not None:
         (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(DataError, match="manifest"):
@@ -203,7 +188,7 @@ def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -
 
 
 def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):
-    """Not at the end, when old and new rows are joined. Mutation seen to fail: the type not looked at."""
+    """Not at the end, when old and new rows are joined."""
     manifest = Manifest.begin(tmp_path, {}, ["a", "b"])
     monkeypatch.setattr(
         "segmeter.evaluation.manifest.columns_of_rows",
@@ -214,3 +199,38 @@ def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_p
     for call in (manifest.keep, manifest.records, lambda: manifest.table(class_spec(2))):
         with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
             call()
+
+
+@pytest.fixture
+def open_run(tmp_path):
+    made = open_manifest(tmp_path / "run", {}, ["a", "b", "c", "d"], resume=False)
+    yield made
+    made.close()
+
+
+def test_sound_cases_are_noted_and_all_problems_raised_together(open_run):
+    results = iter([Entry(case_id="a"), ("b: damaged",), Entry(case_id="c"), ("d: gone", "d: too large")])
+    seen = []
+    with pytest.raises(DataError) as caught:
+        drive((each for each in results), open_run, what="scoring", total=4, each=seen.append)
+    assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
+    assert [entry.case_id for entry in seen] == ["a", "c"] == open_run.records()["case_id"].to_pylist()
+
+
+def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
+    closed = []
+
+    def results():
+        try:
+            yield Entry(case_id="a")
+            yield Entry(case_id="b")
+        finally:
+            closed.append(True)
+
+    def refuse(entry):
+        raise DataError(f"{entry.case_id}: another unit")
+
+    with pytest.raises(DataError, match="a: another unit"):
+        drive(results(), open_run, what="scoring", total=2, each=refuse)
+    assert closed
+    assert open_run.records()["case_id"].to_pylist() == ["a"]

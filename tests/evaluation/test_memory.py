@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +15,19 @@ from segmeter.evaluation.drive import SMALL, Room, check_memory
 from tests.data.crafted import put
 
 
-def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_not_fit_is_refused_before_the_work(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
     check_memory(2**30, what="it", remedy="")
     with pytest.raises(InputError, match=r"^it: expected `memory` of about 1\.5 GiB, got 1\.0 GiB free\. Do less\.$"):
         check_memory(3 * 2**29, what="it", remedy="Do less.")
 
 
-def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fits_only_alone_waits_for_its_turn(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
     room, held, most = Room(), 0, 0
     changed = threading.Lock()
 
-    def work(size: int) -> None:
+    def work(size):
         nonlocal held, most
         with room.hold(size * SMALL, what="it", remedy=""):
             with changed:
@@ -36,16 +37,13 @@ def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch
             with changed:
                 held -= size
 
-    threads = [threading.Thread(target=work, args=(size,)) for size in (3, 2, 4, 1, 5, 2, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(7) as pool:
+        list(pool.map(work, (3, 2, 4, 1, 5, 2, 2)))
     assert held == 0
     assert 0 < most <= 5
 
 
-def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_it(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
     with Room(processes=2).hold(2 * SMALL, what="it", remedy=""):
         pass
@@ -53,18 +51,14 @@ def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_more_classes_than_fit_are_refused_before_a_run_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_more_classes_than_fit_are_refused_before_a_run_begins(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
     with pytest.raises(SystemExit) as leaving:
         main(["score", "predictions=a", "references=b", "data.num_classes=65534"])
     assert leaving.value.code == 2
-    said = (
-        "score: counts of 65534 classes: expected `memory` of about 192.0 GiB, got 1.0 GiB free. Name those that occur."
-    )
-    assert capsys.readouterr().err == f"segmeter: {said}\n"
+    said = "expected `memory` of about 192.0 GiB, got 1.0 GiB free. Name those that occur."
+    assert capsys.readouterr().err == f"segmeter: score: counts of 65534 classes: {said}\n"
     assert not Path("runs").exists()
 
 
@@ -74,9 +68,7 @@ NUMBERED = "[instances] data.instances=true data.task=binary"
 @pytest.mark.parametrize(
     ("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "0.7"), (NUMBERED, "1.3")]
 )
-def test_score_says_it_of_a_pair_by_its_header(
-    measures: str, gib: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_score_says_it_of_a_pair_by_its_header(measures, gib, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**20)
     for folder in ("a", "b"):

@@ -1,7 +1,5 @@
 """Masks of labels against maps of object numbers: said by a key, and refused where it is not said."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -12,13 +10,13 @@ from segmeter.evaluation.score import score
 from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.objects.scores import match_instances
-from tests.data.crafted import BINARY, put
-from tests.evaluation.masks import changed, scoring
+from tests.data.crafted import BINARY
+from tests.evaluation.masks import changed, put_sides, scoring
 
 MEASURED = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
 
 
-def discs(count: int = 12) -> np.ndarray:
+def discs(count=12):
     """Objects 1 to N in a grid; 7 and 8 touch, so that they are one connected part."""
     numbers = np.zeros((60, 80), np.uint16)
     rows, columns = np.indices(numbers.shape)
@@ -29,13 +27,12 @@ def discs(count: int = 12) -> np.ndarray:
     return numbers
 
 
-def job(folder: Path, references: np.ndarray, predictions: np.ndarray, **changes: object):
-    put(folder / "references" / "a.png", references)
-    put(folder / "predictions" / "a.png", predictions)
+def job(folder, references, predictions, **changes):
+    put_sides(folder, references, predictions)
     return changed(scoring(folder, spec=BINARY), metrics=MEASURED, **changes)
 
 
-def found(summary: dict) -> tuple[float, ...]:
+def found(summary):
     return tuple(summary["measures"][name]["cell"]["dataset"] for name in ("pq", "tp", "fp", "fn"))
 
 
@@ -43,15 +40,11 @@ def found(summary: dict) -> tuple[float, ...]:
 def test_a_mask_of_labels_given_as_object_numbers_is_refused_with_the_key(tmp_path, side, value):
     numbers = discs()
     labels = np.where(numbers > 0, np.uint8(value), np.uint8(0))
-    maps = {"references": numbers, "predictions": labels}
-    if side == "predictions":  # these hold the objects
-        maps = {"references": labels, "predictions": numbers}
-    wrong = "predictions" if side == "references" else "references"
-    rule = (
-        rf"{wrong}/a.png: expected `mask` to hold numbers of objects, got one number, {value}, in 11 separate parts, "
-    )
-    with pytest.raises(DataError, match=rule + rf"where the other side has 12 objects.*data.instances={side}"):
-        score(job(tmp_path, **maps, instances=True))
+    wrong, maps = ("predictions", (numbers, labels)) if side == "references" else ("references", (labels, numbers))
+    found = f"got one number, {value}, in 11 separate parts, where the other side has 12 objects"
+    rule = rf"{wrong}/a.png: expected `mask` to hold numbers of objects, {found}.*data.instances={side}"
+    with pytest.raises(DataError, match=rule):
+        score(job(tmp_path, *maps, instances=True))
 
 
 def test_connected_parts_of_one_side_are_matched_with_the_objects_of_the_other(tmp_path):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tifffile
-import torch
 from PIL import Image
 
 from segmeter.errors import DataError, RunError
@@ -15,36 +14,23 @@ from segmeter.evaluation import evaluate
 from segmeter.evaluation.drive import Room
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
-from segmeter.evaluation.predicted import CaseRun, finish
+from segmeter.evaluation.predicted import finish
 from segmeter.export import volumes as volumes_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import is_whole
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
-from tests.training.tiny import TinyCases, tiny_segmenter
+from tests.evaluation.jobs import case_run
+from tests.training.tiny import TinyCases
 
 COUNT = 5
 
 
-@pytest.fixture(scope="module")
-def predictor():
-    return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-
-
 @pytest.fixture
-def job(predictor, tmp_path):
-    return CaseRun(
-        predictor=predictor,
-        dataset=TinyCases(count=COUNT),
-        export=ExportConfig(),
-        postprocess=PostprocessConfig(),
-        folder=tmp_path / "run",
-        identity={"checkpoint": "0"},
-    )
+def job(tmp_path):
+    return case_run(tmp_path / "run", identity={"checkpoint": "0"})
 
 
 def work(job, **options):
@@ -105,7 +91,7 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 700, 10**6])
 def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job, monkeypatch, most):
-    """Label maps of 256 bytes. Mutation seen to fail: no room is taken."""
+    """Label maps of 256 bytes."""
     held, peak, turn = [0], [0], threading.Lock()
     finish_one = evaluate.finish
 
@@ -166,7 +152,6 @@ def test_cases_before_a_fault_are_noted_whole(job, broken, error, message):
 
 
 def test_batches_are_those_of_the_whole_run(job):
-    """Mutation seen to fail: the numbers of the first cases whichever are asked for."""
     seen = []
 
     class Seen:
@@ -205,3 +190,14 @@ def test_a_case_is_post_processed_measured_and_written(job):
     np.testing.assert_array_equal(
         tifffile.imread(folder / "confidence" / "case00.tif"), np.where(labels == 1, 0.5, 0.25)
     )
+
+
+def test_a_pixel_that_changes_its_class_belongs_to_no_object_of_the_model(job):
+    """Mutation seen to fail: the objects of the model as they were."""
+    labels = np.zeros((5, 7), np.uint8)
+    labels[0, :3], labels[4, 6] = 1, 1
+    prediction = Prediction(sample=job.dataset[0], labels=labels, instances=labels.astype(np.int64) * 7)
+    steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
+    finish(replace(job, postprocess=steps, export=ExportConfig(instances=True)), prediction, None)
+    with Image.open(job.folder / PREDICTIONS / "instances" / "case00.png") as image:
+        assert np.unique(np.argwhere(np.asarray(image))[:, 0]).tolist() == [0]

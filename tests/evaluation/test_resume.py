@@ -1,40 +1,22 @@
 """What of an interrupted run stays: whole batches of the first cases, whose files are made again as they were."""
 
-import numpy as np
 import pytest
-import torch
 
 from segmeter.data.dataset import Part
-from segmeter.distributed.shards import split_batches
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, open_manifest, parse_records, read_records
-from segmeter.evaluation.predicted import CaseRun, find_damaged, repair_files, restore_cases, whole_batches
+from segmeter.evaluation.predicted import find_damaged, repair_files, restore_cases, whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY, describe_file
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
-from segmeter.postprocess.config import PostprocessConfig
-from tests.training.tiny import TinyCases, tiny_segmenter
+from tests.evaluation.jobs import case_run, files
 
 COUNT = 5  # in batches of 2
 
 
-@pytest.fixture(scope="module")
-def predictor():
-    return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-
-
-def run_of(folder, predictor):
+def run_of(folder):
     """A run like that in the folder, with cases of its own that know what was read."""
-    return CaseRun(
-        predictor=predictor,
-        dataset=TinyCases(count=COUNT),
-        export=ExportConfig(probs=True),
-        postprocess=PostprocessConfig(),
-        folder=folder,
-        resume=(folder / "manifest.json").exists(),
-    )
+    return case_run(folder, export=ExportConfig(probs=True), resume=(folder / "manifest.json").exists())
 
 
 def begin(job):
@@ -42,45 +24,42 @@ def begin(job):
 
 
 @pytest.fixture
-def first(tmp_path, predictor):
+def first(tmp_path):
     """The folder of a run of all cases, and the bytes of its files."""
-    run_cases(run_of(tmp_path, predictor), "running")
+    run_cases(run_of(tmp_path), "running")
     return tmp_path, files_of(tmp_path)
 
 
 def files_of(folder):
-    made = (folder / PREDICTIONS).rglob("*")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in made if path.is_file()}
+    return files(folder / PREDICTIONS)
 
 
 def notes_of(folder):
     return list(parse_records(read_records(folder)).values())
 
 
-def test_only_the_batch_of_a_damaged_file_is_predicted_again(first, predictor, caplog):
-    """Mutation seen to fail: the files of the whole batch written again."""
+def test_only_the_batch_of_a_damaged_file_is_predicted_again(first, caplog):
     folder, before = first
     labels = folder / PREDICTIONS / "labels"
     (labels / "case02.png").unlink()
     (folder / PREDICTIONS / "probs" / "case02.npy").write_bytes(b"x")
     others = [labels / f"case{index:02d}.png" for index in (0, 1, 3, 4)]
     written = [path.stat().st_mtime_ns for path in others]
-    job = run_of(folder, predictor)
+    job = run_of(folder)
     repair_files(job, notes_of(folder))
     assert files_of(folder) == before
     assert sorted(job.dataset.read) == [2, 3]
     assert [path.stat().st_mtime_ns for path in others] == written
-    (line,) = caplog.messages
-    assert line == (
+    assert caplog.messages == [
         "resume: missing or damaged files of predictions are written again (2: labels/case02.png, probs/case02.npy)."
-    )
+    ]
 
 
-def test_files_that_come_out_otherwise_are_refused(first, predictor):
+def test_files_that_come_out_otherwise_are_refused(first):
     """As on another machine; here the cases are others than they were."""
     folder, _ = first
     (folder / PREDICTIONS / "probs" / "case04.npy").unlink()
-    job = run_of(folder, predictor)
+    job = run_of(folder)
     job.dataset.salt = 1
     with pytest.raises(RunError) as caught:
         repair_files(job, notes_of(folder))
@@ -91,10 +70,10 @@ def test_files_that_come_out_otherwise_are_refused(first, predictor):
 
 
 @pytest.mark.parametrize(("noted", "kept"), [(0, 0), (1, 0), (2, 2), (3, 2), (COUNT, COUNT)])
-def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predictor):
+def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first):
     """Their damaged files are written again, and what a killed process left half written goes."""
     folder, before = first
-    job = run_of(folder, predictor)
+    job = run_of(folder)
     manifest = begin(job)
     manifest.keep(noted)
     left = folder / PREDICTIONS / "labels" / f"{TEMPORARY}left"
@@ -108,9 +87,9 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predic
     manifest.close()
 
 
-def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
+def test_none_are_kept_where_that_is_said_or_the_run_is_new(first):
     folder, _ = first
-    job = run_of(folder, predictor)
+    job = run_of(folder)
     manifest = begin(job)
     assert restore_cases(job, manifest, none=True) == 0
     assert len(manifest.keep()) == 0  # and they are gone from the journal
@@ -118,27 +97,8 @@ def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
 
 
 def test_a_part_reads_its_cases_by_their_place_in_the_whole():
-    part = Part(list("abcdefg"), range(2, 5))  # type: ignore[arg-type]
+    part = Part(list("abcdefg"), range(2, 5))
     assert [part[index] for index in range(len(part))] == list("cde")
-
-
-def brute_force(kinds, size):
-    batches = []
-    for index, kind in enumerate(kinds):
-        if batches and len(batches[-1]) < size and kinds[batches[-1][0]] == kind:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_batches_hold_one_kind_and_every_case_once(size):
-    rng = np.random.default_rng(size)
-    for length in range(12):
-        kinds = rng.integers(0, 2, length).tolist()
-        found = [list(batch) for batch in split_batches(kinds, size)]
-        assert found == brute_force(kinds, size)
 
 
 def test_a_last_batch_that_is_not_full_is_done_again_unless_it_is_the_end():
@@ -149,7 +109,6 @@ def test_a_last_batch_that_is_not_full_is_done_again_unless_it_is_the_end():
 
 
 def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
-    """Mutation seen to fail: results of a finished run not looked at."""
 
     def opened(resume=True, identity=None):
         return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)

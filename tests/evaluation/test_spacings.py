@@ -3,8 +3,7 @@
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,26 +20,26 @@ from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary
-from tests.data.crafted import THREE
+from tests.data.crafted import THREE, write_multiscales
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
-from tests.evaluation.masks import scoring
+from tests.evaluation.masks import put_sides, scoring
 
 SURFACES = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(tolerances=(1.0,)),))
 ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
 REVERSED = "predictions agree better with their axes reversed: save array.T if they are (i, j, k) (1: a)."
 
 
-def save_zarr(path: Path, volume: np.ndarray, **attributes: Any) -> None:
+def save_zarr(path, volume, **attributes):
     zarr.create_array(str(path), data=volume, attributes=attributes)
 
 
-def shown(summary: dict[str, Any]) -> str:
+def shown(summary):
     text = io.StringIO()
     print_summary(summary, file=text)
     return text.getvalue()
 
 
-def test_two_units_of_one_length_are_one_place_and_the_references_is_taken(tmp_path: Path) -> None:
+def test_two_units_of_one_length_are_one_place_and_the_references_is_taken(tmp_path):
     save_zarr(tmp_path / "references" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="millimeter")
     save_zarr(tmp_path / "predictions" / "a.zarr", VOLUME, spacing=[3000, 500, 500], unit="\u00b5m")
     summary = score(replace(scoring(tmp_path), metrics=SURFACES))
@@ -54,7 +53,7 @@ def test_two_units_of_one_length_are_one_place_and_the_references_is_taken(tmp_p
 
 
 @pytest.mark.parametrize("role", ["references", "predictions"])
-def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_one(role: str, tmp_path: Path) -> None:
+def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_one(role, tmp_path):
     other = {"references": "predictions", "predictions": "references"}[role]
     save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit="mm")
     save_zarr(tmp_path / other / "a.zarr", VOLUME)
@@ -73,19 +72,14 @@ def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_o
     ],
     ids=["named", "unnamed", "none"],
 )
-def test_distances_carry_their_unit_everywhere(
-    save: dict[str, Any], unit: str | None, note: str, tmp_path: Path
-) -> None:
-    for role in ("references", "predictions"):
-        save_zarr(tmp_path / role / "a.zarr", VOLUME, **save)
+def test_distances_carry_their_unit_everywhere(save, unit, note, tmp_path):
+    put_sides(tmp_path, VOLUME, VOLUME, "a.zarr", write=partial(save_zarr, **save))
     objects = InstancesConfig(distances=True)
     metrics = SURFACES.replace(measures=(*SURFACES.measures, objects), convention="all")
     summary = score(replace(scoring(tmp_path), metrics=metrics))
     assert json.loads((tmp_path / "metrics.json").read_text())["units"] == summary["units"]
-    surfaces = {
-        f"{name}{end}" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd") for end in ("", "_marching_cubes")
-    }
-    assert set(summary["units"]) == surfaces | {"object_masd"}
+    distances, ends = ("hd", "hd95", "hd95_pooled", "assd", "masd"), ("", "_marching_cubes")
+    assert set(summary["units"]) == {f"{name}{end}" for name in distances for end in ends} | {"object_masd"}
     assert set(summary["units"].values()) == {unit}
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == [unit]
     page = write_report(tmp_path, ReportConfig()).read_text()
@@ -94,11 +88,11 @@ def test_distances_carry_their_unit_everywhere(
         assert note in " ".join(text.split())
 
 
-def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path: Path) -> None:
+def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path):
     rows = []
     for case, unit in (("a", "mm"), ("b", "um")):
-        for role in ("references", "predictions"):
-            save_zarr(tmp_path / case / role / f"{case}.zarr", VOLUME, spacing=[3, 0.5, 0.25], unit=unit)
+        write = partial(save_zarr, spacing=[3, 0.5, 0.25], unit=unit)
+        put_sides(tmp_path / case, VOLUME, VOLUME, f"{case}.zarr", write=write)
         score(replace(scoring(tmp_path / case), metrics=SURFACES))
         rows += read_cases(tmp_path / case)
     with pytest.raises(InputError, match=r"to have distances in one unit, got mm \(as a\), um \(as b\)"):
@@ -106,7 +100,7 @@ def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path: Path) -
     summarise(rows, read_spec(tmp_path / "a"), MetricsConfig(bootstrap=0))  # overlaps have no unit
 
 
-def saved_pair(root: Path, target: np.ndarray, labels: np.ndarray, name: str = "a.npy") -> None:
+def saved_pair(root, target, labels, name="a.npy"):
     save_nifti(root / "references" / "a.nii.gz", target)
     save_volume(root / "predictions" / name, labels)
 
@@ -114,13 +108,7 @@ def saved_pair(root: Path, target: np.ndarray, labels: np.ndarray, name: str = "
 CUBE = np.random.default_rng(5).integers(0, 3, (4, 6, 4)).astype(np.uint8)  # reversed it has the same size
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.zarr", "a.tif"])
-def test_where_one_side_has_no_place_that_is_said(name: str, tmp_path: Path) -> None:
-    saved_pair(tmp_path, VOLUME, VOLUME, name)
-    assert score(scoring(tmp_path))["spacing"]["warnings"] == [ONE_SIDE]
-
-
-def test_a_prediction_in_the_files_own_order_is_told_from_one_in_ours(tmp_path: Path) -> None:
+def test_a_prediction_in_the_files_own_order_is_told_from_one_in_ours(tmp_path):
     """nibabel gives (i, j, k); of a size that reads the same backwards nothing but the values tells."""
     saved_pair(tmp_path / "ours", CUBE, CUBE)
     saved_pair(tmp_path / "theirs", CUBE, np.ascontiguousarray(CUBE.T))
@@ -128,23 +116,19 @@ def test_a_prediction_in_the_files_own_order_is_told_from_one_in_ours(tmp_path: 
     for name in ("ours", "either"):
         assert score(scoring(tmp_path / name))["spacing"]["warnings"] == [ONE_SIDE]
     assert score(scoring(tmp_path / "theirs"))["spacing"]["warnings"] == [ONE_SIDE, REVERSED]
-
-
-def test_a_size_that_fits_only_backwards_is_refused(tmp_path: Path) -> None:
-    saved_pair(tmp_path, VOLUME, np.ascontiguousarray(VOLUME.T))
+    saved_pair(tmp_path / "size", VOLUME, np.ascontiguousarray(VOLUME.T))
     with pytest.raises(DataError, match=r"2 x 3 x 4, got 4 x 3 x 2 .*\. Its axes are reversed: save array\.T\."):
-        score(scoring(tmp_path))
+        score(scoring(tmp_path / "size"))
 
 
-def test_places_on_both_sides_or_on_none_warn_of_nothing(tmp_path: Path) -> None:
+def test_places_on_both_sides_or_on_none_warn_of_nothing(tmp_path):
     saved_pair(tmp_path / "both", CUBE, CUBE, "a.nii")
-    for role in ("references", "predictions"):
-        save_volume(tmp_path / "none" / role / "a.npy", CUBE)
+    put_sides(tmp_path / "none", CUBE, CUBE, "a.npy")
     for name in ("both", "none"):
         assert score(scoring(tmp_path / name))["spacing"]["warnings"] == []
 
 
-def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
+def test_warnings_survive_an_interruption(tmp_path):
     saved_pair(tmp_path, VOLUME, VOLUME)
     save_nifti(tmp_path / "references" / "b.nii.gz")
     save_volume(tmp_path / "predictions" / "b.npy", VOLUME + 7)
@@ -155,16 +139,12 @@ def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
     assert summary["spacing"]["warnings"] == [ONE_SIDE.replace("1: a", "2: a, b")]
 
 
-def save_ome(path: Path, shift: list[float]) -> None:
-    group = zarr.open_group(str(path), mode="w")
-    group.create_array("0", data=VOLUME)
-    axes = [{"name": name, "type": "space", "unit": "micrometer"} for name in "zyx"]
+def save_ome(path, shift):
     steps = [{"type": "scale", "scale": list(EDGES)}, {"type": "translation", "translation": shift}]
-    sets = [{"path": "0", "coordinateTransformations": steps}]
-    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": sets}]}
+    write_multiscales(zarr.open_group(str(path), mode="w"), VOLUME, steps=[steps])
 
 
-def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path: Path) -> None:
+def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path):
     save_ome(tmp_path / "references" / "a.zarr", [0, 0, 0])
     save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.05])  # under a quarter of 0.25
     score(scoring(tmp_path))
@@ -173,7 +153,7 @@ def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path: Path) -> None:
         score(scoring(tmp_path))
 
 
-def test_names_that_can_not_be_paired_are_refused_without_problems_that_the_spacing_solves(tmp_path: Path) -> None:
+def test_names_that_can_not_be_paired_are_refused_without_problems_that_the_spacing_solves(tmp_path):
     for role, unit in (("references", "mm"), ("predictions", "bogus")):
         save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit=unit)
     save_zarr(tmp_path / "references" / "b.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")

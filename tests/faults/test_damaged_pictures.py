@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.test_evaluate_resume import empty, flip
+from tests.evaluation.jobs import empty, flip
 from tests.faults.commands import line, only, resuming
 from tests.faults.harness import Fault, results, run
 

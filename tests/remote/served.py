@@ -27,6 +27,11 @@ class Memory:
         self.fault(name)
         self.store.put(name, content)
 
+    def put_folder(self, folder: Path, under: str = "") -> None:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(under + str(path.relative_to(folder)), path.read_bytes())
+
     def drop(self, name: str) -> None:
         self.store.delete(name)
 
@@ -62,10 +67,7 @@ class S3:
     def put(self, name: str, content: bytes) -> None:
         self.client.put_object(Bucket=self.bucket, Key=name, Body=content)
 
-    def put_folder(self, folder: Path, under: str = "") -> None:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                self.put(under + str(path.relative_to(folder)), path.read_bytes())
+    put_folder = Memory.put_folder
 
     def names(self) -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)

@@ -2,6 +2,7 @@ import os
 import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,12 +106,16 @@ def test_the_cache_stays_below_its_bound_and_forgets_what_was_used_least_recentl
     assert memory.asked[-1] == "b"
 
 
-def test_a_file_that_is_read_is_not_forgotten(memory, of_bytes):
-    """Mutation seen to fail: no handle held in the block."""
-    of_bytes(35)
+def two_of_thirty(memory):
+    """Two files, of which a cache of 35 bytes holds one."""
     for name in "ab":
         memory.put(name, name.encode() * 30)
-    first, second = (listed(memory.url, name) for name in "ab")
+    return [listed(memory.url, name) for name in "ab"]
+
+
+def test_a_file_that_is_read_is_not_forgotten(memory, of_bytes):
+    of_bytes(35)
+    first, second = two_of_thirty(memory)
     with fetched([first]):
         with pytest.raises(DataError, match=r"to fit into the cache of 3.5e-08 GB, got 3e-08 GB. Raise SEGMETER_CACHE"):
             read(second)
@@ -120,11 +125,8 @@ def test_a_file_that_is_read_is_not_forgotten(memory, of_bytes):
 
 
 def test_what_other_threads_fetch_is_waited_for(memory, of_bytes):
-    """Mutation seen to fail: room that was taken, and not used yet, forgotten."""
     of_bytes(35)
-    for name in "ab":
-        memory.put(name, name.encode() * 30)
-    first, second = (listed(memory.url, name) for name in "ab")
+    first, second = two_of_thirty(memory)
     order = []
 
     def slow(name):
@@ -155,17 +157,13 @@ def test_threads_that_push_each_other_out_of_a_small_cache_read_the_right_bytes(
             if read(paths[name]) != name.encode() * 5:
                 wrong.append(name)
 
-    threads = [threading.Thread(target=work, args=(names[start:] + names[:start],)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, [names[start:] + names[:start] for start in range(4)]))
     assert not wrong
     assert len(entries()) <= 4
 
 
 def test_what_a_process_that_was_faster_fetched_is_taken(memory):
-    """Mutation seen to fail: its entry in the place of ours taken for a fault."""
     memory.put("a", b"one")
     path = listed(memory.url, "a")
 
@@ -237,13 +235,9 @@ def test_a_whole_folder_is_a_copy_of_one_state(memory):
 
 def test_threads_that_want_one_folder_fetch_it_once(memory):
     memory.put("run/a", b"one")
-    found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(fetch(f"{memory.url}/run"))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(set(found)), len(found), memory.asked) == (1, 6, ["run/a"])
+    with ThreadPoolExecutor(6) as pool:
+        found = set(pool.map(fetch, [f"{memory.url}/run"] * 6))
+    assert (len(found), memory.asked) == (1, ["run/a"])
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """Commands whose paths are URLs: the bytes of the same command on files of this machine."""
 
-import io
 import json
 import logging
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +12,42 @@ from PIL import Image
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.verification.report import build_dataset
+from segmeter.errors import RunError
 from segmeter.evaluation import evaluate
 from segmeter.files import remove
 from segmeter.records import cache_folder
-from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
+from segmeter.remote import stores
+from tests.cli.sharded import EVAL, PREDICT, SCORE, TRAIN, contents, newest, run, whole
 from tests.data.crafted import write_zarr
 from tests.data.formats_written import NAMES, coco_content, draw_mask
+from tests.data.volumes import save_volume
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
-def given(arguments: list[str], **places: str) -> list[str]:
+def given(arguments, **places):
     return [f"{key}={places[key]}" if (key := line.partition("=")[0]) in places else line for line in arguments]
 
 
-def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, s3):
-    expected = whole("score", SCORE)
+@pytest.fixture(scope="module")
+def expected(here):
+    """What commands leave on files of this machine; each is run once."""
+
+    @cache
+    def left(command):
+        return whole(command, {"score": SCORE, "eval": EVAL, "predict": PREDICT}[command])
+
+    return left
+
+
+def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, expected, s3):
     for name in ("masks", "predictions", "images"):
         s3.put_folder(here / name, f"{name}/")
-    arguments = given(
-        SCORE, references=f"{s3.url}/masks", predictions=f"{s3.url}/predictions", images=f"{s3.url}/images"
-    )
+    places = {"references": "masks", "predictions": "predictions", "images": "images"}
+    arguments = given(SCORE, **{key: f"{s3.url}/{name}" for key, name in places.items()})
     assert run("score", *arguments) == 0
     folder = newest("runs/score")
-    assert contents(folder) == expected
+    assert contents(folder) == expected("score")
     record = json.loads((folder / "run.json").read_bytes())
     assert (record["references"], record["predictions"]) == (f"{s3.url}/masks", f"{s3.url}/predictions")
     texts = [path.read_text() for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".txt")]
@@ -44,8 +56,7 @@ def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, s3
 
 
 @pytest.mark.slow
-def test_shards_copied_to_s3_are_merged_from_there(here, s3):
-    expected = whole("score", SCORE)
+def test_shards_copied_to_s3_are_merged_from_there(here, expected, s3):
     for number in (1, 2, 3):
         arguments = (*SCORE, f"shard={number}/3", f"run.name=s{number}", f"run.copy_to={s3.url}/runs")
         assert run("score", *arguments) == 0
@@ -54,46 +65,42 @@ def test_shards_copied_to_s3_are_merged_from_there(here, s3):
     shards = ",".join(f"{s3.url}/runs/{name}" for name in runs)
     assert run("merge", f"runs=[{shards}]", f"run.copy_to={s3.url}/merged", *SCORE[-3:]) == 0
     folder = newest("runs/merge")
-    assert contents(folder) == expected
+    assert contents(folder) == expected("score")
     assert json.loads((folder / "run.json").read_bytes())["merged"]["runs"] == shards.split(",")
-    assert s3.get(f"merged/{folder.name}/metrics.json") == expected["metrics.json"]
+    assert s3.get(f"merged/{folder.name}/metrics.json") == expected("score")["metrics.json"]
 
 
 @pytest.mark.slow
-def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, s3):
-    expected = whole("eval", EVAL)
+def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, expected, s3):
     for name in ("masks", "images", "net"):
         s3.put_folder(here / name, f"{name}/")
     assert run("eval", *given(EVAL, checkpoint=f"{s3.url}/net", **{"data.root": s3.url})) == 0
-    assert contents(newest("runs/eval")) == expected
+    assert contents(newest("runs/eval")) == expected("eval")
 
 
-def test_images_of_an_archive_on_a_web_server_are_predicted(here, web):
-    expected = whole("predict", PREDICT)
+def pack(archive, *folders, under):
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in (path for folder in folders for path in sorted(folder.iterdir())):
+            opened.write(path, f"{under}/{path.parent.name}/{path.name}")
+
+
+def test_images_of_an_archive_on_a_web_server_are_predicted(here, expected, web):
     root, url = web
-    with zipfile.ZipFile(root / "all.zip", "w") as archive:
-        for path in sorted((here / "images").iterdir()):
-            archive.write(path, f"some/images/{path.name}")
+    pack(root / "all.zip", here / "images", under="some")
     assert run("predict", *given(PREDICT, input=f"zip://some/images::{url}/all.zip")) == 0
-    assert contents(newest("runs/predict")) == expected
+    assert contents(newest("runs/predict")) == expected("predict")
 
 
-def test_a_data_set_in_an_archive_gives_the_bytes_of_the_one_here(here, tmp_path):
-    """Mutation seen to fail: the root left as it was given, so that every unpacked file lies outside of it."""
-    expected = whole("eval", EVAL)
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        for name in ("images", "masks"):
-            for path in sorted((here / name).iterdir()):
-                archive.write(path, f"data/{name}/{path.name}")
+def test_a_data_set_in_an_archive_gives_the_bytes_of_the_one_here(here, expected, tmp_path):
+    pack(tmp_path / "all.zip", here / "images", here / "masks", under="data")
     assert run("eval", *given(EVAL, **{"data.root": f"zip://data::{tmp_path}/all.zip"})) == 0
-    assert contents(newest("runs/eval")) == expected
+    assert contents(newest("runs/eval")) == expected("eval")
 
 
 def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, monkeypatch, capsys):
     """After the check of every file, whose content the cache then no longer has."""
     for folder in ("images", "masks"):
-        for path in sorted((here / folder).iterdir()):
-            memory.put(f"{folder}/{path.name}", path.read_bytes())
+        memory.put_folder(here / folder, f"{folder}/")
     restore = evaluate.restore_cases
 
     def changed(*arguments, **options):
@@ -107,10 +114,9 @@ def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, 
 
 
 @pytest.mark.slow
-def test_a_lost_connection_ends_with_3_and_the_run_goes_on(here, memory, capsys, caplog):
+def test_a_lost_connection_ends_with_3_and_the_run_goes_on(here, expected, memory, capsys, caplog):
     for folder in ("predictions", "masks"):
-        for path in sorted((here / folder).iterdir()):
-            memory.put(f"{folder}/{path.name}", path.read_bytes())
+        memory.put_folder(here / folder, f"{folder}/")
     arguments = given(SCORE, references=f"{memory.url}/masks", predictions=f"{memory.url}/predictions")
 
     def break_off(name):
@@ -124,7 +130,7 @@ def test_a_lost_connection_ends_with_3_and_the_run_goes_on(here, memory, capsys,
     memory.fault = lambda name: None
     folder = newest("runs/score")
     assert run("score", *arguments, f"resume={folder}") == 0
-    assert contents(folder) == whole("score", SCORE)
+    assert contents(folder) == expected("score")
 
 
 def test_a_url_that_can_not_be_used_leaves_no_run(here, capsys):
@@ -138,7 +144,7 @@ def test_a_url_that_can_not_be_used_leaves_no_run(here, capsys):
 
 
 def test_runs_in_s3_are_compared_with_their_pictures(here, s3):
-    whole("score", SCORE)
+    assert run("score", *SCORE, "run.name=first") == 0
     first = newest("runs/score").absolute()
     assert run("score", *SCORE, "run.name=other", "metrics.bootstrap=21") == 0
     second = newest("runs/score").absolute()
@@ -157,18 +163,18 @@ def test_runs_in_s3_are_compared_with_their_pictures(here, s3):
 def test_zarr_in_s3_gives_the_bytes_of_zarr_here(here, s3, tmp_path):
     """Images, masks and predictions, some of whose chunks are absent, as they are zeros."""
     for name in ("images", "masks", "predictions"):
-        for path in sorted((here / name).iterdir())[:4]:
+        for path in sorted((here / name).iterdir())[:2]:
             pixels = np.asarray(Image.open(path))
-            axes, chunks = "yxc"[: pixels.ndim], (16, 16, 3)[: pixels.ndim]
+            axes, chunks = "yxc"[: pixels.ndim], (20, 20, 3)[: pixels.ndim]
             write_zarr(tmp_path / name / f"{path.stem}.zarr", pixels, axes, chunks=chunks)
         s3.put_folder(tmp_path / name, f"{name}/")
     score = given(SCORE[:2] + SCORE[3:], predictions=f"{tmp_path}/predictions", references=f"{tmp_path}/masks")
     evaluate_ = given(EVAL, **{"data.root": str(tmp_path)})
     for command, arguments in (("score", score), ("eval", evaluate_)):
-        expected = whole(command, arguments)
+        wanted = whole(command, arguments)
         there = [line.replace(str(tmp_path), s3.url) for line in arguments]
         assert run(command, *there) == 0
-        assert contents(newest(f"runs/{command}")) == expected
+        assert contents(newest(f"runs/{command}")) == wanted
 
 
 @pytest.mark.slow
@@ -178,23 +184,14 @@ def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkey
     drawn = {name: draw_mask(seed) for seed, name in enumerate("ab")}
     (tmp_path / "ann.json").write_text(json.dumps(coco_content(drawn)))
     for name, mask in drawn.items():
-        s3.put(f"predictions/{name}.npy", npy_bytes(np.roll(mask, 3, 1)))
-        (tmp_path / "predictions").mkdir(exist_ok=True)
-        np.save(tmp_path / "predictions" / f"{name}.npy", np.roll(mask, 3, 1))
-    s3.put("ann.json", (tmp_path / "ann.json").read_bytes())
+        save_volume(tmp_path / "predictions" / f"{name}.npy", np.roll(mask, 3, 1))
+    s3.put_folder(tmp_path)
     options = (f"data.classes=[{','.join(NAMES)}]", "metrics.bootstrap=0", "report.html=false")
     for place, name, workers in ((str(tmp_path), "here", 0), (s3.url, "there", 2)):
-        files = (f"references={place}/ann.json", f"predictions={place}/predictions")
-        files = (*files, f"run.name={name}", f"workers={workers}")
-        assert run("score", *files, *options) == 0
+        files = (f"references={place}/ann.json", f"predictions={place}/predictions", f"workers={workers}")
+        assert run("score", *files, f"run.name={name}", *options) == 0
     here, there = sorted(Path("runs/score").iterdir(), key=lambda folder: folder.name.partition("_")[2])[:2]
     assert contents(here) == contents(there)
-
-
-def npy_bytes(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def test_a_data_set_in_s3_is_read_by_index(here, s3):
@@ -207,3 +204,60 @@ def test_a_data_set_in_s3_is_read_by_index(here, s3):
         np.testing.assert_array_equal(there[index].image, local[index].image)
         np.testing.assert_array_equal(there[index].target, local[index].target)
     assert there.fingerprint() == local.fingerprint()
+
+
+FAST = (*SCORE, "images=null", "metrics.measures=[]", "report.overlays=0", "report.worst=0")
+
+
+@pytest.fixture
+def lossy(monkeypatch):
+    """Names whose objects can't be written."""
+    refused, write = [], stores.write_object
+
+    def fail(url, source):
+        if any(part in url for part in refused):
+            raise RunError(f"{url}: can't be written.")
+        write(url, source)
+
+    monkeypatch.setattr(stores, "write_object", fail)
+    return refused
+
+
+def state_of(folder):
+    return str(json.loads((folder / "run.json").read_bytes())["state"])
+
+
+def copied(memory, folder, name):
+    return bytes(memory.content(f"runs/{folder.name}/{name}"))
+
+
+@pytest.mark.parametrize("lost", ["metrics.json", "run.json"])
+def test_a_run_that_could_not_be_copied_says_so_and_a_resume_copies_it(lost, memory, lossy, capsys):
+    lossy.append(lost)
+    assert run("score", *FAST, f"run.copy_to={memory.url}/runs") == 3
+    folder = newest("runs/score")
+    lines = capsys.readouterr().err.splitlines()
+    assert f"/{lost}: can't be written." in lines[-2]
+    assert (
+        lines[-1] == f"segmeter: run: the results in {folder} are whole, but not copied: copy it with resume={folder}."
+    )
+    assert state_of(folder).startswith("stopped: memory://")
+    assert json.loads((folder / "run.json").read_bytes())["result"]
+    lossy.clear()
+    assert run("score", f"resume={folder}") == 0
+    assert state_of(folder) == "done"
+    assert copied(memory, folder, "run.json") == (folder / "run.json").read_bytes()
+    assert copied(memory, folder, "metrics.json") == (folder / "metrics.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_training_that_could_not_be_copied_is_copied_by_a_resume(memory, lossy):
+    lossy.append("model.safetensors")
+    assert run("train", *TRAIN, "training.epochs=1", f"run.copy_to={memory.url}/runs") == 3
+    folder = newest("runs/train")
+    assert state_of(folder).startswith("stopped: ")
+    lossy.clear()
+    assert run("train", f"resume={folder}") == 0
+    assert state_of(folder) == "done"
+    best = folder / "checkpoints" / "best" / "model.safetensors"
+    assert copied(memory, folder, "checkpoints/best/model.safetensors") == best.read_bytes()

@@ -1,4 +1,4 @@
-"""A key is described in words from its JSON Schema, and found by following values."""
+"""A key is described in words from its JSON Schema; a registered name gives a schema and a builder."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from segmeter.errors import ConfigError
 from segmeter.losses.config import SumConfig
-from segmeter.schema import Config, Unit
+from segmeter.schema import Config, Registry, Unit
 from segmeter.schema.declared import MISSING, item_of, known_keys, node_of, show
 from segmeter.schema.registry import name_of
 
@@ -88,3 +89,57 @@ def test_groups_and_keys_are_followed_also_where_values_choose_the_schema():
 def test_values_are_shown_as_yaml_has_them_and_cut():
     assert show({"a": [None, True, 1.5, "x"]}) == "{a: [null, true, 1.5, 'x']}"
     assert show("y" * 500).endswith("y ...")
+
+
+class Square(Config, title="square"):
+    name: str = "square"
+    edge: int = 2
+
+
+class Other(Config, title="other"):
+    name: str = "square"
+
+
+def area(config, *, factor):
+    return factor * config.edge**2
+
+
+@pytest.fixture
+def shapes():
+    found = Registry("figure")
+    found.register("square", builder=area)(Square)
+    return found
+
+
+def test_a_registered_name_gives_its_schema_and_is_built(shapes):
+    assert shapes.names() == ["square"]
+    assert shapes.schema("square") is Square
+    assert shapes.build(Square(edge=3), factor=10) == 90
+
+
+def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
+    shapes.register("late", builder="tests.schema.test_declared:area")(Other)
+    shapes.register("nowhere", builder="no.such.module:build")(Square)  # not imported, as it is never built
+    assert shapes.names() == ["late", "nowhere", "square"]
+
+    class Late(Config, title="late"):
+        name: str = "late"
+        edge: int = 5
+
+    assert shapes.build(Late(), factor=1) == 25
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one(shapes):
+    with pytest.raises(ConfigError, match=r"figure: expected a registered name, got 'sqare'\. Did you mean 'square'\?"):
+        shapes.schema("sqare")
+
+
+def test_a_name_is_taken_once_but_may_be_registered_again_by_the_same_schema(shapes):
+    shapes.register("square", builder=area)(Square)  # as when a module is imported twice
+    with pytest.raises(ConfigError, match="expected a new name, got 'square'"):
+        shapes.register("square", builder=area)(Other)
+
+
+def test_a_builder_with_other_arguments_is_one_line(shapes):
+    with pytest.raises(ConfigError, match=r"builder of 'square' must take \(config, colour=\.\.\.\): .*'factor'"):
+        shapes.build(Square(), colour="red")

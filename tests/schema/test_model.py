@@ -2,10 +2,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from segmeter.errors import ConfigError
-from segmeter.schema import REQUIRED, Component, Config, Given, OneOf, Registry, as_plain, defaults, rule
+from segmeter.schema import REQUIRED, Component, Config, OneOf, Registry, as_plain, defaults, rule
 from segmeter.schema.invalid import RuleError, problems_by_key
 
 SHAPES = Registry("shape")
@@ -30,7 +30,7 @@ class Inner(Config, title="inner"):
 
     @rule("channels")
     @classmethod
-    def _one_per_level(cls, channels: tuple[int, ...] | None, given: Given) -> None:
+    def _one_per_level(cls, channels, given):
         if channels is not None and len(channels) != given.depth:
             raise RuleError(f"to be {given.depth} numbers, one per level of depth")
 
@@ -52,46 +52,27 @@ class Root(Config, title="config"):
 GOOD = {"path": "a/b", "shape": {"name": "disc"}}
 
 
-def problems_of(**values: Any) -> list[str]:
+def problems_of(**values):
     with pytest.raises(ConfigError) as caught:
         Root(**{**GOOD, **values})
     assert not any("\n" in line for line in caught.value.problems)
     return list(caught.value.problems)
 
 
-def test_plain_values_become_every_kind_of_field() -> None:
-    values: dict[str, Any] = {
-        "path": "a/b",
-        "names": ["x"],
-        "pair": [3, 4],
-        "weights": [1, 2.5],
-        "table": {255: 1},
+def test_plain_values_become_every_kind_of_field():
+    groups = {
         "inner": {"depth": 2.0, "mode": False},
         "shape": {"name": "disc", "radius": 2},
         "shapes": [{"name": "disc"}],
     }
-    root = Root(**values)
-    assert root == Root(
-        path=Path("a/b"),
-        names=("x",),
-        pair=(3, 4),
-        weights=(1.0, 2.5),
-        table={"255": 1},
-        inner=Inner(depth=2, mode=False),
-        shape=Disc(radius=2.0),
-        shapes=(Disc(),),
-    )
+    root = Root(path="a/b", names=["x"], pair=[3, 4], weights=[1, 2.5], table={255: 1}, **groups)
+    typed = {"inner": Inner(depth=2, mode=False), "shape": Disc(radius=2.0), "shapes": (Disc(),)}
+    assert root == Root(path=Path("a/b"), names=("x",), pair=(3, 4), weights=(1.0, 2.5), table={"255": 1}, **typed)
     assert isinstance(root.shape.radius, float)
     assert type(root.inner.depth) is int  # a whole float is a count
 
 
-def test_a_bare_name_is_a_component_with_its_defaults() -> None:
-    root = Root(**{**GOOD, "shape": "disc", "shapes": ["disc", {"name": "disc", "radius": 3}]})
-    assert root.shape == Disc()
-    assert root.shapes == (Disc(), Disc(radius=3.0))
-
-
-def test_defaults_and_as_plain_round_trip() -> None:
+def test_defaults_and_as_plain_round_trip():
     values = defaults(Root) | GOOD
     assert values["path"] == "a/b"
     assert defaults(Root)["path"] == "???"
@@ -99,7 +80,7 @@ def test_defaults_and_as_plain_round_trip() -> None:
     assert as_plain(Root(**values)) == values | {"shape": {"name": "disc", "radius": 1.0}, "shapes": []}
 
 
-def test_a_configuration_that_was_only_validated_within_another_becomes_plain() -> None:
+def test_a_configuration_that_was_only_validated_within_another_becomes_plain():
     """pydantic before 2.14 refuses this: until someone asks for the inner one itself, its serializer isn't built."""
 
     class Within(Config):
@@ -155,18 +136,18 @@ def test_a_configuration_that_was_only_validated_within_another_becomes_plain() 
         ({"shape": {"name": "disc", "_target_": "os.system"}}, "'shape._target_' is not allowed"),
     ],
 )
-def test_what_is_wrong_is_named_in_one_line(values: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_named_in_one_line(values, message):
     (problem,) = problems_of(**values)
     assert message in problem
 
 
-def test_a_required_key_is_named() -> None:
+def test_a_required_key_is_named():
     with pytest.raises(ConfigError, match=r"config: `path` is required. Set path=VALUE\."):
-        Root(shape="disc")  # type: ignore[call-arg]
+        Root(shape="disc")
     assert problems_of(path=REQUIRED) == ["config: `path` is required. Set path=VALUE."]
 
 
-def test_everything_is_said_at_once() -> None:
+def test_everything_is_said_at_once():
     problems = problems_of(names=[1], inner={"depth": 9, "mode": "x"}, shape={"name": "disc", "radius": -1}, nosuch=1)
     assert len(problems) == 5
     assert any("`inner.depth` to be an integer >= 1 and <= 7, got 9" in line for line in problems)
@@ -176,9 +157,7 @@ def test_everything_is_said_at_once() -> None:
     ("typed", "message"),
     [("010", "got false. Quote it twice, once for the shell: \"'010'\"."), (None, "got false. Write it in quotes.")],
 )
-def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed: str | None, message: str) -> None:
-    from pydantic import ValidationError
-
+def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed, message):
     values = {**GOOD, "names": [False]}
     with pytest.raises(ValidationError) as caught:
         Root.model_validate(values)
@@ -186,17 +165,74 @@ def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed:
     assert line.endswith(message)
 
 
-def test_replacing_a_value_checks_it() -> None:
+def test_only_a_config_can_be_registered():
+    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
+        SHAPES.register("line", builder=lambda config: config)(dict)
+
+
+class Small(Config):
+    """A group."""
+
+    size: int = Field(3, ge=1)
+    """How large."""
+    surface: Literal["border_pixels", "marching_cubes"] = "border_pixels"
+    """Which."""
+    connectivity: Literal["4", "8"] = "8"
+    """Neighbours."""
+    most: int = 9
+    """At most."""
+
+    @rule("most")
+    @classmethod
+    def _ordered(cls, most, given):
+        if most < given.size:
+            raise RuleError("to be at least `size`", "Raise it.", key="most")
+
+
+def found(values, **options):
+    try:
+        Small.model_validate(values)
+    except ValidationError as error:
+        return problems_by_key(error, Small, values, **options)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "line"),
+    [
+        ({"surface": "A"}, "surface", "got 'A'. It is called 'border_pixels' now."),
+        ({"surface": "B"}, "surface", "It is called 'marching_cubes' now."),
+        ({"connectivity": "corners"}, "connectivity", "It is called '8' now."),
+        ({"connectivity": "sides"}, "connectivity", "It is called '4' now."),
+        ({"size": 8, "most": 7}, "most", "config: expected `most` to be at least `size`, got 7. Raise it."),
+    ],
+)
+def test_each_wrong_key_gets_its_line(values, key, line):
+    (text,) = found(values)[key]
+    assert line in text
+
+
+def test_all_keys_are_said_and_a_rule_that_reads_a_failed_key_is_not():
+    assert list(found({"size": 0, "most": -1, "surface": "x"})) == ["size", "surface"]
+
+
+def test_the_place_of_known_keys_is_added_to_an_unknown_one():
+    lines = found({"size": 0, "nosuch": 1}, advice=lambda key: "See the help.")
+    assert lines["nosuch"][0].endswith("See the help.")
+
+
+def test_a_key_without_default_is_required():
+    class Needed(Config):
+        checkpoint: str
+        """Which."""
+
+    with pytest.raises(ValidationError) as caught:
+        Needed.model_validate({})
+    lines = problems_by_key(caught.value, Needed, {}, where="eval")
+    assert lines == {"checkpoint": ["eval: `checkpoint` is required. Set checkpoint=VALUE."]}
+
+
+def test_replacing_a_value_checks_it():
     assert Disc().replace(radius=2) == Disc(radius=2.0)
     with pytest.raises(ConfigError, match="shape: expected `radius` to be a number >= 0, got -1"):
         Disc().replace(radius=-1)
-
-
-def test_a_configuration_can_not_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Disc().radius = 2.0  # type: ignore[misc]
-
-
-def test_only_a_config_can_be_registered() -> None:
-    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
-        SHAPES.register("line", builder=lambda config: config)(dict)  # type: ignore[type-var]

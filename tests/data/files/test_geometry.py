@@ -1,54 +1,42 @@
-"""Spacing from each kind of file, and when two maps are of different places."""
+"""Spacing and place from each kind of file, when two maps are of different places, and names of lengths."""
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
-from segmeter.data.files.geometry import Geometry, geometry_problem
+from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, geometry_problem
 from segmeter.data.masks.reading import read_map
-from segmeter.data.sample import Reading
-from tests.data.crafted import THREE
+from tests.data.files.test_geometry_stated import READING, geometry, ome_tiff, zarr_attributes
 from tests.data.volumes import EDGES, VOLUME, save_nifti
-
-READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
-
-
-def geometry_of(path: Path) -> Geometry:
-    return read_map(path, READING).geometry
 
 
 @pytest.mark.parametrize(("unit", "name", "factor"), [("mm", "mm", 1), (None, "mm", 1), ("micron", "um", 1e-3)])
-def test_a_nifti_header_has_spacing_and_place(unit: str | None, name: str, factor: float, tmp_path: Path) -> None:
-    found = geometry_of(save_nifti(tmp_path / "a.nii.gz", origin=(1, 2, 3), unit=unit))
+def test_a_nifti_header_has_spacing_and_place(unit, name, factor, tmp_path):
+    found = geometry(save_nifti(tmp_path / "a.nii.gz", origin=(1, 2, 3), unit=unit))
     assert (found.spacing, found.unit, found.source) == (EDGES, name, "NIfTI header")
     assert found.affine is not None
     assert np.diag(found.affine).tolist() == pytest.approx([0.25 * factor, 0.5 * factor, 3 * factor, 1], rel=1e-12)
     assert found.affine[:3, 3].tolist() == pytest.approx([factor, 2 * factor, 3 * factor], rel=1e-12)
 
 
-def test_a_header_that_says_two_things_is_in_conflict(tmp_path: Path) -> None:
+def test_a_header_that_says_two_things_is_in_conflict(tmp_path):
     path = save_nifti(tmp_path / "a.nii")
     content = bytearray(path.read_bytes())
     content[80:84] = np.array([0.3], "<f4").tobytes()  # pixdim of x
     path.write_bytes(bytes(content))
-    found = geometry_of(path)
+    found = geometry(path)
     assert found.spacing is None
     assert "to say one spacing, got pixdim (0.3, 0.5, 3) and an affine of (0.25, 0.5, 3)" in found.spacing_problem
 
 
-@pytest.mark.parametrize("given", [[0.5, 0.25], [1, 3, 0.5, 0.25], 2.0])
-def test_a_zarr_spacing_of_other_axes_is_refused(given: object, tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, attributes={"spacing": given})
-    found = geometry_of(tmp_path / "a.zarr")
-    assert found.spacing is None
-    assert "expected `spacing` to be 3 numbers, one per axis, got" in found.spacing_problem
-
-
-def affine(*edges: float, origin: tuple[float, float, float] = (0, 0, 0)) -> np.ndarray:
+def affine(*edges, origin=(0, 0, 0)):
     found = np.diag([*edges, 1.0])
     found[:3, 3] = origin
     return found
@@ -71,8 +59,8 @@ SHAPE = (17, 512, 512)
         pytest.param({"affine": affine(0.2500001, 0.5, 3.0, origin=(10, 20, 30))}, id="float32 direction"),
     ],
 )
-def test_rounding_is_no_difference(other: dict[str, object]) -> None:
-    given = replace(BASE, **other)  # type: ignore[arg-type]
+def test_rounding_is_no_difference(other):
+    given = replace(BASE, **other)
     assert geometry_problem(Path("p"), given, Path("r"), BASE, SHAPE) == []
 
 
@@ -93,14 +81,14 @@ PLACE = affine(0.25, 0.5, 3.0, origin=(10.125, 20, 30))
         pytest.param({"affine": affine(0.2505, 0.5, 3.0, origin=(10, 20, 30))}, "`affine (", id="drifting"),
     ],
 )
-def test_another_place_is_refused_with_both(other: dict[str, object], message: str) -> None:
-    given = replace(BASE, **other)  # type: ignore[arg-type]
+def test_another_place_is_refused_with_both(other, message):
+    given = replace(BASE, **other)
     (problem,) = geometry_problem(Path("p"), given, Path("r"), BASE, SHAPE)
     assert message in problem
     assert problem.endswith("or data.resample=nearest brings the prediction onto the reference's grid.")
 
 
-def test_what_nibabel_writes_as_a_quaternion_is_the_same_place(tmp_path: Path) -> None:
+def test_what_nibabel_writes_as_a_quaternion_is_the_same_place(tmp_path):
     """Turned by almost half a turn, where float32 quaternions are at their worst."""
     angle = np.pi - 0.01
     turn = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
@@ -116,3 +104,108 @@ def test_what_nibabel_writes_as_a_quaternion_is_the_same_place(tmp_path: Path) -
     one, two = (read_map(tmp_path / name, reading).geometry for name in ("a.nii", "b.nii"))
     assert not np.array_equal(one.affine, two.affine)
     assert geometry_problem(Path("a"), one, Path("b"), two, shape) == []
+
+
+def nifti_forms(path, *, sform, qform, shift):
+    """Both forms of a header, the second moved along x; written by nibabel."""
+    image = nibabel.Nifti1Image(VOLUME.T, None)
+    first = np.diag([0.25, 0.5, 3.0, 1.0])
+    second = first.copy()
+    second[0, 3] = shift
+    image.set_sform(first, sform)
+    image.set_qform(second, qform)
+    image.header.set_xyzt_units("mm")
+    nibabel.save(image, path)
+    return geometry(path)
+
+
+def test_two_forms_of_one_space_must_agree(tmp_path):
+    path = tmp_path / "a.nii"
+    assert nifti_forms(path, sform=1, qform=1, shift=0.06).place_problem == ""  # under a quarter of 0.25
+    found = nifti_forms(path, sform=1, qform=1, shift=5.0)
+    assert "expected `origin` of qform and sform to agree, as both are of the space with code 1" in found.place_problem
+    assert found.place_problem.endswith("Set the code of the wrong one to 0.")
+
+
+def test_forms_of_two_spaces_may_differ_and_say_so(tmp_path):
+    found = nifti_forms(tmp_path / "a.nii", sform=4, qform=1, shift=5.0)
+    assert (found.place_problem, found.spacing) == ("", (3.0, 0.5, 0.25))
+    assert found.note == "the NIfTI sform, space 4 (MNI 152), is taken; the qform, space 1 (scanner), differs"
+    assert np.array_equal(found.affine, nibabel.load(tmp_path / "a.nii").affine)
+    for codes in ({"sform": 4, "qform": 0}, {"sform": 0, "qform": 1}):
+        assert nifti_forms(tmp_path / "a.nii", **codes, shift=5.0).note == ""
+
+
+def test_ome_metadata_that_is_in_another_file_is_no_unknown_spacing(tmp_path):
+    path = ome_tiff(tmp_path, (3.0, 0.5, 0.25), "mm")
+    with tifffile.TiffFile(path) as tiff:
+        xml = re.sub("<Image .*</Image>", "<BinaryOnly MetadataFile='a.ome.xml'/>", tiff.ome_metadata or "", flags=re.S)
+    tifffile.imwrite(path, VOLUME, photometric="minisblack", metadata=None, description=xml)
+    assert "expected `OME metadata` to describe one picture, got 0 pictures" in geometry(path).spacing_problem
+
+
+@pytest.mark.parametrize(
+    ("spacing", "units", "rule"),
+    [
+        *(((3.0, 0.5, 0.25), units, "expected `unit`") for units in (3, ["um"], {"z": "um"}, [1, 2, 3])),
+        *((edges, "mm", "`spacing` to be 3 numbers, one per axis, got") for edges in ((0.5, 0.25), (1, 3, 0.5, 0.25))),
+    ],
+)
+def test_zarr_attributes_that_are_no_edges_or_units_are_refused(spacing, units, rule, tmp_path):
+    assert rule in geometry(zarr_attributes(tmp_path, spacing, units)).spacing_problem
+
+
+def test_zarr_3_without_attributes_is_whole(tmp_path):
+    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME)
+    file = tmp_path / "a.zarr" / "zarr.json"
+    note = json.loads(file.read_text())
+    del note["attributes"]
+    file.write_text(json.dumps(note))
+    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, VOLUME)
+    file.write_text(json.dumps({**note, "attributes": None}))
+    assert geometry(tmp_path / "a.zarr").spacing is None
+
+
+NGFF = {  # what OME-NGFF 0.4 and 0.5 list for space, in metres by their definitions
+    "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1, "exameter": 1e18,
+    "femtometer": 1e-15, "foot": 0.3048, "gigameter": 1e9, "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3,
+    "megameter": 1e6, "meter": 1.0, "micrometer": 1e-6, "mile": 1609.344, "millimeter": 1e-3, "nanometer": 1e-9,
+    "parsec": 3.0857e16, "petameter": 1e15, "picometer": 1e-12, "terameter": 1e12, "yard": 0.9144,
+    "yoctometer": 1e-24, "yottameter": 1e24, "zeptometer": 1e-21, "zettameter": 1e21,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NGFF)
+def test_every_length_of_ome_ngff_is_known_by_its_names(name):
+    unit = find_unit(name)
+    assert unit is not None
+    assert MILLIMETRES[unit] == pytest.approx(1000 * NGFF[name], rel=1e-4)
+    plurals = {"foot": "feet", "inch": "inches"}
+    spellings = [name.upper(), name.title(), plurals.get(name, f"{name}s"), name.replace("meter", "metre")]
+    assert {find_unit(spelling) for spelling in spellings} == {unit}
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"),
+    [
+        (["um", "\u00b5m", "\u03bcm", "micron", "microns", "Micrometre", " \u00b5m "], "um"),
+        (["mm", "millimetres"], "mm"),
+        (["nm"], "nm"),
+        (["\u00c5", "\u212b", "angstroms"], "angstrom"),
+        (["in", "Inches"], "inch"),
+        (["ft", "feet"], "foot"),
+        (["Mm", "megametre"], "Mm"),
+        (["MM", "UM", "second", "sec", "furlong", "m/s", "mm2", "pixel", "reference frame", ""], None),
+    ],
+)
+def test_abbreviations_and_spellings_are_one_unit(names, unit):
+    assert {find_unit(name) for name in names} == {unit}
+
+
+def test_lengths_are_multiples_of_each_other_as_they_are_defined():
+    """Twelve inches to a foot, three feet to a yard, 1760 yards to a mile, 72 points and 12 lines to an inch."""
+    mm = MILLIMETRES
+    assert 12 * mm["inch"] == pytest.approx(mm["foot"], rel=1e-15)
+    assert (3 * mm["foot"], 1760 * mm["yard"]) == pytest.approx((mm["yard"], mm["mile"]), rel=1e-15)
+    assert (72 * mm["point"], 12 * mm["line"], 1000 * mm["thou"]) == pytest.approx((mm["inch"],) * 3, rel=1e-15)
+    assert (mm["m"], mm["um"], mm["nm"]) == (1000.0, 0.001, 1e-6)

@@ -1,19 +1,11 @@
 """DICOM segmentations: the map of highdicom's file and its place, and what is refused."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError
+from tests.data.files.test_medical import SHAPE, values
 from tests.data.formats_written import EDGES, ORIGIN, draw_mask, library, write_dicom
-
-SHAPE = (6, 24, 30)
-
-
-def values(path: Path, max_pixels: int = 10_000):
-    return read_values(path, max_pixels=max_pixels)
 
 
 def test_segments_are_a_map_with_its_place(tmp_path):
@@ -45,32 +37,42 @@ def test_segments_that_share_a_voxel_are_refused(tmp_path):
         values(tmp_path / "a.dcm")
 
 
-def test_frames_at_irregular_places_are_no_volume(tmp_path):
-    write_dicom(tmp_path / "a.dcm", draw_mask(shape=SHAPE))
-    dataset = library("pydicom").dcmread(tmp_path / "a.dcm")
+def move_frames(dataset):
     for frame in dataset.PerFrameFunctionalGroupsSequence:
         position = frame.PlanePositionSequence[0]
         x, y, z = position.ImagePositionPatient
         position.ImagePositionPatient = [x, y, z + (1.3 if z > ORIGIN[2] + 7 else 0)]
+
+
+def make_fractions(dataset):
+    dataset.SegmentationType = "FRACTIONAL"
+
+
+def make_images(dataset):
+    dataset.SOPClassUID = library("pydicom").uid.CTImageStorage
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (move_frames, "to be slices of one volume, got frames at irregular places"),
+        (make_fractions, "to hold segments and not fractions"),
+        (make_images, "to be a segmentation, got CT Image Storage"),
+    ],
+)
+def test_other_dicom_files_are_refused(change, rule, tmp_path):
+    write_dicom(tmp_path / "a.dcm", draw_mask(shape=SHAPE))
+    dataset = library("pydicom").dcmread(tmp_path / "a.dcm")
+    change(dataset)
     dataset.save_as(tmp_path / "b.dcm")
-    with pytest.raises(DataError, match="to be slices of one volume, got frames at irregular places"):
+    with pytest.raises(DataError, match=rule):
         values(tmp_path / "b.dcm")
 
 
-def test_other_dicom_files_are_refused(tmp_path):
-    pydicom = library("pydicom")
+def test_large_and_damaged_dicom_files_are_refused(tmp_path):
     write_dicom(tmp_path / "a.dcm", draw_mask(shape=SHAPE))
     with pytest.raises(DataError, match=r"data.max_pixels"):
         values(tmp_path / "a.dcm", 100)
-    dataset = pydicom.dcmread(tmp_path / "a.dcm")
-    dataset.SegmentationType = "FRACTIONAL"
-    dataset.save_as(tmp_path / "b.dcm")
-    with pytest.raises(DataError, match="to hold segments and not fractions"):
-        values(tmp_path / "b.dcm")
-    dataset.SOPClassUID = pydicom.uid.CTImageStorage
-    dataset.save_as(tmp_path / "c.dcm")
-    with pytest.raises(DataError, match="to be a segmentation, got CT Image Storage"):
-        values(tmp_path / "c.dcm")
     (tmp_path / "d.dcm").write_bytes(b"no DICOM at all")
     with pytest.raises(DataError, match="truncated or damaged"):
         values(tmp_path / "d.dcm")

@@ -22,10 +22,8 @@ def test_read_takes_a_png_whose_damage_pillow_alone_would_not_see(tmp_path):
 
 
 def test_orientation_after_the_pixels_is_refused_too(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 6
     plain = encoded(noise(6, 4))
-    late = plain[:-12] + chunk(b"eXIf", exif.tobytes()[6:]) + plain[-12:]
+    late = plain[:-12] + chunk(b"eXIf", TURNED) + plain[-12:]
     with pytest.raises(DataError, match=r"got 6, after the pixels"):
         read_image(put(tmp_path / "x.png", late), orientation="apply")
 
@@ -38,19 +36,15 @@ def test_read_image_gives_the_colours_of_a_palette(tmp_path):
     np.testing.assert_array_equal(read_image(tmp_path / "x.png", channels=3), expected)
 
 
-def test_read_image_refuses_a_palette_with_a_transparent_colour(tmp_path):
-    extra = chunk(b"PLTE", bytes(6)) + chunk(b"tRNS", b"\x00\xff")
-    path = put(tmp_path / "x.png", png_bytes(b"\0\0\1", height=1, width=2, colour=3, extra=extra))
-    with pytest.raises(DataError, match=r"to be opaque, got transparent pixels"):
-        read_image(path)
-
-
-def test_rgba_is_four_channels_only_where_four_are_asked_for(tmp_path):
+def test_transparency_is_a_channel_only_where_four_are_asked_for(tmp_path):
     pixels = noise(5, 4, 4)
     path = put(tmp_path / "x.png", pixels)
     np.testing.assert_array_equal(read_image(path, channels=4), pixels)
-    with pytest.raises(DataError, match=r"transparent pixels"):
-        read_image(path, channels=3)
+    extra = chunk(b"PLTE", bytes(6)) + chunk(b"tRNS", b"\x00\xff")
+    palette = put(tmp_path / "p.png", png_bytes(b"\0\0\1", height=1, width=2, colour=3, extra=extra))
+    for each in (path, palette):
+        with pytest.raises(DataError, match=r"to be opaque, got transparent pixels"):
+            read_image(each, channels=3)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
@@ -65,13 +59,9 @@ def test_read_mask_gives_the_stored_values_of_low_bit_depths(tmp_path, bits):
     np.testing.assert_array_equal(labels, [samples])
 
 
-EXIF_ON_ITS_SIDE = Image.Exif()
-
-
-EXIF_ON_ITS_SIDE[0x0112] = 6
-
-
-TURNED = EXIF_ON_ITS_SIDE.tobytes().removeprefix(b"Exif\0\0")
+ON_ITS_SIDE = Image.Exif()
+ON_ITS_SIDE[0x0112] = 6
+TURNED = ON_ITS_SIDE.tobytes().removeprefix(b"Exif\0\0")
 
 
 @pytest.mark.parametrize(
@@ -84,18 +74,10 @@ TURNED = EXIF_ON_ITS_SIDE.tobytes().removeprefix(b"Exif\0\0")
     ids=["exif", "profile", "xmp"],
 )
 def test_read_mask_refuses_an_orientation_wherever_a_png_holds_it(tmp_path, name, body):
-    """Mutation seen to fail: every text is harmless."""
     content = encoded(noise(4, 6, None) % 2)
     path = put(tmp_path / "x.png", content[:33] + chunk(name, body) + content[33:])
     with pytest.raises(DataError, match=r"`EXIF orientation` to be 1 \(upright\), got 6"):
         read_mask(path, spec=BINARY)
-
-
-def test_read_mask_refuses_an_animation_of_one_channel(tmp_path):
-    frames = [Image.fromarray(noise(4, 6, None, seed=i) % 2) for i in range(3)]
-    frames[0].save(tmp_path / "x.png", save_all=True, append_images=frames[1:])
-    with pytest.raises(DataError, match="to hold one picture, got 3 frames"):
-        read_mask(tmp_path / "x.png", spec=BINARY)
 
 
 def test_the_first_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monkeypatch):
@@ -110,11 +92,3 @@ def test_the_first_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monke
     assert not compiled
     np.testing.assert_array_equal(read_mask(path, spec=BINARY), by_pillow)
     assert compiled
-
-
-@pytest.mark.parametrize("at", [10, 50, 90], ids=lambda percent: f"{percent}-percent")
-def test_read_refuses_a_png_with_one_flipped_byte(tmp_path, at):
-    content = bytearray(encoded(noise(40, 40)))
-    content[len(content) * at // 100] ^= 1
-    with pytest.raises(DataError, match=r"expected `file` to be complete, got truncated or damaged"):
-        read_image(put(tmp_path / "x.png", bytes(content)))

@@ -51,10 +51,9 @@ def test_results_and_errors_come_back_and_the_process_is_kept():
 
 def test_a_crash_is_one_line_with_the_files_name():
     line = r"^some/file.mha: expected `file` to be complete, got .*its decoder ended by SIGSEGV.*Copy it again\.$"
-    for _ in range(2):
-        with pytest.raises(DataError, match=line):
-            ask(apart.crash)
-        assert ask(apart.double, 2) == 4
+    with pytest.raises(DataError, match=line):
+        ask(apart.crash)
+    assert ask(apart.double, 2) == 4
 
 
 def test_a_crash_counts_for_a_fresh_process_only():
@@ -176,7 +175,7 @@ def test_an_interrupted_wait_ends_the_process_that_nobody_reads(monkeypatch):
     assert ask(apart.double, 2) == 4
 
 
-def test_a_reader_loads_no_torch_and_not_the_program_again(tmp_path):
+def test_a_reader_loads_no_torch_nor_the_program_again_and_ends_with_it(tmp_path):
     (tmp_path / "torch.py").write_text("")
     program = tmp_path / "program.py"
     program.write_text(
@@ -184,17 +183,14 @@ def test_a_reader_loads_no_torch_and_not_the_program_again(tmp_path):
         "import torch\n"
         "from tests.data.files.test_reader_process import ask, apart\n"
         "print(ask(apart.loaded, 'torch', 'numpy', 'hydra'))\n"
+        "print(ask(apart.process))\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True, env=environment)
-    assert (done.stdout.splitlines(), done.stderr) == (["started", "['numpy']"], "")
-
-
-def test_no_reader_is_left_behind():
-    code = "from tests.data.files.test_reader_process import ask, apart\nprint(ask(apart.process))\n"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ended(int(done.stdout))
+    command = [sys.executable, "-W", "error", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    *lines, reader = done.stdout.splitlines()
+    assert (lines, done.stderr) == (["started", "['numpy']"], "")
+    assert ended(int(reader))
 
 
 def test_a_library_is_given_or_the_command_that_installs_it(tmp_path, monkeypatch):

@@ -1,17 +1,18 @@
-"""TIFF stacks of labels: their axes and spacing, and what is refused."""
+"""TIFF stacks of labels and levels of pyramids: axes, spacing, lines, and what is refused."""
 
 import io
 import struct
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.files.opened import read_header
+from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.masks.reading import read_map, read_values
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE
+from tests.data.crafted import THREE, write_pyramid
 
 VOLUME = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30)
 
@@ -33,8 +34,7 @@ def decoded(tmp_path):
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_planes_become_a_volume_whatever_packs_them(compression, byteorder, decoded):
     values, geometry = decoded(VOLUME, compression=compression, byteorder=byteorder)
-    np.testing.assert_array_equal(values, VOLUME)
-    assert values.dtype == np.uint16
+    np.testing.assert_array_equal(values, VOLUME, strict=True)
     assert geometry.spacing is None
 
 
@@ -51,21 +51,14 @@ def test_one_page_and_axes_of_one_element_are_a_plane(decoded):
         (VOLUME, {"imagej": True, "metadata": {"axes": "TYX"}}, "to have one channel, got axes TYX"),
         (np.zeros((20, 30, 3), np.uint8), {"photometric": "rgb"}, "to have one channel, got rgb with 3 channels"),
         (np.zeros((32, 32), np.uint8), {"compression": "jpeg"}, "to be stored exactly, got a lossy TIFF"),
+        (VOLUME[0], {"compression": "jpegxl"}, "to be stored exactly, got a lossy TIFF"),  # which may be exact
         (VOLUME[0], {"extratags": [(274, 3, 1, 6, True)]}, r"`EXIF orientation` to be 1 \(upright\), got 6"),
     ],
-    ids=["size", "channels", "times", "rgb", "jpeg", "orientation"],
+    ids=["size", "channels", "times", "rgb", "jpeg", "jpegxl", "orientation"],
 )
 def test_what_is_no_stack_of_labels_is_refused(array, options, found, decoded):
     with pytest.raises(DataError, match=found):
         decoded(array, **options)
-
-
-def test_a_file_that_ends_before_its_pixels_is_damaged(tmp_path):
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, VOLUME[0], photometric="minisblack")
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match="truncated or damaged data"):
-        read_values(path, max_pixels=10**6)
 
 
 @pytest.mark.parametrize("bigtiff", [False, True])
@@ -106,12 +99,6 @@ def test_a_page_that_nobody_needs_is_not_parsed_and_all_planes_have_the_size_of_
         read_values(path, max_pixels=10**6)
 
 
-def test_lossy_packers_are_refused_whatever_they_hold(decoded):
-    """JPEG XL may be exact, but a file of it does not say so."""
-    with pytest.raises(DataError, match="to be stored exactly, got a lossy TIFF file"):
-        decoded(VOLUME[0], compression="jpegxl")
-
-
 @pytest.mark.parametrize("offset", [0, 4])
 def test_a_strip_that_lies_over_the_head_of_the_file_is_refused(offset, tmp_path):
     """tifffile gives zeros for one at 0."""
@@ -127,3 +114,53 @@ def test_a_strip_that_lies_over_the_head_of_the_file_is_refused(offset, tmp_path
 def test_values_of_a_map_are_those_that_are_stored_whatever_a_viewer_makes_of_them(kind, decoded):
     labels = np.arange(600, dtype=np.uint8).reshape(20, 30) % 3
     np.testing.assert_array_equal(decoded(labels, photometric=kind)[0], labels)
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def rows_of(monkeypatch):
+    """Open a file whose lines are read while the test lasts."""
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
+    with ExitStack() as stack:
+        yield lambda path, **options: stack.enter_context(open_array(path, streams=True, **options))
+
+
+@pytest.fixture
+def pyramid(tmp_path):
+    """Three levels, and their arrays."""
+    levels = [RNG.integers(0, 256, (256 // scale, 192 // scale, 3), dtype=np.uint8) for scale in (1, 2, 4)]
+    return write_pyramid(tmp_path / "a.tif", *levels, tile=(32, 32)), levels
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_level_of_a_pyramid_is_chosen(pyramid, level, rows_of):
+    path, levels = pyramid
+    header = read_header(path, level=level)
+    assert (header.height, header.width, header.levels) == (*levels[level].shape[:2], 3)
+    rows = rows_of(path, level=level)
+    assert np.array_equal(rows.read(0, rows.shape[0]), levels[level])
+    with open_array(path, level=level) as array:
+        assert np.array_equal(array.read(3, 30, slice(20, 41)), levels[level][3:30, 20:41])
+
+
+def test_a_level_that_is_not_there_is_refused_with_those_that_are(pyramid):
+    with pytest.raises(DataError, match=r"data.level.* got 3. Set .* to 0 .. 2 \(0: 256 x 192, 1: 128 x 96, 2:"):
+        read_header(pyramid[0], level=3)
+
+
+def test_a_strip_that_is_too_large_to_decode_is_refused(tmp_path, rows_of):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.zeros((300, 300), np.uint8), rowsperstrip=300)
+    with pytest.raises(DataError, match=r"tiles.* of at most 80000 pixels, got 300 x 300"):
+        rows_of(path, max_pixels=80000)
+
+
+def test_more_pixels_than_allowed_may_only_be_read_by_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.zeros((100, 100), np.uint8), tile=(16, 16))
+    with pytest.raises(DataError, match=r"at most 5000 pixels, got 100 x 100.*data.max_pixels=10000"):
+        read_header(path, max_pixels=5000)
+    assert read_header(path, max_pixels=5000, streams=True).streamed

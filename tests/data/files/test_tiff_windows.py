@@ -35,7 +35,7 @@ def read_window(path, rows, columns, **options):
 def windows():
     rng = np.random.default_rng(0)
     corners = [(0, 1, 0, 1), (0, 75, 0, 101), (74, 75, 100, 101), (31, 33, 47, 49)]
-    drawn = [(*sorted(rng.choice(76, 2, False)), *sorted(rng.choice(102, 2, False))) for _ in range(12)]
+    drawn = [(*sorted(rng.choice(76, 2, False)), *sorted(rng.choice(102, 2, False))) for _ in range(6)]
     return [(slice(int(a), int(b)), slice(int(c), int(d))) for a, b, c, d in corners + drawn]
 
 
@@ -47,9 +47,10 @@ def values(dtype, channels):
 
 @pytest.mark.parametrize(
     ("kind", "dtype", "channels"),
-    [case for case in product(KINDS, ("uint8", "uint16", "float32"), (None, 3, 5)) if case[0] != "jpeg"]
-    + [("jpeg", "uint8", None), ("jpeg", "uint8", 3)],
-    ids=lambda value: str(value),
+    [
+        *(case for case in product(KINDS, ("uint8", "uint16", "float32"), (None, 3, 5)) if case[0] != "jpeg"),
+        *(("jpeg", "uint8", channels) for channels in (None, 3)),
+    ],
 )
 def test_a_window_is_that_part_of_the_whole(tmp_path, kind, dtype, channels):
     options = dict(KINDS[kind])
@@ -121,7 +122,7 @@ def test_a_window_of_a_zarr_folder_is_that_part_of_the_whole(tmp_path, kind, dty
 
 
 def test_a_zarr_window_reads_no_chunk_that_it_does_not_meet(tmp_path):
-    """Chunks of which the others are damaged. Mutation seen to fail: whole rows read."""
+    """Chunks of which the others are damaged."""
     array = noise(64, 96, None)
     write_zarr(tmp_path / "a.zarr", array, "yx", chunks=(32, 32))
     with open_array(tmp_path / "a.zarr", max_pixels=50_000) as file:
@@ -134,17 +135,6 @@ def test_a_zarr_window_reads_no_chunk_that_it_does_not_meet(tmp_path):
     np.testing.assert_array_equal(file.read(5, 30, slice(40, 60)), array[5:30, 40:60])
     with pytest.raises(DataError, match=r"a\.zarr: expected `file` to be complete"):
         file.read(5, 30, slice(20, 60))
-
-
-@pytest.mark.parametrize("level", [0, 1])
-def test_a_window_of_a_pyramid_is_of_the_level_that_is_asked_for(tmp_path, level):
-    """Mutation seen to fail: the finest level taken for all."""
-    levels = [noise(64, 96, 3), noise(32, 48, 3, seed=4)]
-    with tifffile.TiffWriter(tmp_path / "a.tif") as tiff:
-        tiff.write(levels[0], tile=(16, 16), subifds=1, photometric="rgb", metadata=None)
-        tiff.write(levels[1], tile=(16, 16), subfiletype=1, photometric="rgb", metadata=None)
-    found = read_window(tmp_path / "a.tif", slice(3, 30), slice(20, 41), level=level)
-    np.testing.assert_array_equal(found, levels[level][3:30, 20:41])
 
 
 def test_a_damaged_tile_is_named_and_the_others_are_still_read(tmp_path):
@@ -162,8 +152,6 @@ def test_a_damaged_tile_is_named_and_the_others_are_still_read(tmp_path):
 
 def test_what_needs_conversion_has_no_windows(tmp_path):
     put(tmp_path / "a.png", noise())
-    assert not has_windows(read_header(tmp_path / "a.png"))
     tifffile.imwrite(tmp_path / "b.tif", np.zeros((8, 8), bool), photometric="minisblack")
     tifffile.imwrite(tmp_path / "h.tif", np.zeros((8, 8), np.float16))
-    assert not has_windows(read_header(tmp_path / "b.tif"))
-    assert not has_windows(read_header(tmp_path / "h.tif"))
+    assert not any(has_windows(read_header(tmp_path / name)) for name in ("a.png", "b.tif", "h.tif"))

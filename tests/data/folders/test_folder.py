@@ -5,6 +5,7 @@ import pytest
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import open_images
+from segmeter.data.pairing import list_files
 from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
@@ -55,10 +56,8 @@ def test_open_images_has_no_targets(tmp_path):
     make_folder(tmp_path)
     dataset = open_images(tmp_path / "images", spec=BINARY, in_channels=3)
     assert dataset.case_ids == ("a", "b", "c")
-    assert dataset[0].target is None
-    assert dataset.pairs[0].masks == ()
-    single = open_images(tmp_path / "images" / "b.png", spec=BINARY, in_channels=3)
-    assert single.case_ids == ("b",)
+    assert (dataset[0].target, dataset.pairs[0].masks) == (None, ())
+    assert open_images(tmp_path / "images" / "b.png", spec=BINARY, in_channels=3).case_ids == ("b",)
 
 
 def test_open_images_refuses_what_is_not_there_or_does_not_fit(tmp_path):
@@ -129,3 +128,27 @@ def test_links_of_further_channels_may_not_lead_out_of_the_root_either(tmp_path)
     with pytest.raises(DataError, match=r"links out of it \(1: .*images/p0_0_1.nii.gz\). Set data.allow_links=true"):
         build_dataset(config, split="all")
     assert len(build_dataset(config.replace(allow_links=True), split="all")) == 3
+
+
+def test_files_are_found_by_name_and_notes_passed_over(tmp_path):
+    for name in ("b.png", "a.TIF", "a.b.npy", ".hidden.png", "notes.txt", "__MACOSX"):
+        put(tmp_path / name, b"x")
+    found = list_files(tmp_path, role="images")
+    assert found == {"a": [tmp_path / "a.TIF"], "a.b": [tmp_path / "a.b.npy"], "b": [tmp_path / "b.png"]}
+
+
+def test_a_double_suffix_is_one_where_that_is_asked_for(tmp_path):
+    for name in ("a.nii.gz", "b.npz", "c.ome.tif"):
+        put(tmp_path / name, b"x")
+    assert sorted(list_files(tmp_path, role="masks", whole_suffix=True)) == ["a", "b", "c"]
+    assert sorted(list_files(tmp_path, role="masks")) == ["a", "b", "c.ome"]
+
+
+def test_text_files_are_masks_only_in_a_folder_of_nothing_else(tmp_path):
+    for name in ("a.txt", "b.txt", "classes.txt"):
+        put(tmp_path / name, b"x")
+    assert sorted(list_files(tmp_path, role="masks")) == ["a", "b"]
+    with pytest.raises(DataError, match="files, got none"):
+        list_files(tmp_path, role="images")
+    put(tmp_path / "c.png", b"x")
+    assert sorted(list_files(tmp_path, role="masks")) == ["c"]

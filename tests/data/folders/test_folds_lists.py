@@ -27,11 +27,6 @@ def test_read_list_refuses(tmp_path, content, message):
         read_list(put(tmp_path / "x.txt", content))
 
 
-def test_read_list_names_a_list_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"one name per line, got no file .*val.txt"):
-        read_list(tmp_path / "val.txt")
-
-
 def test_the_splits_hit_the_fractions():
     """2000 draws: three standard deviations of the test share are 3 * sqrt(0.3 * 0.7 / 2000) = 0.031."""
     splits = list(split_names([f"case{i}" for i in range(2000)], seed=1, **FRACTIONS).values())
@@ -47,28 +42,21 @@ def test_a_case_falls_by_its_name_and_the_seed_alone():
     assert {name: first[name] for name in fewer} == fewer
 
 
-def test_groups_stay_together():
-    names = [f"p{i}_{scan}" for i in range(40) for scan in range(9)]
-    splits = split_names(names, seed=0, group_until="_", **FRACTIONS)
-    assert len({(name.split("_")[0], split) for name, split in splits.items()}) == 40
-
-
 @pytest.mark.parametrize(("val", "test", "split"), [(0, 0, "train"), (0, 1, "test"), (1, 0, "val")])
 def test_everything_may_be_in_one_split(val, test, split):
     splits = split_names(map(str, range(50)), seed=0, val_fraction=val, test_fraction=test)
     assert set(splits.values()) == {split}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_of_seven_cases_each_split_has_one_and_the_nearest_ones_move(seed):
     names = [f"field{i}" for i in range(7)]
     splits = split_names(names, seed=seed, val_fraction=0.15, test_fraction=0.15)
     assert set(splits.values()) == {"train", "val", "test"}
     by_place = sorted(names, key=lambda name: split_place(name, seed=seed))
     alone = split_names(by_place[2:], seed=seed, val_fraction=0, test_fraction=0)
-    assert [name for name in by_place if splits[name] == "train"][-1] == max(
-        alone, key=lambda name: split_place(name, seed=seed)
-    )
+    last = max(alone, key=lambda name: split_place(name, seed=seed))
+    assert [name for name in by_place if splits[name] == "train"][-1] == last
 
 
 def test_one_group_alone_stays_in_training():

@@ -9,30 +9,26 @@ import pytest
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import DataError
-from segmeter.export.objects import compress_runs
-from tests.data.crafted import folder, noise, put, write_zarr
-from tests.data.formats_written import write_itk
-from tests.data.volumes import save_nifti
+from tests.data.crafted import folder, noise, put
+from tests.data.formats_written import coco_content, write_itk
+from tests.data.volumes import save_nifti, save_volume
 
 NAMES = ("a", "b", "c")
 SHAPE = (12, 10)
 
 
-def labels(number: int) -> np.ndarray:
+def labels(number):
     return noise(*SHAPE, None, seed=number) % 2
 
 
 def write_mask(root, form: str, name: str, mask: np.ndarray) -> None:
     path = root / "masks" / f"{name}{form}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if form == ".nii.gz":
-        save_nifti(path, mask[None].astype(np.float32))
-    elif form == ".npz":
-        np.savez(path, labels=mask)
-    elif form == ".zarr":
-        write_zarr(path, mask[None], "zyx")
-    else:
+    if form in (".mha", ".nrrd"):
         write_itk(path, mask)
+    else:
+        plane = mask if form == ".npz" else mask[None]
+        save_volume(path, plane.astype(np.float32) if form == ".nii.gz" else plane)
 
 
 @pytest.fixture(autouse=True)
@@ -72,19 +68,12 @@ def test_images_of_one_plane_are_read_from_them_too(form, tmp_path):
         np.testing.assert_array_equal(dataset[number].image[..., 0], pixels[number])
 
 
-def coco(root, *, multilabel: bool = False) -> None:
+def coco(root) -> None:
     """Run lengths in a COCO file of three images, one object on each."""
-    notes = {"categories": [{"id": 7, "name": "cell"}], "images": [], "annotations": []}
     for number, name in enumerate(NAMES):
         put(root / "images" / f"{name}.png", noise(*SHAPE, seed=number))
-        flat = labels(number).T.ravel()
-        edges = np.flatnonzero(np.diff(flat)) + 1
-        runs = np.diff([0, *edges, len(flat)]).tolist()
-        counts = compress_runs(runs if flat[0] == 0 else [0, *runs])
-        notes["images"].append({"id": number, "file_name": f"{name}.png", "height": 12, "width": 10})
-        drawn = {"segmentation": {"size": list(SHAPE), "counts": counts}}
-        notes["annotations"].append({"image_id": number, "category_id": 7, **drawn})
-    (root / "annotations.json").write_text(json.dumps(notes))
+    masks = {name: labels(number) for number, name in enumerate(NAMES)}
+    (root / "annotations.json").write_text(json.dumps(coco_content(masks)))
 
 
 @pytest.mark.parametrize("by_lines", [False, True])
@@ -105,7 +94,7 @@ def test_a_coco_file_that_changed_is_verified_again(tmp_path):
     config = folder(tmp_path, masks="annotations.json")
     (dataset,), _ = open_splits(config, ["all"])
     path = tmp_path / "annotations.json"
-    path.write_text(path.read_text().replace('"image_id": 0', '"image_id": 1'))
+    path.write_text(path.read_text().replace('"image_id": 1', '"image_id": 2'))
     with pytest.raises(DataError, match="to have the content that was checked"):
         dataset[0]
     (again,), _ = open_splits(config, ["all"])

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,18 +10,17 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
+from segmeter.data.masks.coco import expand_runs
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
+from tests.differential.peers import quiet
 
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
 CELLS = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (1, 1, 1)))
-OPTIONS = {"spec": SPEC, "label_map": {}, "numbered": False, "overlap": "error", "max_pixels": 10_000}
-
-
-def read_coco(path, *, numbered, **options):
-    return read_annotated(path, Reading(instances=numbered, **options))
+READING = Reading(spec=SPEC, label_map={}, max_pixels=10_000)
+NUMBERED = replace(READING, instances=True)
 
 
 def put(tmp_path, content):
@@ -44,22 +44,6 @@ def runs(mask):
     return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
 
 
-def test_objects_may_overlap_where_that_is_said(tmp_path):
-    """A small lymphocyte on a large cell."""
-    large, small = np.zeros((2, 20, 30), bool)
-    large[2:15, 2:20] = True
-    small[10:16, 10:16] = True
-    segments = [{"size": [20, 30], "counts": runs(mask)["counts"].decode()} for mask in (large, small)]
-    for order in (1, -1):
-        content = of_shapes(*segments)
-        content["annotations"] = content["annotations"][::order]
-        path = put(tmp_path, content)
-        found = read_coco(path / "x", **(OPTIONS | {"overlap": "smaller_on_top"}))
-        assert np.array_equal(found, np.where(small, 2, large))
-        with pytest.raises(DataError, match=rf"{(large & small).sum()} pixels that two of them cover.*smaller_on_top"):
-            read_coco(path / "x", **OPTIONS)
-
-
 def test_objects_are_numbered_and_crowds_ignored(tmp_path):
     mask = np.zeros((20, 30), bool)
     parts = [mask.copy() for _ in range(3)]
@@ -68,25 +52,25 @@ def test_objects_are_numbered_and_crowds_ignored(tmp_path):
     segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
     content = of_shapes(*segments, crowd=(1,))
     path = put(tmp_path, content)
-    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
-        read_coco(path / "x", **(OPTIONS | {"spec": CELLS.replace(ignore_index=255), "numbered": True}))
-    put(tmp_path, content | {"annotations": [each | {"category_id": 10} for each in content["annotations"]]})
     spec = CELLS.replace(ignore_index=255)
-    found = read_coco(path / "x", **(OPTIONS | {"spec": spec, "numbered": True}))
+    with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
+        read_annotated(path / "x", replace(NUMBERED, spec=spec))
+    put(tmp_path, content | {"annotations": [each | {"category_id": 10} for each in content["annotations"]]})
+    found = read_annotated(path / "x", replace(NUMBERED, spec=spec))
     assert np.array_equal(found, parts[0] * 1 + parts[1] * 255 + parts[2] * 2)
     with pytest.raises(DataError, match=r"a crowd.*to be ignored.*data.ignore_index=255"):
-        read_coco(path / "x", **(OPTIONS | {"spec": CELLS, "numbered": True}))
+        read_annotated(path / "x", replace(NUMBERED, spec=CELLS))
 
 
 def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     mask = draw_mask()
     write_panoptic(tmp_path / "a.json", {"x": mask})
     path = tmp_path / "a.json" / "x"
-    assert np.array_equal(read_coco(path, **OPTIONS), mask)
-    options = OPTIONS | {"spec": CELLS, "numbered": True}
+    assert np.array_equal(read_annotated(path, READING), mask)
+    cells = replace(NUMBERED, spec=CELLS)
     with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
-        read_coco(path, **options)
-    found = read_coco(path, **(options | {"label_map": {"10": 1, "20": 1}}))
+        read_annotated(path, cells)
+    found = read_annotated(path, replace(cells, label_map={"10": 1, "20": 1}))
     assert np.array_equal(found > 0, mask > 0)
     assert len(np.unique(found)) == 3
     before = hash_annotated(path)
@@ -106,45 +90,48 @@ def test_a_panoptic_file_has_a_plane_per_class_for_multilabel(tmp_path):
     for label, name in enumerate(NAMES):
         plane = (mask == label).astype(int)
         plane[0, 0] = 255
-        assert np.array_equal(read_coco(tmp_path / "a.json" / name / "x", **(OPTIONS | {"spec": spec})), plane)
+        assert np.array_equal(read_annotated(tmp_path / "a.json" / name / "x", replace(READING, spec=spec)), plane)
 
 
 def test_ids_go_by_a_label_map(tmp_path):
     path = put(tmp_path, coco_content({"x": draw_mask()}))
-    found = read_coco(path / "x", **(OPTIONS | {"label_map": {"10": 2, "20": 255}}))
+    found = read_annotated(path / "x", replace(READING, label_map={"10": 2, "20": 255}))
     assert np.array_equal(found, np.array([0, 2, 255])[draw_mask()])
     with pytest.raises(DataError, match=r"`categories` to be in data.label_map, got 1: 20"):
-        read_coco(path / "x", **(OPTIONS | {"label_map": {"10": 2}}))
+        read_annotated(path / "x", replace(READING, label_map={"10": 2}))
 
 
 def test_a_picture_that_is_gone_is_one_line(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": draw_mask()})
     (tmp_path / "a" / "x.png").unlink()
-    for ask in (hash_annotated, lambda path: read_coco(path, **OPTIONS)):
+    for ask in (hash_annotated, lambda path: read_annotated(path, READING)):
         with pytest.raises(DataError, match=r"x\.png|a\.json/x"):
             ask(tmp_path / "a.json" / "x")
 
 
-def _without(content, key):
-    return {name: value for name, value in content.items() if name != key}
+RUNS = {"size": [20, 30], "counts": [5, 10, 585]}
+PLAIN = of_shapes(RUNS)
+WRAPPED = [2**63 - 1, 2**63 - 1, 2306]  # a sum that int64 wraps around
 
 
-PLAIN = of_shapes({"size": [20, 30], "counts": [5, 10, 585]})
+def of_image(number):
+    return PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": number}]}
+
+
+def of_runs(counts, side=48):
+    return of_shapes({"size": [side, side], "counts": counts}, shape=(side, side))
+
+
 WRONG = {
     "no JSON": ("{", "truncated or damaged"),
     "results": ([{"image_id": 1}], "a list of results"),
     "no images": (PLAIN | {"images": []}, "got none"),
     "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
     "two of one id": (PLAIN | {"images": [*PLAIN["images"], PLAIN["images"][0] | {"file_name": "y"}]}, "id of its own"),
-    "annotations of no image": (
-        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": 2}]},
-        "the id of an image of the file, got 1: 2",
-    ),
-    "a text id": (
-        PLAIN | {"annotations": [PLAIN["annotations"][0] | {"image_id": "1"}]},
-        "the id of an image of the file, got 1: '1'",
-    ),
-    "no annotations": (_without(PLAIN, "annotations"), "truncated or damaged"),
+    "annotations of no image": (of_image(2), "the id of an image of the file, got 1: 2"),
+    "a text id": (of_image("1"), "the id of an image of the file, got 1: '1'"),
+    "two on one pixel": (of_shapes(RUNS, RUNS), "10 pixels that two of them cover.*smaller_on_top"),
+    "no annotations": ({"images": PLAIN["images"]}, "truncated or damaged"),
     "another class": (PLAIN | {"categories": [{"id": 10, "name": "nerve"}]}, "to be of background, cell"),
     "an unknown category": (PLAIN | {"categories": []}, "truncated or damaged"),
     "the first class": (PLAIN | {"categories": [{"id": 10, "name": "background"}]}, "Name a background first"),
@@ -152,25 +139,12 @@ WRONG = {
     "too few pixels": (of_shapes({"size": [20, 30], "counts": [5, 10]}), "of another size"),
     "too many pixels": (of_shapes({"size": [20, 30], "counts": [5, 10, 10**15]}), "of another size"),
     "negative runs": (of_shapes({"size": [20, 30], "counts": [5, -10, 605]}), "of another size"),
-    "a sum that int64 wraps around": (
-        of_shapes({"size": [48, 48], "counts": [2**63 - 1, 2**63 - 1, 2306]}, shape=(48, 48)),
-        "of another size",
-    ),
-    "the same as text": (
-        of_shapes({"size": [48, 48], "counts": compress_runs([2**63 - 1, 2**63 - 1, 2306])}, shape=(48, 48)),
-        "of another size",
-    ),
+    "a sum that wraps around": (of_runs(WRAPPED), "of another size"),
+    "the same as text": (of_runs(compress_runs(WRAPPED)), "of another size"),
     "run lengths with a fraction": (of_shapes({"size": [20, 30], "counts": [5.7, 10.2, 585.1]}), "of another size"),
     "a text of one endless number": (of_shapes({"size": [20, 30], "counts": "o" * 500_000}), "text that can't be read"),
-    "a text that ends within a number": (of_shapes({"size": [20, 30], "counts": "hb0o"}), "ends within a number"),
-    "a polygon of many corners": (
-        of_shapes([[1, 2, 3, 4, 5, 6] * 4000]),
-        "`outline` of at most 12400 corners and pixels",
-    ),
-    "a polygon of long edges": (
-        of_shapes([[0, 0, 30, 0.5] * 210]),
-        "at most 12400 corners and pixels together, got 12",
-    ),
+    "a polygon of many corners": (of_shapes([[1, 2, 3, 4, 5, 6] * 4000]), "at most 12400 corners and pixels"),
+    "a polygon of long edges": (of_shapes([[0, 0, 30, 0.5] * 210]), "12400 corners and pixels together, got 12"),
     "a bad text": (of_shapes({"size": [20, 30], "counts": "~~~"}), "truncated or damaged"),
     "an infinite id": (PLAIN | {"categories": [{"id": float("inf"), "name": "cell"}]}, "truncated or damaged"),
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
@@ -188,7 +162,7 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(DataError, match=line) as error:
-        read_coco(annotated_images(path)["x"][0], **OPTIONS)
+        read_annotated(annotated_images(path)["x"][0], READING)
     assert len(error.value.problems) == 1
 
 
@@ -207,8 +181,59 @@ def test_many_segments_of_a_picture_take_one_look_at_it(tmp_path):
     before = signal.signal(signal.SIGPROF, too_late)
     signal.setitimer(signal.ITIMER_PROF, 40)  # a deadline: the pass for each took minutes
     try:
-        found = read_coco(tmp_path / "a.json" / "x", **(OPTIONS | {"max_pixels": 10**6}))
+        found = read_annotated(tmp_path / "a.json" / "x", replace(READING, max_pixels=10**6))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
     assert np.array_equal(found, mask)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_run_lengths_are_those_of_pycocotools(seed):
+    mask = np.random.default_rng(seed).random((17, 23)) < 0.1 + 0.04 * seed
+    text = library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8))["counts"].decode()
+    found = expand_runs(text)
+    assert np.array_equal(np.repeat(np.arange(len(found)) % 2 == 1, found).reshape(23, 17).T, mask)
+    assert compress_runs(found) == text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
+    tools = library("pycocotools.coco")
+    rng = np.random.default_rng(seed)
+    polygons = [(rng.random((5, 2)) * [30, 20]).ravel().tolist() for _ in range(2)]
+    path = put(tmp_path, of_shapes(polygons))
+    theirs = tools.COCO(str(path))
+    with quiet():
+        wanted = theirs.annToMask(theirs.anns[0])
+    assert np.array_equal(read_annotated(path / "x", READING), wanted)
+
+
+def test_a_long_outline_within_its_bound_is_filled(tmp_path):
+    """Corners on every pixel's edge, as tools write them that trace pixels."""
+    tools = library("pycocotools.mask")
+    comb = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
+    polygon = np.array([*comb, [30, 20], [30, 0]], float).ravel().tolist()
+    path = put(tmp_path, of_shapes([polygon]))
+    with quiet():
+        wanted = tools.decode(tools.merge(tools.frPyObjects([polygon], 20, 30)))
+    assert np.array_equal(read_annotated(path / "x", READING), wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("o" * 500_000, "can't be read"),  # of which each digit said that another follows
+        ("52203~", "can't be read"),
+        ("5220/", "can't be read"),
+        ("5220o", "ends within a number"),
+    ],
+)
+def test_a_text_that_is_no_run_lengths_is_refused(text, fault):
+    with pytest.raises(ValueError, match=fault):
+        expand_runs(text)
+
+
+def test_run_lengths_of_any_int64_are_read():
+    runs = [2**63 - 1, 0, 2**63 - 1, 5]
+    assert expand_runs(compress_runs(runs)) == runs

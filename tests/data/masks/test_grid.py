@@ -70,20 +70,12 @@ MAP, HERE = np.ones((4, 5), np.uint8), place(1, 1, 1)
 @pytest.mark.parametrize(
     ("geometry", "wanted", "shape"),
     [
-        (HERE, HERE, (4, 5)),
-        (HERE.having(affine=None), place(2, 2, 1), (2, 2)),
-        (HERE, place(2, 2, 1).having(affine=None), (2, 2)),
-        (HERE, place(2, 2, 1).having(source="OME metadata"), (2, 2)),
-        (HERE.having(crs="EPSG:1"), place(2, 2, 1).having(crs="EPSG:2"), (2, 2)),
-        (HERE, place(2, 2, 1), (2, 2, 2)),
-    ],
-    ids=[
-        "one grid",
-        "no place",
-        "no place of the reference",
-        "another world",
-        "another system",
-        "another number of axes",
+        pytest.param(HERE, HERE, (4, 5), id="one grid"),
+        pytest.param(HERE.having(affine=None), place(2, 2, 1), (2, 2), id="no place"),
+        pytest.param(HERE, place(2, 2, 1).having(affine=None), (2, 2), id="no place of the reference"),
+        pytest.param(HERE, place(2, 2, 1).having(source="OME metadata"), (2, 2), id="another world"),
+        pytest.param(HERE.having(crs="EPSG:1"), place(2, 2, 1).having(crs="EPSG:2"), (2, 2), id="another system"),
+        pytest.param(HERE, place(2, 2, 1), (2, 2, 2), id="another number of axes"),
     ],
 )
 def test_what_need_not_or_can_not_be_brought_there_is_left(geometry, wanted, shape):

@@ -1,4 +1,4 @@
-"""Polygons of GeoJSON: filled by the centres of pixels, refused where there is a doubt."""
+"""Polygons of GeoJSON and YOLO: filled by the centres of pixels, refused where there is a doubt."""
 
 import json
 import tempfile
@@ -9,8 +9,14 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.drawn import read_outlines
+from segmeter.data.masks.reading import read_map
+from segmeter.data.sample import Reading
+from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from segmeter.postprocess.objects import polygonise
+from tests.data.crafted import folder, noise, put
+from tests.data.formats_written import NAMES
+from tests.data.masks.exported import CELLS, OBJECTS, READING, SHAPE, blocks, write_yolo
 from tests.data.masks.test_drawn import reading_of
 
 SPEC = ClassSpec(task="multiclass", names=("background", "tumour", "stroma"), colours=((0, 0, 0),) * 3)
@@ -57,26 +63,16 @@ def test_an_island_in_a_hole_stays(order):
     assert np.count_nonzero(found) == 81 - 25 + 1
 
 
-def test_objects_are_numbered_without_classes():
-    moved = [[[x + 5, y] for x, y in SQUARE[0]]]
-    found = read([feature(SQUARE, None), feature(moved, None)], numbered=True)
-    assert found[3, 2] == 1
-    assert found[3, 7] == 2
-    assert np.count_nonzero(found) == 32
-
-
 @pytest.mark.parametrize(
     ("name", "line"), [("stroma", "to be tumour, got 1: stroma"), ("nerve", "to be of background")]
 )
 def test_numbered_objects_of_another_class_are_refused(name, line):
     moved = [[[x + 5, y] for x, y in SQUARE[0]]]
-    assert len(np.unique(read([feature(SQUARE), feature(moved, None)], numbered=True))) == 3
+    for own in ("tumour", None):
+        found = read([feature(SQUARE, own), feature(moved, None)], numbered=True)
+        assert (found[3, 2], found[3, 7], np.count_nonzero(found)) == (1, 2, 32)
     with pytest.raises(DataError, match=line):
         read([feature(SQUARE), feature(moved, name)], numbered=True)
-
-
-def test_nothing_is_background():
-    assert not read({"type": "FeatureCollection", "features": []}).any()
 
 
 WRONG = {
@@ -113,3 +109,62 @@ def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
         file.truncate(1 << 42)  # no room is taken
     with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
         read_outlines(path, "geojson", reading_of(SPEC, numbered=False, overlap="error"), shape=(10, 12))
+
+
+def read_yolo(tmp_path, text, reading=READING, shape=SHAPE):
+    return read_map(put(tmp_path / "a.txt", text.encode()), reading, shape=shape).values
+
+
+def test_yolo_polygons_give_the_mask_back(tmp_path):
+    write_yolo(tmp_path / "a.txt", blocks())
+    assert np.array_equal(read_map(tmp_path / "a.txt", READING, shape=SHAPE).values, blocks())
+
+
+def test_an_empty_yolo_file_is_an_image_without_objects(tmp_path):
+    assert not read_yolo(tmp_path, "").any()
+
+
+def test_a_yolo_id_is_the_next_class_or_what_the_label_map_says(tmp_path):
+    square = "0 0 0 .5 0 .5 .5 0 .5"
+    assert read_yolo(tmp_path, square)[0, 0] == 1
+    assert read_yolo(tmp_path, square + " 0.93\n")[0, 0] == 1  # a confidence behind the corners
+    mapped = Reading(spec=CELLS, label_map={"0": 2}, max_pixels=10_000)
+    assert read_yolo(tmp_path, square, mapped)[0, 0] == 2
+
+
+def test_yolo_objects_are_numbered(tmp_path):
+    found = read_yolo(tmp_path, "0 0 0 .5 0 .5 .5 0 .5\n0 .5 .5 1 .5 1 1 .5 1", OBJECTS)
+    assert (found[0, 0], found[-1, -1], len(np.unique(found))) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0 .5 .5 .2 .2", "to be a polygon, got a box of four numbers"),
+        ("7 0 0 1 0 1 1", r"`class ids` to be of 0, 1, got 7\. Class id 0 is the second class"),
+        ("0 0 0 2 0 1 1", "to lie on the image of 24 x 30 pixels"),
+        ("0 0 0 nan 0 1 1", "to be finite"),
+        ("0 0 0 x 0 1 1", "truncated or damaged"),
+        ("0 0 0", "fewer than three corners"),
+        ("0 0 0 1 0 1 1 0", "to end with a line break after a confidence, got 15 bytes without one. It may be cut off"),
+        ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1 0", "confidence, or none, got an odd last number in 1 of 2"),
+        ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1", "that two of them cover"),
+    ],
+)
+def test_yolo_lines_that_can_not_be_drawn_are_one_error(text, line, tmp_path):
+    with pytest.raises(DataError, match=line) as error:
+        read_yolo(tmp_path, text)
+    assert len(error.value.problems) == 1
+
+
+def test_yolo_needs_the_size_of_a_map(tmp_path):
+    with pytest.raises(DataError, match=r"a\.txt: expected `YOLO labels` to be scored against a map"):
+        read_yolo(tmp_path, "", shape=None)
+
+
+def test_training_reads_a_folder_of_yolo_labels(tmp_path):
+    put(tmp_path / "images" / "a.png", noise(*SHAPE))
+    write_yolo(tmp_path / "masks" / "a.txt", blocks())
+    config = folder(tmp_path, classes=NAMES, task="multiclass")
+    (dataset,), _ = open_splits(config, ["all"])
+    assert np.array_equal(dataset[0].target, blocks())

@@ -7,7 +7,6 @@ import pytest
 
 from segmeter.data.verification import cache
 from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
-from segmeter.records import cache_folder
 
 DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
 
@@ -27,13 +26,6 @@ def rows(*pixels):
 def loaded(kept):
     places, found = kept.load()
     return {name: int(found[place]["pixels"]) for name, place in places.items()}
-
-
-def test_the_folder_follows_the_environment(tmp_path, monkeypatch):
-    assert cache_folder() == tmp_path / "cache"
-    monkeypatch.delenv("SEGMETER_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "segmeter"
 
 
 def test_rows_are_found_again_and_newer_ones_replace_older():

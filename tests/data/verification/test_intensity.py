@@ -103,7 +103,7 @@ def test_twelve_bits_in_uint16_are_noticed_and_both_remedies_work(tmp_path):
     assert "or data.full_scale=4095 if these are 12-bit images" in warning
     with pytest.raises(DataError, match=r"near mean 0 and spread 1, got mean -1.\d+ and spread 0.0\d+ .*mean=auto"):
         normalisation(plain, intensities, DEFAULT)
-    full = cells(tmp_path, "12", twelve_bits, full_scale=4095.0)
+    full = plain.replace(full_scale=4095.0)
     mean, std = normalisation(full, intensities, DEFAULT)
     np.testing.assert_allclose((mean[0] * 65535, std[0] * 65535), (0.5 * 4095, 0.25 * 4095))
     assert scale_warnings(full, {"train": intensities}) == []
@@ -146,9 +146,7 @@ def test_inputs_far_from_the_scale_are_refused_with_the_remedy(tmp_path):
     seen = check_dataset(build_dataset(floats)).intensities
     with pytest.raises(DataError, match=r"got mean \d\d\d.* Set data.mean=auto data.std=auto\.$"):
         normalisation(floats, seen, DEFAULT)
-    normalisation(
-        cells(tmp_path, "floats", lambda light: (light * 255).astype(np.float32), full_scale=255.0), seen, DEFAULT
-    )
+    normalisation(floats.replace(full_scale=255.0), seen, DEFAULT)
     in_bytes = cells(tmp_path, "8", eight_bits, mean=(123.7,), std=(58.4,))  # of values in 0..255: a common slip
     with pytest.raises(DataError, match="near mean 0 and spread 1"):
         normalisation(in_bytes, check_dataset(build_dataset(in_bytes)).intensities, DEFAULT)
@@ -160,9 +158,8 @@ def test_what_can_not_be_normalised_is_refused(tmp_path):
     config = data_of(tmp_path / "flat", flat, mean="auto", std="auto")
     with pytest.raises(DataError, match="to vary in every channel, got one value in channel 1"):
         normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
-    config = data_of(
-        tmp_path / "mixed", [*values_of("uint8", 255, 2), *values_of("uint16", 4095, 2)], full_scale=4095.0
-    )
+    mixed = [*values_of("uint8", 255, 2), *values_of("uint16", 4095, 2)]
+    config = data_of(tmp_path / "mixed", mixed, full_scale=4095.0)
     with pytest.raises(DataError, match="`full_scale` to be null for images of several dtypes, got uint8, uint16"):
         normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
     config = cells(tmp_path, "12", twelve_bits, full_scale=1000.0)
@@ -178,14 +175,6 @@ def test_one_dark_channel_among_others_is_no_fault(tmp_path):
     normalisation(config, check_dataset(build_dataset(config)).intensities, ((0.5,) * 2, (0.25,) * 2))
 
 
-@pytest.mark.parametrize(
-    "fields", [{"full_scale": 0.0}, {"std": (0.0, 1.0, 1.0)}, {"mean": (0.1,)}, {"samples_per_epoch": 0}]
-)
-def test_values_that_can_not_be_meant_are_refused(tmp_path, fields):
-    with pytest.raises(ConfigError, match=f"data: expected `{next(iter(fields))}`"):
-        folder(make_folder(tmp_path), **fields)
-
-
 def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     """A model of 12-bit images in uint16 sees 8-bit copies sixteen times as bright as it should."""
     twelve = cells(tmp_path, "12", twelve_bits, mean="auto", std="auto")
@@ -198,36 +187,32 @@ def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     assert "mean little" in line
 
 
+def watched(*parts, **options):
+    """How many lines a watch gives for each image of each part, and for all of them when it ends."""
+    watch = ScaleWatch((0.5,), (0.25,), **options)
+    return [[len(watch.add(image)) for image in part] for part in parts], len(watch.close())
+
+
+TWELVE = [(np.random.default_rng(i).random((20, 20, 1)) * 4095).astype(np.uint16) for i in range(12)]
+FULL, DARK = [image * 16 for image in TWELVE], np.zeros((20, 20, 1), np.uint16)
+
+
 def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once():
-    twelve = [(np.random.default_rng(i).random((20, 20, 1)) * 4095).astype(np.uint16) for i in range(12)]
-    full = [image * 16 for image in twelve]
+    assert watched(TWELVE) == ([[0] * 7 + [1] + [0] * 4], 0)
+    assert watched(TWELVE[:2]) == ([[0, 0]], 1)
+    assert watched([*FULL, DARK]) == ([[0] * 13], 0)  # one dark image among others is no other scale
+    assert watched([*FULL[:8], DARK]) == ([[0] * 9], 0)
+    (before, after), _ = watched(FULL * 2, TWELVE)
+    assert (sum(before), sum(after)) == (0, 1)  # three times eight
+    assert watched([]) == ([[]], 0)
     watch = ScaleWatch((0.5,), (0.25,))
-    given = [watch.add(image) for image in twelve]
-    assert [len(lines) for lines in given] == [0] * 7 + [1] + [0] * 4
-    assert "uint16 from" in given[7][0]
-    assert watch.close() == []
-    few = ScaleWatch((0.5,), (0.25,))
-    assert [few.add(image) for image in twelve[:2]] == [[], []]
-    assert len(few.close()) == 1
-    good = ScaleWatch((0.5,), (0.25,))
-    dark = np.zeros((20, 20, 1), np.uint16)  # one dark image among others is no other scale
-    assert [line for image in [*full, dark] for line in good.add(image)] + good.close() == []
-    late = ScaleWatch((0.5,), (0.25,))
-    assert [line for image in [*full, *full] for line in late.add(image)] == []  # three times eight
-    assert len([line for image in twelve for line in late.add(image)]) == 1
-    rest = ScaleWatch((0.5,), (0.25,))
-    assert [line for image in [*full[:8], dark] for line in rest.add(image)] + rest.close() == []
-    assert ScaleWatch((0.5,), (0.25,)).close() == []
+    assert "uint16 from" in next(line for image in TWELVE for line in watch.add(image))
 
 
 def test_a_watch_without_an_end_looks_after_every_image():
-    """Mutation seen to fail: all images dropped once there are eight."""
-    full = [np.random.default_rng(i).integers(0, 65536, (20, 20, 1), np.uint16) for i in range(12)]
-    dark, off = np.zeros((20, 20, 1), np.uint16), np.full((20, 20, 1), 200.0, np.float32)
-    watch = ScaleWatch((0.5,), (0.25,), at_once=True)
-    assert [line for image in [*full[:8], dark, *full, dark] for line in watch.add(image)] == []
-    one = ScaleWatch((0.5,), (0.25,), at_once=True)
-    assert [len(one.add(image)) for image in (off, off, full[0])] == [1, 0, 0]
+    off = np.full((20, 20, 1), 200.0, np.float32)
+    assert sum(watched([*FULL[:8], DARK, *FULL, DARK], at_once=True)[0][0]) == 0
+    assert watched([off, off, FULL[0]], at_once=True)[0] == [[1, 0, 0]]
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [("uint8", 200), ("uint16", 60_000), ("float32", 0.9)])
@@ -264,9 +249,12 @@ def test_clipping_that_leaves_no_range_is_refused_with_the_name_of_the_channel(t
         ({"clip": (3, 98)}, r"`clip` to be one of 0, 0.5, 1, 2, 5, and one of 95, 98, 99, 99.5, 100, got \[3, 98\]"),
         ({"channels": ("a", "b")}, r"`channels` to be 3 different names.*data.in_channels is their number"),
         ({"channels": ("a", "b", "a")}, r"`channels` to be 3 different names"),
+        ({"full_scale": 0.0}, "`full_scale`"),
+        ({"std": (0.0, 1.0, 1.0)}, "`std"),
+        ({"mean": (0.1,)}, "`mean`"),
+        ({"samples_per_epoch": 0}, "`samples_per_epoch`"),
     ],
-    ids=["clip", "too few", "twice"],
 )
-def test_percentiles_and_channels_that_can_not_be_are_refused(tmp_path, fields, message):
-    with pytest.raises(ConfigError, match=message):
-        folder(tmp_path, **fields)
+def test_values_that_can_not_be_meant_are_refused(tmp_path, fields, message):
+    with pytest.raises(ConfigError, match=f"data: expected {message}"):
+        folder(make_folder(tmp_path), **fields)

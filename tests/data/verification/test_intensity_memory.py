@@ -14,7 +14,6 @@ from segmeter.data.verification.intensity import (
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_counting_some_rows_at_a_time_changes_no_bit(monkeypatch, dtype):
-    """Mutation seen to fail: the last rows left out."""
     image = np.sort(np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (37, 23, 3)).astype(dtype), axis=0)
     whole = measure_image(image)
     np.testing.assert_allclose(whole[0], image.mean((0, 1)), rtol=1e-12)
@@ -33,7 +32,6 @@ def test_measuring_an_image_takes_little_more_memory_than_the_image():
 
 
 def test_bands_of_floats_are_dropped_once_they_are_measured():
-    """Mutation seen to fail: lines kept for the levels as views, each of which keeps its whole band."""
     alive, most = [], []
 
     def bands():

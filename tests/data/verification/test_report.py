@@ -1,3 +1,6 @@
+"""From a configuration to data sets that refuse what is wrong, and what is reported of them."""
+
+import json
 import time
 
 import numpy as np
@@ -5,8 +8,11 @@ import pytest
 
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import open_images
-from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
+from segmeter.data.sample import count_classes, count_decided
+from segmeter.data.verification.report import build_dataset, check_dataset, check_splits, describe_report, open_splits
+from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
+from tests.models.parts import make_spec
 
 
 def test_report_adds_up_over_cases(tmp_path):
@@ -25,16 +31,6 @@ def test_report_adds_up_over_cases(tmp_path):
     assert report.dtypes == {"uint8": 3}
 
 
-def test_content_hash_follows_every_byte(tmp_path):
-    make_folder(tmp_path)
-    first = check_dataset(build_dataset(folder(tmp_path))).content_sha256
-    assert check_dataset(build_dataset(folder(tmp_path))).content_sha256 == first
-    mask = noise(channels=None, seed=100) % 2
-    mask[0, 0] ^= 1
-    put(tmp_path / "masks" / "a.png", mask)
-    assert check_dataset(build_dataset(folder(tmp_path))).content_sha256 != first
-
-
 def test_equal_images_absent_classes_and_lone_ignore_are_warned_of(tmp_path):
     make_folder(tmp_path)
     put(tmp_path / "images" / "b.png", (tmp_path / "images" / "a.png").read_bytes())
@@ -47,16 +43,10 @@ def test_equal_images_absent_classes_and_lone_ignore_are_warned_of(tmp_path):
     assert "nothing but background and ignored pixels; if 255 is the object, set data.label_map" in text
 
 
-def test_good_data_warns_of_nothing(tmp_path):
+def test_good_data_warns_of_nothing_and_images_without_masks_are_checked_too(tmp_path):
     assert check_dataset(build_dataset(folder(make_folder(tmp_path)))).warnings == ()
-
-
-def test_images_without_masks_are_checked_too(tmp_path):
-    make_folder(tmp_path)
     report = check_dataset(open_images(tmp_path / "images", spec=BINARY, in_channels=3))
-    assert report.n_cases == 3
-    np.testing.assert_array_equal(report.class_pixels, [0, 0])
-    assert report.warnings == ()
+    assert (report.n_cases, report.class_pixels.tolist(), report.warnings) == (3, [0, 0], ())
 
 
 @pytest.mark.slow
@@ -71,3 +61,91 @@ def test_camvid_is_checked_in_seconds_and_gives_the_published_shares(shared_data
     counted = reports[2].class_pixels / reports[2].total_pixels
     published = [0.171, 0.246, 0.012, 0.258, 0.093, 0.113, 0.010, 0.012, 0.040, 0.006, 0.002]
     np.testing.assert_allclose(counted, published, atol=6e-4)  # published to three digits
+
+
+def test_the_configured_split_is_opened_unless_another_is_asked_for(tmp_path):
+    make_folder(tmp_path)
+    config = folder(tmp_path)
+    assert build_dataset(config).split == config.split
+    assert build_dataset(config, split="all").case_ids == ("a", "b", "c")
+    with pytest.raises(ConfigError, match="to be one of train, val, test, all, got 'valid'"):
+        build_dataset(config, split="valid")
+
+
+def test_open_splits_reads_every_pixel_where_build_reads_headers_alone(tmp_path):
+    make_folder(tmp_path)
+    path = tmp_path / "masks" / "b.png"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(build_dataset(folder(tmp_path), split="all")) == 3
+    with pytest.raises(DataError, match=r"masks/b.png: .*truncated or damaged"):
+        open_splits(folder(tmp_path), ["all"])
+
+
+def test_cases_of_a_split_that_is_not_read_are_in_no_other(tmp_path):
+    root = make_folder(tmp_path)
+    for split, names in {"train": "a\nb\n", "val": "c\n", "test": "b\n"}.items():
+        put(root / f"{split}.txt", names.encode())
+    put(root / "masks" / "c.png", b"no mask")  # what else is wrong is still said
+    with pytest.raises(DataError) as refusal:
+        open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])
+    assert "`train and test` to share no case, got 1: b. Keep each in one split." in str(refusal.value)
+    assert "masks/c.png" in str(refusal.value)
+
+
+@pytest.mark.parametrize("absent", ["list", "mask"])
+def test_a_split_that_is_not_read_may_be_missing(tmp_path, absent):
+    root = make_folder(tmp_path)
+    for split, names in {"train": "a\n", "val": "b\n", "test": "c\n"}.items():
+        put(root / f"{split}.txt", names.encode())
+    (root / "test.txt" if absent == "list" else root / "masks" / "c.png").unlink()
+    (root / "images" / "c.png").write_bytes(b"no image")
+    assert [len(each) for each in open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])[0]] == [1, 1]
+
+
+@pytest.fixture
+def described(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    put(tmp_path / "images" / "a.png", np.full((4, 6, 3), (10, 20, 30), np.uint8))
+    put(tmp_path / "masks" / "a.png", np.repeat(np.uint8([[0], [1], [1], [255]]), 6, axis=1))
+    classes = ("background", "cell", "border")
+    config = folder(tmp_path, task="multiclass", classes=classes, channels=("r", "g", "b"), ignore_index=255)
+    _, (report,) = open_splits(config, ["all"])
+    return describe_report(report, config)
+
+
+def test_classes_have_pixels_shares_and_cases(described):
+    assert described["classes"] == {
+        "background": {"pixels": 6, "share": pytest.approx(1 / 3), "cases": 1},
+        "cell": {"pixels": 12, "share": pytest.approx(2 / 3), "cases": 1},
+        "border": {"pixels": 0, "share": 0.0, "cases": 0},
+    }
+    assert described["ignored_share"] == 0.25
+    assert described["sizes"] == [{"height": 4, "width": 6, "cases": 1}]
+
+
+def test_channels_are_named(described):
+    assert json.loads(json.dumps(described)) == described
+    (values,) = described["intensities"]
+    assert values["dtype"] == "uint8"
+    assert {name: channel["mean"] for name, channel in values["channels"].items()} == {"r": 10, "g": 20, "b": 30}
+    assert values["channels"]["g"]["std"] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_classes_are_counted_and_ignored_pixels_are_in_none(dtype):
+    rng = np.random.default_rng(0)
+    target = rng.choice([0, 1, 2, 255], (17, 23)).astype(dtype)
+    spec = make_spec(3)
+    assert count_classes(target, spec).tolist() == [(target == k).sum() for k in range(3)]
+    assert count_decided(target, spec).tolist() == [(target != 255).sum()] * 3
+
+
+def test_a_class_without_pixels_counts_zero():
+    assert count_classes(np.zeros((2, 2), np.uint8), make_spec(4)).tolist() == [4, 0, 0, 0]
+
+
+def test_each_plane_of_multilabel_has_its_own_ignored_pixels():
+    target = np.array([[[1, 0, 255]], [[255, 255, 1]]], np.uint8)
+    spec = make_spec(2, "multilabel")
+    assert count_classes(target, spec).tolist() == [1, 1]
+    assert count_decided(target, spec).tolist() == [2, 1]

@@ -1,6 +1,5 @@
 """Finding, reading and comparing the masks of several readers."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,11 @@ MAPS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
 OTHER = {"a": [[0, 1, 1], [2, 0, 0]], "b": [[1, 1, 1], [0, 0, 2]]}
 
 
-def agree_keys(**given: Any) -> AgreeKeys:
+def agree_keys(**given):
     return AgreeKeys(metrics=MetricsConfig(bootstrap=0), data=LabelsConfig(classes=("a", "b", "c")), **given)
 
 
-def job(root: Path, **places: dict[str, list[list[int]]]) -> AgreeJob:
+def job(root, **places):
     found = {name: put_masks(root / name, masks) for name, masks in places.items()}
     cases, left_out = find_cases(found, THREE, missing="error")
     options: dict[str, Any] = {"reading": Reading(spec=THREE, label_map={}, max_pixels=1000), "left_out": left_out}
@@ -33,7 +32,7 @@ def job(root: Path, **places: dict[str, list[list[int]]]) -> AgreeJob:
     )
 
 
-def test_three_readers_are_compared_and_their_majority_is_written(tmp_path: Path) -> None:
+def test_three_readers_are_compared_and_their_majority_is_written(tmp_path):
     done, rows = agree(job(tmp_path, x=MAPS, y=MAPS, z=OTHER), tmp_path)
     assert done["scores"]["mean_iou"]["matrix"]["x"]["y"]["mean"] == 1
     case_a = np.array([1 / 3, 1 / 2, 1 / 2])  # IoU of each class, over the 5 pixels that nobody ignores
@@ -48,7 +47,7 @@ def test_three_readers_are_compared_and_their_majority_is_written(tmp_path: Path
     assert table["mean_iou"][row] == 1
 
 
-def test_a_case_that_one_reader_lacks_is_refused_or_left_out(tmp_path: Path) -> None:
+def test_a_case_that_one_reader_lacks_is_refused_or_left_out(tmp_path):
     places = {name: put_masks(tmp_path / name, masks) for name, masks in (("x", MAPS), ("y", {"a": MAPS["a"]}))}
     with pytest.raises(DataError, match=r"reader 'y'.*none of .*b.*missing=leave_out"):
         find_cases(places, THREE, missing="error")
@@ -59,7 +58,7 @@ def test_a_case_that_one_reader_lacks_is_refused_or_left_out(tmp_path: Path) -> 
         find_cases({"x": tmp_path / "x", "z": tmp_path / "z"}, THREE, missing="leave_out")
 
 
-def test_files_that_do_not_fit_are_named_all_at_once(tmp_path: Path) -> None:
+def test_files_that_do_not_fit_are_named_all_at_once(tmp_path):
     wrong = {"a": [[7, 0, 1], [2, 2, 255]], "b": [[1, 1], [0, 0]]}
     with pytest.raises(DataError) as caught:
         agree(job(tmp_path, x=MAPS, y=wrong), tmp_path)
@@ -67,7 +66,7 @@ def test_files_that_do_not_fit_are_named_all_at_once(tmp_path: Path) -> None:
     assert "7" in caught.value.problems[0]
 
 
-def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Path) -> None:
+def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path):
     paths = {name: tmp_path / name for name in "abc"}
     readers, models = name_readers(agree_keys(folders=(paths["a"], paths["b"]), runs=(paths["c"],)))
     assert (list(readers), list(models)) == (["a", "b"], ["c"])
@@ -81,12 +80,12 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Pat
         masks_of_run(tmp_path)
 
 
-def test_undecided_pixels_get_a_value_that_is_no_class() -> None:
+def test_undecided_pixels_get_a_value_that_is_no_class():
     assert BINARY.with_ignored().ignore_index == 255
     assert THREE.with_ignored() is THREE
 
 
-def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(tmp_path: Path) -> None:
+def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(tmp_path):
     masks = {"a": [[0, 255], [255, 0]]}  # object as 255, and no data.label_map: else all of it would be left out
     found = {name: put_masks(tmp_path / name, masks) for name in "xyz"}
     cases, _ = find_cases(found, BINARY, missing="error")

@@ -1,7 +1,5 @@
 """The order in which images should be labelled."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from segmeter.errors import DataError
 from segmeter.evaluation.decisions.suspects import LabelNext, cover, rank_images
 
 
-def make_run(folder: Path, chances: dict[str, float]) -> Path:
+def make_run(folder, chances):
     """A run of predict whose images have one probability everywhere."""
     place = folder / "predictions" / "probs"
     place.mkdir(parents=True)
@@ -18,7 +16,7 @@ def make_run(folder: Path, chances: dict[str, float]) -> Path:
     return folder
 
 
-def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_path: Path) -> None:
+def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_path):
     one = make_run(tmp_path / "one", {"noise": 0.5, "apart": 0.9, "sure": 0.01})
     other = make_run(tmp_path / "other", {"noise": 0.5, "apart": 0.1, "sure": 0.01})
     found = rank_images([one, other])
@@ -32,7 +30,7 @@ def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_
     assert LabelNext.model_validate(found).by == "disagreement"
 
 
-def test_classes_that_overlap_count_each_by_itself(tmp_path: Path) -> None:
+def test_classes_that_overlap_count_each_by_itself(tmp_path):
     """Sigmoids do not sum to 1: certainty that a pixel lacks a class counts as much as that it has it."""
     entropy = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
     for name, chances, times in (("overlapping", (0.9, 0.9), 2), ("exclusive", (0.9, 0.1), 1)):
@@ -41,7 +39,7 @@ def test_classes_that_overlap_count_each_by_itself(tmp_path: Path) -> None:
         assert rank_images([run])["images"][0]["gain"] == pytest.approx(times * entropy, rel=1e-5)
 
 
-def test_the_first_images_cover_the_others() -> None:
+def test_the_first_images_cover_the_others():
     places = np.array([[0.0, 0], [0, 0.01], [1, 1], [1, 0.99]])
     order, distances = cover(np.array([1.0, 0.99, 0.6, 0.5]), places)
     assert order[:2] == [0, 2]
@@ -49,7 +47,7 @@ def test_the_first_images_cover_the_others() -> None:
     assert distances[1] == pytest.approx(np.sqrt(2))
 
 
-def test_runs_of_other_images_and_without_probabilities_are_refused(tmp_path: Path) -> None:
+def test_runs_of_other_images_and_without_probabilities_are_refused(tmp_path):
     one, other = make_run(tmp_path / "one", {"a": 0.5}), make_run(tmp_path / "other", {"b": 0.5})
     with pytest.raises(DataError, match="to predict the same images"):
         rank_images([one, other])

@@ -1,14 +1,13 @@
 """Suspects of finished evaluations: which runs are taken, and what is written."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from segmeter.data.config import FolderConfig
-from segmeter.errors import DataError, InputError
-from segmeter.evaluation.decisions.held_out import open_held_out
+from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.evaluation.decisions.held_out import find_probs, open_held_out
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, _annotation, find_in_runs
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.objects.suspects import DRAWN
@@ -17,7 +16,7 @@ from tests.data.crafted import put
 NAMES = ("a", "b", "c", "d")
 
 
-def make_data(root: Path, names: tuple[str, ...] = NAMES, *, seed: int = 0) -> dict[str, np.ndarray]:
+def make_data(root, names=NAMES, *, seed=0):
     """Images with discs, and references of which the one of the first case lacks a disc."""
     rng, seen = np.random.default_rng(seed), {}
     lines, columns = np.ogrid[:60, :80]
@@ -34,7 +33,7 @@ def make_data(root: Path, names: tuple[str, ...] = NAMES, *, seed: int = 0) -> d
     return seen
 
 
-def make_run(folder: Path, seen: dict[str, np.ndarray], *, dtype: str = "uint8") -> Path:
+def make_run(folder, seen, *, dtype="uint8"):
     """A run folder with the probabilities of a model that sees every disc."""
     place = folder / "predictions" / "probs"
     place.mkdir(parents=True)
@@ -45,13 +44,13 @@ def make_run(folder: Path, seen: dict[str, np.ndarray], *, dtype: str = "uint8")
     return folder
 
 
-def data(root: Path, **fields: object) -> FolderConfig:
+def data(root, **fields):
     options: dict[str, object] = {"task": "binary", "classes": ("ground", "cell"), "split": "test"}
-    return FolderConfig(root=str(root), **(options | fields))  # type: ignore[arg-type]
+    return FolderConfig(root=str(root), **(options | fields))
 
 
 @pytest.fixture
-def listed(tmp_path: Path) -> Path:
+def listed(tmp_path):
     """A data set with lists, whose test split has the four cases."""
     make_data(tmp_path / "data")
     make_data(tmp_path / "data", ("t1", "t2"), seed=1)
@@ -60,7 +59,7 @@ def listed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tools(listed: Path) -> None:
+def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tools(listed):
     run = make_run(listed / "run", make_data(listed / "data"))
     held = open_held_out(run, data(listed / "data", lists="."))
     found, rows = find_in_runs([held], 0, listed)
@@ -81,7 +80,7 @@ def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tool
     assert again == found
 
 
-def test_a_coco_polygon_keeps_the_holes_of_a_region() -> None:
+def test_a_coco_polygon_keeps_the_holes_of_a_region():
     """Polygons, as Label Studio's importer reads no run lengths; a hole that is filled would cover the whole object."""
     mask = pytest.importorskip("pycocotools.mask")
     ring = np.zeros((30, 40), np.uint8)
@@ -94,7 +93,7 @@ def test_a_coco_polygon_keeps_the_holes_of_a_region() -> None:
     assert (entry["category_id"], entry["area"], entry["bbox"]) == (3, int(numbers.sum()), [3, 2, 35, 26])
 
 
-def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed: Path) -> None:
+def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed):
     seen = make_data(listed / "data")
     held = open_held_out(make_run(listed / "run", seen), data(listed / "data", lists="."))
     with pytest.raises(InputError, match="to share no case"):
@@ -104,3 +103,49 @@ def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed: Path) -> None:
     with pytest.raises(DataError) as caught:
         find_in_runs([held], 0, listed)
     assert len(caught.value.problems) == 2
+
+
+__all__ = ["listed"]
+
+
+def test_a_model_never_judges_its_own_training_cases(listed):
+    run = make_run(listed / "run", make_data(listed / "data"))
+    with pytest.raises(ConfigError, match=r"their model never saw.*data.split=train"):
+        open_held_out(run, data(listed / "data", lists=".", split="train"))
+    with pytest.raises(ConfigError, match=r"data.split=all"):
+        open_held_out(run, data(listed / "data", split="all"))
+    (listed / "data" / "train.txt").write_text("t1\nb\n")
+    with pytest.raises(ConfigError, match=r"no case of the training split.*b"):
+        open_held_out(run, data(listed / "data", lists="."))
+
+
+def test_all_cases_of_other_data_than_in_training_are_taken(listed):
+    seen = make_data(listed / "data") | make_data(listed / "data", ("t1", "t2"), seed=1)
+    run, trained = make_run(listed / "run", seen), listed / "trained"
+    (trained / "checkpoints" / "step").mkdir(parents=True)
+    (trained / "run.json").write_text(json.dumps({"command": "train", "data_root": str(listed / "elsewhere")}))
+    checkpoint = str(trained / "checkpoints" / "step")
+    (run / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": checkpoint}))
+    assert len(open_held_out(run, data(listed / "data", split="all")).dataset) == 6
+    (trained / "run.json").write_text(json.dumps({"command": "train", "data_root": str(listed / "data")}))
+    with pytest.raises(ConfigError, match=r"data\.split=all"):
+        open_held_out(run, data(listed / "data", split="all"), unseen=True)
+
+
+def test_probabilities_of_every_case_must_be_there(listed):
+    make_run(listed / "run", make_data(listed / "data"))
+    with pytest.raises(DataError, match=r"predictions/probs.*which has none.*export.probs=true"):
+        find_probs("suspects", listed / "nowhere", ["a"])
+    (listed / "run" / "predictions" / "probs" / "b.uint8.npy").unlink()
+    with pytest.raises(DataError, match=r"without those of .*b"):
+        find_probs("suspects", listed / "run", NAMES)
+
+
+def test_a_model_of_others_by_a_bare_name_is_no_checkpoint_to_look_beside(listed):
+    run = make_run(listed / "run", make_data(listed / "data"))
+    (run / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": "model.onnx"}))
+    with pytest.raises(ConfigError, match=r"data\.split=all.*unseen=true"):
+        open_held_out(run, data(listed / "data", split="all"))
+    seen = make_run(listed / "again", make_data(listed / "data") | make_data(listed / "data", ("t1", "t2"), seed=1))
+    (seen / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": "model.onnx"}))
+    assert len(open_held_out(seen, data(listed / "data", split="all"), unseen=True).dataset) == 6

@@ -2,7 +2,6 @@
 
 import errno
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +45,7 @@ IDS = tuple(f"case{i:02}" for i in range(12))
 class Known:
     """Probabilities that are 0.35 above the reference's own side, so that the best threshold is near 0.3."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         rng = np.random.default_rng(0)
         self.targets = [(rng.random((24, 24)) < 0.3).astype(np.uint8) for _ in IDS]
         self.probs = [
@@ -54,7 +53,7 @@ class Known:
             for target in self.targets
         ]
 
-    def predict(self) -> Iterator[Prediction]:
+    def predict(self):
         for case_id, target, found in zip(IDS, self.targets, self.probs, strict=True):
             sample = Sample(case_id=case_id, image=np.zeros((24, 24, 3), np.uint8), target=target)
             yield Prediction(sample=sample, labels=(found[0] > 0.5).astype(np.uint8), probs=found)
@@ -63,19 +62,19 @@ class Known:
 class Cases(SimpleNamespace):
     """A data set that is only asked for its facts."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(IDS)
 
 
 DATASET: Any = Cases(spec=BINARY, split="val", case_ids=IDS)
 
 
-def tuned(predictor: Any, **metrics: Any) -> dict[str, Any]:
+def tuned(predictor, **metrics):
     config = MetricsConfig(**{"bootstrap": 1000, "headline": "iou/cell", **metrics})
     return tune(TuneJob(predictions=predictor.predict(), dataset=DATASET, metrics=config, settings=SETTINGS))
 
 
-def test_every_setting_gets_the_score_it_has_alone_from_one_pass() -> None:
+def test_every_setting_gets_the_score_it_has_alone_from_one_pass():
     known = Known()
     result = tuned(known)
     for one, setting in zip(result["settings"], SETTINGS.every, strict=True):
@@ -90,13 +89,13 @@ def test_every_setting_gets_the_score_it_has_alone_from_one_pass() -> None:
     assert Tuned.model_validate(result).model_dump(by_alias=True) == result
 
 
-def test_a_score_of_objects_is_measured_in_full() -> None:
+def test_a_score_of_objects_is_measured_in_full():
     result = tuned(Known(), measures=(InstancesConfig(),), headline="pq/cell")
     assert result["by"] == "pq/cell"
     assert result["settings"][result["chosen"]]["score"] == max(one["score"] for one in result["settings"])
 
 
-def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> None:
+def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path):
     settings = parse_over(["threshold=0.3|1.0"], BINARY)  # nothing is above 1, so that every distance is infinite
     measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell"}
     config = MetricsConfig(bootstrap=1000, **measured)
@@ -109,8 +108,7 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> N
     assert shown.charts[0][1].svg()
 
 
-def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
-    """Mutation seen to fail: the spacing of the files is not looked at."""
+def test_distances_are_in_the_unit_of_the_files_as_in_eval():
     measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell", "bootstrap": 1000}
     job = TuneJob(predictions=(), dataset=DATASET, metrics=MetricsConfig(**measured), settings=SETTINGS)
     known, place = list(Known().predict()), Geometry(spacing=(2.0, 2.0), unit="mm")
@@ -119,12 +117,11 @@ def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
     assert millimetres == pytest.approx(2 * pixels)
 
 
-def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path, caplog):
     known, pixels = Known(), 24 * 24 * len(IDS)
     passed = [*keep_probs(known.predict(), tmp_path, BINARY, needed=True)]
     assert [one.probs is kept for one, kept in zip(passed, known.probs, strict=True)] == [True] * len(IDS)
+    assert all(one.probs is None for one in keep_probs(known.predict(), tmp_path, BINARY, needed=False))
     found = find_probs("tune", tmp_path, IDS)
     assert np.abs(np.load(found[IDS[3]]).astype(np.float32) - known.probs[3]).max() < 0.00025
     assert has_room(pixels, BINARY, keep_gb=2 * pixels / 2**30)
@@ -134,17 +131,10 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(
     assert "none are kept" in caplog.text
 
 
-def test_probabilities_that_no_setting_needs_are_dropped_once_they_are_written(tmp_path: Path) -> None:
-    assert all(one.probs is None for one in keep_probs(Known().predict(), tmp_path, BINARY, needed=False))
-    assert len(find_probs("tune", tmp_path, IDS)) == len(IDS)
-
-
-def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(tmp_path, caplog, monkeypatch):
     write, asked = formats.write_npy, list[Path]()
 
-    def until_full(path: Path, **given: Any) -> None:
+    def until_full(path, **given):
         asked.append(path)
         if len(asked) > 3:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -159,18 +149,18 @@ def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
         find_probs("tune", tmp_path, IDS)
 
 
-def test_a_score_that_no_case_has_is_refused() -> None:
+def test_a_score_that_no_case_has_is_refused():
     with pytest.raises(InputError, match="Did you mean"):
         tuned(Known(), headline="iou/cel")
 
 
 @pytest.mark.parametrize("split", ["test", "all"])
-def test_the_test_split_is_never_tuned_on(split: str) -> None:
+def test_the_test_split_is_never_tuned_on(split):
     with pytest.raises(ConfigError, match="honest score"):
         refuse_test(split)
 
 
-def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(tmp_path: Path) -> None:
+def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(tmp_path):
     result = tuned(Known())
     inference = InferenceConfig(threshold=0.9, flips=True)
     write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], inference, "a note")

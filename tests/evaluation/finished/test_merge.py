@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from segmeter.distributed.shards import Shard
+from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records, read_run_manifest
 from segmeter.evaluation.merge import Merge, check_merge, merge
-from segmeter.evaluation.pieces import read_pieces
+from segmeter.evaluation.pieces import Piece, check_pieces, read_pieces
 from segmeter.evaluation.score import score
 from segmeter.files import describe_file, write_json
 from segmeter.metrics.cases.stored import read_cases
@@ -75,14 +76,13 @@ def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
 
 
 def test_rows_that_differ_are_refused_with_their_runs(masks, thirds, tmp_path, monkeypatch):
-    """Files and records of the cases are the same: only the rows tell. Mutation seen to fail: rows not compared."""
+    """Files and records of the cases are the same: only the rows tell."""
     monkeypatch.setattr(
         "segmeter.metrics.measures.row.count_case_and_hidden", lambda target, *_: (np.ones((3, 3), int), 0)
     )
     scored(masks, tmp_path / "half", shard=Shard(1, 2))
-    pieces = read_pieces([*thirds, tmp_path / "half"])
     with pytest.raises(DataError) as caught:
-        merge(Merge(pieces=pieces, kind="shards", metrics=FEW, folder=tmp_path / "merged"))
+        merge(job_of([*thirds, tmp_path / "half"], tmp_path / "merged"))
     assert str(caught.value) == (
         "merge: expected `runs` to agree on the cases that they share, "
         "got 3: a in s1 and half, c in s3 and half, e in s2 and half."
@@ -125,7 +125,6 @@ def test_folds_are_marked_and_keep_what_all_have(masks, tmp_path):
 
 
 def test_shards_without_any_object_keep_their_table_of_objects(tmp_path):
-    """Mutation seen to fail: a case without objects taken for one of which they are unknown."""
     config = FEW.replace(measures=(EventsConfig(),), background=False)
     for side in ("references", "predictions"):
         put_masks(tmp_path / side, {name: [[0, 0]] for name in "ab"})
@@ -138,10 +137,8 @@ def test_shards_without_any_object_keep_their_table_of_objects(tmp_path):
         assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def predicted(folder: Path, number: int, cases: dict[str, bytes]) -> Path:
+def predicted(folder, number, cases):
     """A finished run of `segmeter predict` whose label maps are any bytes; "a" and "b" are all the cases."""
-    from segmeter.distributed.shards import describe_shard
-
     shard = {"shard": describe_shard(Shard(number, 2), ["a", "b"])}
     manifest = Manifest.begin(folder, shard | {"model": "m"}, list(cases))
     for case_id, content in cases.items():
@@ -155,8 +152,12 @@ def predicted(folder: Path, number: int, cases: dict[str, bytes]) -> Path:
     return folder
 
 
-def test_predictions_are_joined(tmp_path):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+@pytest.fixture
+def halves(tmp_path):
+    return [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+
+
+def test_predictions_are_joined(halves, tmp_path):
     assert merge(job_of(halves, tmp_path / "merged", metrics=None)) == {}
     labels = tmp_path / "merged" / "predictions" / "labels"
     assert {path.name: path.read_bytes() for path in labels.iterdir()} == {"a.png": b"A", "b.png": b"B"}
@@ -166,30 +167,25 @@ def test_predictions_are_joined(tmp_path):
     assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
 
 
-def test_predictions_that_shards_share_must_agree(tmp_path):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+def test_predictions_that_shards_share_must_agree(halves, tmp_path):
     again, other = predicted(tmp_path / "again", 2, {"b": b"B"}), predicted(tmp_path / "other", 2, {"b": b"C"})
     check_merge(job_of([*halves, again], tmp_path / "merged", metrics=None))
     with pytest.raises(InputError, match=r"to agree on the cases that they share, got 1: b in 2 and other\.$"):
         check_merge(job_of([*halves, other], tmp_path / "merged", metrics=None))
 
 
-def test_a_prediction_that_changed_is_named(tmp_path):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+def test_a_prediction_that_changed_is_named(halves, tmp_path):
     changed = halves[1] / "predictions" / "labels" / "b.png"
     changed.write_bytes(b"?")
     with pytest.raises(DataError) as caught:
         merge(job_of(halves, tmp_path / "merged", metrics=None))
-    assert str(caught.value) == (
-        f"merge: expected `runs` to have their predictions as they were written, got 1: {changed}."
-    )
+    said = "merge: expected `runs` to have their predictions as they were written"
+    assert str(caught.value) == f"{said}, got 1: {changed}."
     assert read_run_manifest(tmp_path / "merged")["state"] == "running"
 
 
 @pytest.mark.parametrize("name", ["predictions", "predictions/labels", "predictions/labels/a.png"])
-def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
-    """Mutation seen to fail: the folder of a file taken where it leads."""
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, halves, tmp_path):
     (halves[0] / name).rename(tmp_path / "elsewhere")
     (halves[0] / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"is a link|to have their predictions as they were written"):
@@ -197,9 +193,72 @@ def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
     assert not list((tmp_path / "merged").rglob("a.png"))
 
 
-def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+def test_other_numbers_of_threads_are_warned_of(halves, tmp_path, caplog):
     job = job_of(halves, tmp_path / "merged", metrics=None)
     one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
     merge(replace(job, pieces=[one, other]))
     assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
+
+
+def fold(number, count=3, **values):
+    """The evaluation of a fold, on two cases of its own."""
+    identity = {
+        "data.fold": count and f"{number}/{count}",
+        "data.split": "val",
+        "data.split_seed": 0,
+        "data.mean": [number / 10],
+        "files.checkpoint_sha256": f"checkpoint {number}",
+        "files.data": f"data {number}",
+    }
+    return Piece(
+        folder=Path(f"run{number}"),
+        command="eval",
+        identity=identity | values,
+        shard={},
+        records=pa.table({"case_id": [f"case{number}a", f"case{number}b"], "sha256": ["1"] * 2, "record": ["{}"] * 2}),
+        inputs={},
+        record={},
+        spec=None,
+    )
+
+
+def problems_of(*pieces):
+    with pytest.raises(InputError) as caught:
+        check_pieces(pieces, "folds")
+    return list(caught.value.problems)
+
+
+def test_all_folds_of_one_division_are_accepted():
+    check_pieces([fold(3), fold(1), fold(2)], "folds")
+    check_pieces([fold(1, None), fold(2, None)], "folds")
+
+
+def test_missing_folds_are_named():
+    assert problems_of(fold(1, 5), fold(4, 5)) == [
+        "merge: expected `runs` to be all 5 folds, got none of fold 2/5, 3/5, 5/5."
+    ]
+
+
+def test_a_checkpoint_is_no_fold_twice():
+    pieces = [fold(1), fold(2, **{"files.checkpoint_sha256": "checkpoint 1"}), fold(3)]
+    assert problems_of(*pieces) == [
+        "merge: expected `runs` to be folds, each of a checkpoint of its own, got the same checkpoint in 2: run1, run2."
+    ]
+    check_pieces([replace(piece, identity={}) for piece in pieces], "folds")  # scores of masks know no checkpoint
+
+
+@pytest.mark.parametrize("other", [fold(2, 4), fold(2, None)], ids=["count", "none"])
+def test_folds_of_two_divisions_are_no_cross_validation(other):
+    (problem,) = problems_of(fold(1), other, fold(3))
+    assert problem.startswith("merge: expected `data.fold` to be i/k with one k in all runs, got 3: ")
+
+
+def test_the_training_cases_of_two_folds_are_no_result_though_they_share_none():
+    (problem,) = problems_of(*(fold(number, 2, **{"data.split": "train"}) for number in (1, 2)))
+    assert problem.startswith("merge: expected `data.split` to be val, the cases that a fold held out, in all runs")
+
+
+def test_only_the_keys_of_a_fold_may_differ():
+    assert problems_of(fold(1), fold(2, **{"data.split_seed": 1}), fold(3)) == [
+        "merge: expected `data.split_seed` to be the same in all runs, 0 as in 'run1', got 1 in 'run2'."
+    ]

@@ -28,15 +28,8 @@ from tests.data.volumes import save_nifti
 SHAPE = (24, 30)
 VOLUME = (4, 12, 15)
 _MHA = (b"HeaderSize = ", b"CompressedDataSize = ", b"BinaryDataByteOrderMSB = ", b"ElementNumberOfChannels = ")
-_NRRD = (
-    b"line skip: ",
-    b"byte skip: ",
-    b"block size: ",
-    b"min: ",
-    b"old max: ",
-    b"thicknesses: ",
-    b"space dimension: ",
-)
+_NRRD = (b"line skip: ", b"byte skip: ", b"block size: ", b"min: ", b"old max: ", b"thicknesses: ")
+_NRRD += (b"space dimension: ",)
 
 
 @dataclass(frozen=True)
@@ -88,9 +81,8 @@ def _tiff(folder: Path) -> None:
 
 def _geotiff(folder: Path) -> None:
     write_geotiff(folder / "plain.tif", draw_mask(), nodata=255)
-    write_geotiff(
-        folder / "tiled.tif", draw_mask(shape=(64, 48)), tiled=True, blockxsize=16, blockysize=16, compress="lzw"
-    )
+    tiles = {"tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "lzw"}
+    write_geotiff(folder / "tiled.tif", draw_mask(shape=(64, 48)), **tiles)
 
 
 def _npy(folder: Path) -> None:

@@ -12,10 +12,8 @@ import sys
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,10 +37,10 @@ pytestmark = pytest.mark.fuzz
 class Reader:
     """The process that reads files, started anew where a file ended it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.process: subprocess.Popen[str] | None = None
 
-    def read(self, form: str, path: Path) -> tuple[dict[str, Any], str]:
+    def read(self, form, path):
         """How our reader ended, and the other one; kind "crash" or "hang" where the process did."""
         if self.process is None:
             command = [sys.executable, "-W", "ignore", "-m", "tests.data.files.fuzzed.child"]
@@ -63,7 +61,7 @@ class Reader:
             return {"kind": kind, "said": f"exit {process.returncode}", "seconds": 0, "peak": 0, "apart": 0}, ""
         return json.loads(first), json.loads(second) if second else "crashed"
 
-    def end(self) -> None:
+    def end(self):
         if self.process is not None:
             with suppress(BrokenPipeError):
                 self.process.stdin.close()
@@ -73,13 +71,13 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
+def reader():
     found = Reader()
     yield found
     found.end()
 
 
-def damaged_case(form: str, number: int, seeds: Path, folder: Path) -> tuple[Path, Path]:
+def damaged_case(form, number, seeds, folder):
     """A sound case of a format with one file of it damaged: the path to read, and the damaged file."""
     rng = np.random.default_rng([zlib.crc32(form.encode()), number])
     chosen = of(rng, sorted(path for path in seeds.iterdir() if path.is_dir() == (form in ("zarr", "ome-zarr"))))
@@ -105,7 +103,7 @@ def damaged_case(form: str, number: int, seeds: Path, folder: Path) -> tuple[Pat
     return (target / "x" if form in INSIDE else target), file
 
 
-def fault_of(outcome: dict[str, Any], other: str, folder: Path) -> str:
+def fault_of(outcome, other, folder):
     """What is wrong with an outcome; empty where nothing is."""
     kind, said = outcome["kind"], outcome["said"]
     if kind in ("crash", "hang", "fault"):

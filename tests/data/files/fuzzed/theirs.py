@@ -17,14 +17,12 @@ Values = np.ndarray | None
 
 
 def picture(path: Path) -> Values:
-    """By libspng, bit depths below 8 left out, and by a few lines for BMP of 8 bits."""
+    """By libspng, bit depths below 8 left out."""
     import imagecodecs
 
     content = path.read_bytes()
-    if path.suffix == ".png":
-        bits, colour = content[24], content[25]
-        return imagecodecs.png_decode(content) if bits >= 8 and colour != 3 else None
-    return None
+    full = path.suffix == ".png" and content[24] >= 8 and content[25] != 3
+    return imagecodecs.png_decode(content) if full else None
 
 
 def image(path: Path) -> Values:
@@ -32,11 +30,9 @@ def image(path: Path) -> Values:
 
     if path.suffix == ".bmp":
         return None
-    found = imagecodecs.png_decode(path.read_bytes()) if path.suffix == ".png" else None
-    if found is None:
-        found = imagecodecs.jpeg8_decode(path.read_bytes())
-    found = found[..., None] if found.ndim == 2 else found
-    return found[..., :3] if found.shape[2] == 4 else found
+    decode = imagecodecs.png_decode if path.suffix == ".png" else imagecodecs.jpeg8_decode
+    found = decode(path.read_bytes())
+    return found[..., None] if found.ndim == 2 else found[..., :3]
 
 
 def tiff(path: Path) -> list[np.ndarray] | None:
@@ -135,10 +131,6 @@ def nrrd(path: Path) -> Values:
 def _shaped(body: bytes, dtype: np.dtype, sizes: str) -> np.ndarray:
     shape = tuple(int(each) for each in reversed(sizes.split()))
     return np.frombuffer(body, dtype, int(np.prod(shape))).reshape(shape)
-
-
-def geojson(path: Path) -> Values:
-    return None
 
 
 def coco(path: Path) -> Values:
