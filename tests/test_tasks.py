@@ -76,7 +76,7 @@ def test_a_multilabel_task_with_a_folder_per_class():
         assert len(list((folder / "predictions/labels" / label).glob("*.png"))) == summary["n_cases"]
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "instances.md"
+PAGE = Path(__file__).parents[1] / "docs" / "instances.md"
 
 
 def draw_cells(root: Path, count: int = 12) -> None:
