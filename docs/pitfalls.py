@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import segmeter
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import find_direction
 
 QUESTION = "Would you have scored these predictions like that?"
@@ -260,7 +261,8 @@ def measure(target: Array, prediction: Array, names: dict[str, None]) -> dict[st
         return {name: values[name] for name in names}
     target, labels = target.astype(np.uint8), prediction.astype(np.uint8)
     classes = ["ground", "object"]
-    measured = segmeter.evaluate([("case", target, labels)], classes=classes, task="binary", measures=MEASURES)
+    case, quick = [("case", target, labels)], MetricsConfig(bootstrap=0)
+    measured = segmeter.evaluate(case, classes=classes, task="binary", measures=MEASURES, metrics=quick)
     pixels = segmeter.overlap_scores(segmeter.confusion_matrix(target, labels, num_classes=2))
     values = {}
     for name in names:

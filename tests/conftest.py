@@ -1,6 +1,7 @@
 """Fixtures that every room shares."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -28,15 +29,20 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with masks, predictions, images, and a checkpoint "net", which the tests of a module share."""
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.cli.sharded import make_checkpoint, make_masks  # with torch, which few rooms need
 
-    root = tmp_path_factory.mktemp("here")
+    root = tmp_path_factory.mktemp("made")
     make_masks(root)
     make_checkpoint(root / "net")
     return root
+
+
+@pytest.fixture(scope="module")
+def here(_made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with masks, predictions, images, and a checkpoint "net", which the tests of a module share."""
+    return Path(shutil.copytree(_made, tmp_path_factory.mktemp("here"), dirs_exist_ok=True))
 
 
 @pytest.fixture

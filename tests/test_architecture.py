@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import segmeter
+from tests.sources import MODULES, SOURCE, nodes, parsed
 
-SOURCE = Path(segmeter.__file__).parent
-MODULES = sorted(SOURCE.rglob("*.py"))
 DOORS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py") if "__all__" in path.read_text())
 OF_TORCH = {"bridge", "deploy", "inference", "losses", "models", "training"}  # rooms that are of no use without torch
 MOST_FILES = 13
@@ -24,7 +23,7 @@ OF_NO_ROOM = {"differential", "faults", "fuzzed", "laws", "browser"}
 
 def imported_names(path: Path) -> Iterator[str]:
     """Every module of ours that a module imports anywhere in its code."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -43,11 +42,11 @@ def test_a_module_with_an_underscore_is_imported_inside_its_own_folder_only():
                 assert path.is_relative_to(SOURCE / folder.replace(".", "/")), f"{path} imports {name}"
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=lambda path: path.name)
-def test_a_folder_holds_few_files_and_says_what_it_does(folder: Path):
-    files = [path for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")]
-    assert len(files) <= MOST_FILES, sorted(path.name for path in files)
-    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+def test_a_folder_holds_few_files_and_says_what_it_does():
+    for folder in {path.parent for path in MODULES}:
+        files = [path.name for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+        assert len(files) <= MOST_FILES, (folder, sorted(files))
+        assert ast.get_docstring(parsed(folder / "__init__.py")), folder
 
 
 def test_the_order_of_the_rooms_is_written_down_as_it_is_checked():
@@ -61,13 +60,10 @@ def test_the_order_of_the_rooms_is_written_down_as_it_is_checked():
     assert {f"segmeter.{room}" for room in rooms if room[0] != "_"} - set(knowing) == {"segmeter.cli"}
 
 
-def test_each_public_module_has_its_test_file_at_the_same_place():
+def test_each_public_module_has_its_test_file_at_the_same_place_and_no_other_folder_has_tests():
     modules = [path.relative_to(SOURCE) for path in MODULES if not path.name.startswith("_")]
     lacking = {str(module) for module in modules if not (TESTS / module.parent / f"test_{module.stem}.py").exists()}
     assert not lacking
-
-
-def test_folders_of_tests_are_those_of_the_source():
     folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
     assert {str(each) for each in folders if not (SOURCE / each).is_dir() and each.name not in OF_NO_ROOM} == set()
 

@@ -29,11 +29,7 @@ def test_a_message_is_one_line_whatever_text_it_repeats():
     """A line break of a file's would look like a message of its own, and an escape would steer the terminal."""
     line = expected("a.mha", "header", "to have a value", "x\ny\x1b[31m\u202e\x00 \u00b5m", "Mend it.")
     assert line == r"a.mha: expected `header` to have a value, got x\ny\x1b[31m\u202e\x00 µm. Mend it."
-
-
-def test_a_message_says_where_what_was_expected_what_was_given_and_what_to_do():
-    line = expected("loss", "gamma", ">= 0", -1, "Use 2.")
-    assert line == "loss: expected `gamma` >= 0, got -1. Use 2."
+    assert expected("loss", "gamma", ">= 0", -1, "Use 2.") == "loss: expected `gamma` >= 0, got -1. Use 2."
 
 
 def test_equal_causes_are_said_once_and_their_places_listed():
@@ -85,6 +81,7 @@ def test_real_numbers_are_floats_and_nothing_else_is_taken():
 
 
 def test_names_and_paths():
+    assert close_name("PQ/cell", ["sq/cell", "pq/cell", "iou/cell"]) == "Did you mean 'pq/cell'?"
     known_name("f", "mode", "fast", ("fast", "slow"))
     with pytest.raises(InputError, match=r"to be one of fast, slow, got 'fats'\. Did you mean 'fast'\?"):
         known_name("f", "mode", "fats", ("fast", "slow"))
@@ -94,7 +91,7 @@ def test_names_and_paths():
             known_path("f", "path", given)
 
 
-def test_a_folder_to_fill_is_new_or_empty(tmp_path):
+def test_a_folder_to_fill_is_new_or_empty_and_a_file_to_write_lies_in_one(tmp_path):
     for path in (tmp_path / "a" / "b", tmp_path, "nowhere"):
         assert known_folder("f", "folder", path) == Path(path)
     (tmp_path / "file").write_text("")
@@ -102,9 +99,6 @@ def test_a_folder_to_fill_is_new_or_empty(tmp_path):
         known_folder("f", "folder", tmp_path)
     with pytest.raises(InputError, match=r"to lie in a folder, got .*b, below the file .*file"):
         known_folder("f", "folder", tmp_path / "file" / "a" / "b")
-
-
-def test_a_file_to_write_lies_in_a_folder(tmp_path):
     assert known_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
     with pytest.raises(InputError, match="f: expected `path` to lie in an existing folder, got '"):
         known_file("f", "path", tmp_path / "b" / "a")
@@ -114,7 +108,3 @@ def test_long_values_are_shown_by_their_type():
     assert shown("a  b\n") == "'a b\\n'"
     assert shown(np.zeros((40, 40))) == "ndarray of shape (40, 40)"
     assert shown(list(range(100))) == "list"
-
-
-def test_a_name_in_capitals_is_close_to_its_own():
-    assert close_name("PQ/cell", ["sq/cell", "pq/cell", "iou/cell"]) == "Did you mean 'pq/cell'?"

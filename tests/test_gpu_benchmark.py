@@ -3,8 +3,6 @@
 import ast
 import importlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,20 +14,13 @@ import pytest
 import torch
 
 from tests.fuzzing import sampled
+from tests.sources import MODULES, nodes
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"
-OPTIONAL = {
-    "tensorboard",
-    "onnx",
-    "onnxruntime",
-    "transformers",
-    "nibabel",
-    "submitit",
-    "optuna",
-    "torchmetrics",
-    "monai",
-}  # of src, lazily
+OPTIONAL = {  # of src, lazily
+    *("tensorboard", "onnx", "onnxruntime", "transformers", "nibabel", "submitit", "optuna", "torchmetrics", "monai")
+}
 BROUGHT = {"huggingface_hub": "timm", "pydantic_core": "pydantic", "annotated_types": "pydantic", "triton": "torch"}
 
 
@@ -86,15 +77,10 @@ def test_parts_are_kept_and_what_needs_a_gpu_is_skipped_by_name(tmp_path):
     assert "| tests | the tests that need a GPU | | **not run** | |" in table
 
 
-def test_all_parts_fit_40_minutes_and_each_a_stage_of_nine(module):
-    parts = module.PARTS.values()
-    assert sum(part.limit_s for part in parts) <= 40 * 60
-    assert all(part.limit_s <= 8 * 60 for part in parts if not part.goes_on)
-    assert all(part.least_s <= part.limit_s for part in parts)
-
-
 def test_a_stage_runs_what_is_left_and_what_failed_after_all_else(module, stage, tmp_path):
-    assert stage("--only=tests,bridge") == ["tests", "bridge"]
+    seconds = module.PARTS["bridge"].limit_s - 1  # too few for a part that is run whole
+    assert stage("--only=tests,bridge", f"--minutes={seconds / 60}") == ["tests"]
+    assert stage("--only=tests,bridge") == ["bridge"]
     path = tmp_path / "out" / "gpu-cpu-quick.json"
     record = json.loads(path.read_text("utf-8"))
     (tmp_path / "work" / path.name).unlink()
@@ -104,27 +90,10 @@ def test_a_stage_runs_what_is_left_and_what_failed_after_all_else(module, stage,
     left = [name for name in module.PARTS if name not in ("tests", "bridge")]
     assert stage() == [*left, "tests"]
     assert stage() == []
-
-
-def test_a_part_that_is_run_whole_waits_for_a_stage_with_time_for_all_of_it(module, stage, tmp_path):
-    seconds = module.PARTS["bridge"].limit_s - 1
-    assert stage("--only=tests,bridge", f"--minutes={seconds / 60}") == ["tests"]
-    assert stage("--only=tests,bridge") == ["bridge"]
-
-
-@pytest.mark.slow
-def test_a_part_that_runs_out_of_time_costs_the_others_nothing(module, tmp_path, monkeypatch):
-    given = ["--device=cpu", "--quick", f"--work={tmp_path}"]
-    monkeypatch.setattr(sys, "argv", ["gpu.py", *given])
-    arguments, before = module.parse(), module.Result(state="not run")
-    result = module.run_part("resume", module.PARTS["resume"], arguments, seconds=0.5, before=before)
-    assert result.state == "ran out of time"
-    part = module.PARTS["recipe"]
-    cut = module.run_part("recipe", part, arguments, seconds=part.stop_s + 0.5, before=before)
-    assert cut.state == module.CUT
-    assert cut.seconds < part.stop_s, "it was asked to stop, and did"
-    again = module.run_part("recipe", part, arguments, seconds=part.stop_s + 0.5, before=cut)
-    assert again.seconds > cut.seconds, "the seconds of all stages"
+    parts = module.PARTS.values()
+    assert sum(part.limit_s for part in parts) <= 40 * 60
+    assert all(part.least_s <= part.limit_s for part in parts)
+    assert all(part.limit_s <= 8 * 60 for part in parts if not part.goes_on), "a part fits a stage of nine minutes"
 
 
 @pytest.mark.parametrize("changed", ["code", "versions", "driver", "quick", "machine"])
@@ -135,29 +104,11 @@ def test_figures_of_another_machine_or_code_are_not_kept_in_one_table(module, tm
     assert module.read_kept([tmp_path / "none.json", path], record) == parts
     assert module.read_kept([path], record | {changed: "another"}) == {}
     assert f"of other {changed}, so every part is run anew" in capsys.readouterr().err
-
-
-def test_what_was_done_is_found_wherever_a_record_of_it_lies(module, tmp_path):
-    record = {"code": "abc", "machine": {}, "versions": {}, "driver": None, "quick": False}
-    found = [{"memory": {"state": "done"}}, {"memory": {"state": module.CUT}, "focal": {"state": "done"}}]
-    paths = [tmp_path / "carried.json", tmp_path / "work.json"]
-    for path, parts in zip(paths, found, strict=True):
-        path.write_text(json.dumps(record | {"parts": parts}), encoding="utf-8")
-    for order in (paths, paths[::-1]):
-        assert module.read_kept(order, record) == {"memory": {"state": "done"}, "focal": {"state": "done"}}
-
-
-def test_other_code_is_another_record(module, tmp_path, monkeypatch):
-    (tmp_path / "src").mkdir()
-    (tmp_path / "pyproject.toml").write_text("")
-    file = tmp_path / "src" / "a.py"
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    seen = []
-    for text in ("a = 1", "a = 2", "a = 1"):
-        file.write_text(text)
-        seen.append(module.code())
-    assert seen[0] == seen[2] != seen[1]
+    cut, done = {"memory": {"state": module.CUT}}, {"memory": {"state": "done"}, "focal": {"state": "done"}}
+    paths = [path, tmp_path / "work.json"]  # where a stage before left it, and where this one writes
+    for kept, place in zip((cut, done), paths, strict=True):
+        place.write_text(json.dumps(record | {"parts": kept}), encoding="utf-8")
+    assert module.read_kept(paths, record) == module.read_kept(paths[::-1], record) == done
 
 
 @pytest.mark.parametrize(("given", "said"), [("--only=brige", "got brige"), ("--device=cuda", "shows no CUDA device")])
@@ -180,10 +131,9 @@ def test_what_python_lacks_is_named_before_anything_runs(tmp_path):
 
 
 def test_all_that_src_imports_is_looked_for(module):
-    trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "src").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    every = [node for path in MODULES for node in nodes(path)]
+    found = {alias.name for node in every if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in every if isinstance(node, ast.ImportFrom) and not node.level}
     packages = {name.partition(".")[0] for name in found} - sys.stdlib_module_names - {"segmeter"}
     assert packages - OPTIONAL - set(BROUGHT) <= set(module.NEEDED)
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
@@ -211,40 +161,6 @@ def test_a_file_of_tests_that_crashes_costs_the_others_nothing_and_is_run_once(m
     assert said == [("ended with exit code 3", False), ("1 passed, 0 failed, 0 skipped", True)]
     assert found[1] == found[0]
     assert (tmp_path / "calls").read_text() == "ab"
-
-
-def start_recipe(folder):
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, str(SCRIPT.parent / "gpu_parts.py"), "recipe", "--device", "cpu", "--quick"]
-    command += ["--folder", str(folder), "--camvid", str(folder / "none")]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.Popen(command, env=environment, start_new_session=True)
-
-
-def steps_of(folder):
-    lines = [line for path in folder.glob("runs/train/*/history.jsonl") for line in path.read_bytes().splitlines()]
-    return [row["step"] for row in map(json.loads, lines) if "loss" in row]
-
-
-@pytest.mark.slow
-def test_a_training_that_a_stage_cuts_short_goes_on_in_the_next(tmp_path):
-    folder = tmp_path / "recipe"
-    cut = start_recipe(folder)
-    while len(steps_of(folder)) < 3 and cut.poll() is None:
-        time.sleep(0.05)
-    os.killpg(cut.pid, signal.SIGTERM)
-    assert cut.wait(300) != 0
-    before = steps_of(folder)
-    assert start_recipe(folder).wait(600) == 0
-    assert len(list(folder.glob("runs/train/*"))) == 1
-    steps = steps_of(folder)
-    assert steps[: len(before)] == before
-    assert steps == list(range(1, 41))
-    (row,) = [json.loads(line) for line in (folder / "rows.jsonl").read_text("utf-8").splitlines()]
-    assert "40 steps" in row["note"]
-    made = {path: path.stat().st_mtime_ns for path in folder.glob("runs/**/*")}
-    assert start_recipe(folder).wait(600) == 0
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/**/*")} == made, "what is done stays"
 
 
 @pytest.mark.fuzz

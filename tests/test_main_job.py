@@ -1,6 +1,5 @@
 """The main job from end to end: train, evaluate, export, predict, by the commands that a user types."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 from segmeter.cli.commands import export
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.models.checkpoint import read_checkpoint
-from tests.cli.sharded import run
+from tests.cli.sharded import newest, run
 
 COUNTS = ["data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=3", "data.test_cases=5"]
 SMALL = ["data=cells", "data.size=64", *COUNTS]
@@ -24,17 +23,13 @@ CLASSES = 4
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
-def newest(folder: Path) -> Path:
-    return max(path for path in folder.iterdir() if path.is_dir())
-
-
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def here(tmp_path_factory):
     return tmp_path_factory.mktemp("job")
 
 
 @pytest.fixture(scope="module")
-def trained(here: Path) -> Path:
+def trained(here):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         assert run("train", *SMALL, *TRAIN) == 0
@@ -42,20 +37,28 @@ def trained(here: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated(here: Path, trained: Path) -> Path:
+def evaluated(here, trained):
+    """From a folder of its own and with no more than the checkpoint: its data are found, and not drawn again."""
+    (here / "elsewhere").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
-        assert run("eval", f"checkpoint={trained}", *SMALL, "export.probs=true", "run.name=plain") == 0
-    return newest(here / "runs" / "eval")
+        patch.chdir(here / "elsewhere")
+        assert run("eval", f"checkpoint={trained}", "export.probs=true", "run.name=plain") == 0
+    assert not (here / "elsewhere" / "data").exists()
+    return newest(here / "elsewhere" / "runs" / "eval")
 
 
 def labels_of(folder: Path) -> dict[str, np.ndarray]:
     return {path.stem: np.asarray(Image.open(path)) for path in sorted((folder / "predictions/labels").glob("*.png"))}
 
 
-def targets_of(here: Path) -> dict[str, np.ndarray]:
-    masks = next((here / "data").glob("cells-*")) / "masks"
-    return {path.stem: np.asarray(Image.open(path)) for path in sorted(masks.glob("test-*.png"))}
+def stored(here: Path, kind: str, split: str) -> list[Path]:
+    """Files of the data set, which the training has drawn."""
+    return sorted(next((here / "data").glob("cells-*")).glob(f"{kind}/{split}-*.png"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): path.read_bytes() for path in paths}
 
 
 def test_a_training_run_leaves_its_records_and_checkpoints(trained: Path) -> None:
@@ -74,7 +77,8 @@ def test_a_training_run_leaves_its_records_and_checkpoints(trained: Path) -> Non
 
 
 def test_the_mean_iou_equals_an_independent_count_of_the_exported_files(here: Path, evaluated: Path) -> None:
-    labels, targets = labels_of(evaluated), targets_of(here)
+    labels = labels_of(evaluated)
+    targets = {path.stem: np.asarray(Image.open(path)) for path in stored(here, "masks", "test")}
     assert labels.keys() == targets.keys()
     assert len(labels) == 5
     flat = [np.concatenate([maps[name].ravel() for name in sorted(maps)]) for maps in (targets, labels)]
@@ -85,14 +89,9 @@ def test_the_mean_iou_equals_an_independent_count_of_the_exported_files(here: Pa
     summary = json.loads((evaluated / "metrics.json").read_text())
     assert summary["confusion_matrix"] == counts.tolist()
     assert summary["dataset"]["mean_iou"] == np.nanmean(iou)
-    assert summary["n_cases"] == 5
-    assert summary["schema"] == 1
-
-
-def test_the_rows_add_up_to_the_summary(evaluated: Path) -> None:
+    assert (summary["n_cases"], summary["schema"]) == (5, 1)
     rows = read_cases(evaluated / "cases.parquet")
-    summary = json.loads((evaluated / "metrics.json").read_text())
-    assert np.sum([row.counts for row in rows], axis=0).tolist() == summary["confusion_matrix"]
+    assert np.sum([row.counts for row in rows], axis=0).tolist() == counts.tolist()
     assert (evaluated / "cases.csv").read_text().count("\n") == 6
 
 
@@ -110,44 +109,31 @@ def test_exported_labels_are_palette_uint8_and_probabilities_float32(evaluated: 
 
 
 def test_predict_writes_what_eval_wrote(here: Path, trained: Path, evaluated: Path) -> None:
-    images = next((here / "data").glob("cells-*")) / "images"
     chosen = here / "chosen"
     chosen.mkdir()
-    for path in images.glob("test-*.png"):
+    for path in stored(here, "images", "test"):
         (chosen / path.name).write_bytes(path.read_bytes())
     assert run("predict", f"checkpoint={trained}", f"input={chosen}", "report.overlays=3") == 0
     folder = newest(here / "runs" / "predict")
-    predicted, expected = labels_of(folder), labels_of(evaluated)
     assert len(list((folder / "pictures").iterdir())) == len(list((folder / "overlays").iterdir())) == 3
+    predicted, expected = labels_of(folder), labels_of(evaluated)
     assert predicted.keys() == expected.keys()
     assert all((predicted[name] == expected[name]).all() for name in expected)
 
 
 def test_post_processing_says_what_it_changed(here: Path, trained: Path) -> None:
-    assert (
-        run("eval", f"checkpoint={trained}", *SMALL, "postprocess=cells", "export.instances=true", "run.name=post") == 0
-    )
+    more = ["postprocess=cells", "export.instances=true", "run.name=post"]
+    assert run("eval", f"checkpoint={trained}", *SMALL, *more) == 0
     folder = newest(here / "runs" / "eval")
-    rows = read_cases(folder / "cases.parquet")
-    assert all("remove_small_objects" in row.changed_pixels for row in rows)
+    assert all("remove_small_objects" in row.changed_pixels for row in read_cases(folder / "cases.parquet"))
     assert len(list((folder / "predictions/instances").iterdir())) == 5
     assert (folder / "report.html").stat().st_size > 10_000
     assert list((folder / "overlays").iterdir())
 
 
-@pytest.mark.slow
-def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path) -> None:
-    assert run("eval", f"checkpoint={trained}", *SMALL, "export.probs=true", "run.name=again") == 0
-    again = newest(here / "runs" / "eval")
-    assert again != evaluated
-    for name in ("metrics.json", "cases.csv", "cases.parquet"):
-        assert (again / name).read_bytes() == (evaluated / name).read_bytes()
-
-
 def test_eval_takes_the_class_weights_of_the_training_set(here: Path, trained: Path) -> None:
     """Mutation seen to fail: the pixels of the evaluated split are counted."""
-    masks = next((here / "data").glob("cells-*")) / "masks"
-    seen = [np.asarray(Image.open(path)).ravel() for path in masks.glob("train-*.png")]
+    seen = [np.asarray(Image.open(path)).ravel() for path in stored(here, "masks", "train")]
     counts = np.bincount(np.concatenate(seen), minlength=256)[:CLASSES]
     assert read_checkpoint(trained).card.class_pixels == tuple(counts.tolist())
     weights = (1 / np.log(1.02 + counts / counts.sum())).tolist()
@@ -162,55 +148,12 @@ def test_eval_takes_the_class_weights_of_the_training_set(here: Path, trained: P
     assert losses[0] == pytest.approx(losses[1])
 
 
-def test_eval_needs_no_more_than_the_checkpoint(trained: Path, evaluated: Path, tmp_path: Path) -> None:
-    """From another folder too, where the built-in data would be drawn again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert run("eval", f"checkpoint={trained.absolute()}", "export.labels=false") == 0
-    alone = newest(tmp_path / "runs" / "eval")
-    assert (alone / "cases.csv").read_bytes() == (evaluated / "cases.csv").read_bytes()
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "eval data=cells data.classes=[a,b,c,d]",
-        "eval data=cells metrics.groups={x:[nothing]}",
-        "eval data=cells metrics.spacing=[3,1,1]",
-        "eval data=cells resume=runs/nothing",
-        "eval data=cells device=cuda:9",
-        "eval data=camvid data.root=nowhere",
-        "train training.monitor=iou/nothing",
-    ],
-)
-def test_a_refused_run_leaves_no_files(trained: Path, tmp_path: Path, command: str) -> None:
-    name, *overrides = command.split()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert run(name, *(SMALL if name == "train" else [f"checkpoint={trained.absolute()}"]), *overrides) == 2
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
-    assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
-    sweep = newest(here / "runs" / "multirun")
-    summaries = [json.loads((sweep / job / "metrics.json").read_text()) for job in ("0_flips-False", "1_flips-True")]
-    assert summaries[0]["n_cases"] == summaries[1]["n_cases"] == 5
-    assert summaries[0]["confusion_matrix"] != summaries[1]["confusion_matrix"]
-    with (sweep / "sweep.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["job"], row["inference.flips"], row["state"]) for row in rows] == [
-        ("0", "False", "done"),
-        ("1", "True", "done"),
-    ]
-    assert [float(row["mean IoU"]) for row in rows] == [each["dataset"]["mean_iou"] for each in summaries]
-
-
-def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
-    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=longer") == 0
+def test_resuming_goes_on_in_the_same_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "runs/train/2999-01-01_000000_longer/checkpoints").mkdir(parents=True)  # without a checkpoint
+    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=longer", "resume=auto") == 0
+    assert "resume=auto: no run named 'longer' with checkpoints/" in capsys.readouterr().err
     folder = newest(here / "runs" / "train")
+    assert not folder.name.startswith("2999")
     longer = ["training.epochs=3", "allow_changes=[training.epochs]"]
     assert run("train", *SMALL, *TINY, *TRAIN, "run.name=longer", *longer, "resume=auto") == 0
     assert newest(here / "runs" / "train") == folder
@@ -224,75 +167,57 @@ def test_resuming_goes_on_in_the_same_folder(here: Path) -> None:
     assert "run.name=longer" in yaml.safe_load((folder / "overrides.yaml").read_text())
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
-    return {str(path): path.read_bytes() for path in paths}
+REFUSED = {  # where nothing begins, and in the folder of a run that is resumed
+    "eval-resume": ("eval checkpoint={} resume=runs/nothing", "`resume` to be a run folder with manifest.json"),
+    "eval-device": ("eval checkpoint={} device=cuda:9", "`device` to be here, got 'cuda:9'"),
+    "eval-data": (
+        "eval checkpoint={} data=camvid data.root=nowhere",
+        "to be the checkpoint's 1, got 3",
+    ),
+    "train-monitor": ("train training.monitor=iou/nothing", "iou/nothing"),
+    "train-resume": ("train resume=runs", "a run folder with checkpoints/step-*/manifest.json"),
+    "train-device": ("train device=cuda:9", "expected `device` to be here, got 'cuda:9'"),
+    "train-data": ("train data.root=/dev/null/x", "/dev/null"),
+    "train-root": ("train run.root=/dev/null/x", "to be a folder that can be written"),
+    "rate": ("train resume={} optimizer.lr=0.5", "'allow_changes=[optimizer.lr]'"),
+    "seed": ("train resume={} data.seed=7", "data.seed"),
+    "monitor": ("train resume={} training.monitor=nothing", "nothing"),
+}
 
 
-@pytest.mark.parametrize("change", ["optimizer.lr=0.5", "data.seed=7", "training.monitor=nothing"])
-def test_a_refused_resume_changes_nothing_in_the_folder(change: str, trained: Path) -> None:
+@pytest.mark.parametrize(("line", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_changes_nothing(line, message, trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     before = contents(trained)
-    assert run("train", change, f"resume={trained}") == 2
-    assert contents(trained) == before
-
-
-def test_another_number_of_threads_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    count = torch.get_num_threads()
-    torch.set_num_threads(count + 1)
-    try:
-        assert run("train", *SMALL, *TRAIN, f"resume={trained}") == 2
-    finally:
-        torch.set_num_threads(count)
-    assert f"resume: `threads` was {count} and is {count + 1} now." in capsys.readouterr().err
-
-
-def test_a_resumed_training_goes_on_with_its_threads_where_the_user_sets_none(
-    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    count = torch.get_num_threads()
-    torch.set_num_threads(count + 1)
-    try:
-        assert run("train", *SMALL, *TRAIN, f"resume={trained}") == 0
-        assert torch.get_num_threads() == count
-    finally:
-        torch.set_num_threads(count)
-    assert f"resume: {count} threads, as the run began with, not {count + 1}." in capsys.readouterr().err
-
-
-def test_a_train_run_without_a_checkpoint_is_begun_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "runs/train/2999-01-01_000000_early/checkpoints").mkdir(parents=True)
-    assert run("train", *SMALL, *TINY, *TRAIN, "run.name=early", "resume=auto") == 0
-    assert "resume=auto: no run named 'early' with checkpoints/" in capsys.readouterr().err
-    assert newest(here / "runs" / "train").name == "2999-01-01_000000_early"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        pytest.param(["resume=runs"], "a run folder with checkpoints/step-*/manifest.json", id="resume"),
-        pytest.param(["device=cuda:9"], "expected `device` to be here, got 'cuda:9'", id="18-device"),
-        pytest.param(["data.root=/dev/null/x"], "/dev/null", id="root"),
-        pytest.param(["run.root=/dev/null/x"], "to be a folder that can be written", id="36-run root"),
-    ],
-)
-def test_what_can_not_begin_ends_with_2(overrides: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("train", *SMALL, *TRAIN, *overrides) == 2
+    command, *given = line.format(trained).split()
+    assert run(command, *([] if "{}" in line else [*SMALL, *TRAIN]), *given) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("segmeter: ")
     assert message in error
+    drawn = {"data"} if line.startswith(("train run.root", "train resume={}")) else set()
+    assert {path.name for path in tmp_path.iterdir()} <= drawn
+    assert contents(trained) == before
 
 
-def test_other_classes_than_the_checkpoints_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("eval", f"checkpoint={trained}", *SMALL, "data.classes=[a,b,c,d]") == 2
-    assert "expected `data.classes` to be the checkpoint's ['background', 'round'" in capsys.readouterr().err
+def test_another_number_of_threads_is_refused_unless_the_user_sets_none(trained, capsys, monkeypatch):
+    count = torch.get_num_threads()
+    again = ["train", *SMALL, *TRAIN, f"resume={trained}"]
+    monkeypatch.setenv("OMP_NUM_THREADS", str(count + 1))
+    torch.set_num_threads(count + 1)
+    try:
+        assert run(*again) == 2
+        assert f"resume: `threads` was {count} and is {count + 1} now." in capsys.readouterr().err
+        monkeypatch.delenv("OMP_NUM_THREADS")
+        assert run(*again) == 0
+        assert torch.get_num_threads() == count
+        assert f"resume: {count} threads, as the run began with, not {count + 1}." in capsys.readouterr().err
+    finally:
+        torch.set_num_threads(count)
 
 
-def test_an_export_is_compared_on_the_images_that_its_run_was_tested_on(
-    here: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_compared_on_the_images_that_its_run_was_tested_on(here, trained, monkeypatch):
     seen: list[str] = []
     monkeypatch.setattr(export, "export_model", lambda *_, images, **__: seen.extend(name for name, _ in images))
     monkeypatch.setattr(export, "_show", lambda exported: None)
     assert run("export", f"checkpoint={trained}", "cases=3") == 0
-    assert seen == sorted(targets_of(here))[::2]
+    assert seen == [path.stem for path in stored(here, "masks", "test")][::2]

@@ -10,26 +10,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from segmeter.cli.commands import doctor
 from segmeter.cli.completion import completion_index
 from segmeter.cli.config.reference import json_schema
 from segmeter.cli.messages import describe
+from tests.cli.commands.test_decide import evaluation
+from tests.data.crafted import put
 
 ROOT = Path(__file__).parents[1]
 OF_TORCH = {"torch", "segmentation-models-pytorch", "safetensors"}
 NOT_LIGHT = {"torch", "torchvision", "timm", "segmentation_models_pytorch", "safetensors", "zarr", "numcodecs"}
-# Runs a command where none of these can be imported
-LIGHT = f"""
-import sys
+# Runs command lines, JSON lists, where none of these can be imported; tells the code and the errors of each
+LIGHT = rf"""
+import contextlib, glob, io, json, re, sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {NOT_LIGHT!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
 from segmeter.cli.main import main
-main(sys.argv[1:])
+for line in sys.argv[1:]:
+    code, errors = 0, io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main([re.sub(r"[\w/]+\*", lambda place: glob.glob(place[0])[0], part) for part in json.loads(line)])
+        except SystemExit as leaving:
+            code = leaving.code
+    print(json.dumps([code, errors.getvalue()]))
 """
 CLASSES = "data.classes=[background,cell]"
 
@@ -52,52 +60,45 @@ def test_the_light_distribution_has_the_dependencies_of_the_whole_one_but_torch(
     assert (light["scripts"], light["requires-python"]) == (whole["scripts"], whole["requires-python"])
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", LIGHT, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+SCORE = ["score", "predictions=predictions", "references=references", CLASSES, "metrics.bootstrap=20"]
+WORK = [
+    *([*SCORE, f"run.root={root}"] for root in ("one", "two")),
+    *([*SCORE, f"shard={n}/2", f"run.root=shard{n}"] for n in (1, 2)),
+    ["compare", "runs=[one/score/*,two/score/*]"],
+    ["merge", "runs=[shard1/score/*,shard2/score/*]"],
+    ["report", "run=one/score/*"],
+    ["agree", "folders=[predictions,references]", "data.task=binary", CLASSES, "metrics.bootstrap=0"],
+    ["suspects", "runs=[evaluated]"],
+    ["check", "data=cells"],
+]
+NEEDS_TORCH = [["train", "data=cells"], ["predict", "checkpoint=x", "input=references"], ["demo"]]
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def done(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
+    """Exit code and errors of all command lines, in one process."""
     root, rng = tmp_path_factory.mktemp("light"), np.random.default_rng(0)
-    for side in ("references", "predictions"):
-        (root / side).mkdir()
-        for name in "abc":
-            Image.fromarray(rng.integers(0, 2, (16, 16), np.uint8)).save(root / side / f"{name}.png")
-    masks = ["predictions=predictions", "references=references", CLASSES]
-    for name in ("one", "two"):
-        done = run(root, "score", *masks, f"run.name={name}", "metrics.bootstrap=20")
-        assert done.returncode == 0, done.stderr
-    return root
-
-
-def test_masks_are_scored_compared_and_reported_without_torch(scored):
-    one, two = sorted((scored / "runs" / "score").iterdir())
-    assert (one / "report.html").is_file()
-    assert run(scored, "compare", f"runs=[{one},{two}]").returncode == 0
-    assert run(scored, "report", f"run={one}").returncode == 0
-    done = run(scored, "check", "data=cells")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    "command", [["train", "data=cells"], ["predict", "checkpoint=x", "input=references"], ["demo"]]
-)
-def test_a_command_that_needs_torch_says_how_to_install_it(scored, command):
-    done = run(scored, *command)
-    assert done.returncode == 2
-    (line,) = [each for each in done.stderr.splitlines() if each.startswith("segmeter: ")]
-    assert "which segmeter-score leaves out. Run: pip uninstall segmeter-score; pip install segmeter" in line
-
-
-def test_zarr_is_asked_for_with_its_extra(scored):
-    (scored / "zarrs").mkdir()
     for name in "abc":
-        (scored / "zarrs" / f"{name}.zarr").mkdir()
-        (scored / "zarrs" / f"{name}.zarr" / "zarr.json").write_text("{}")
-    done = run(scored, "score", "predictions=zarrs", "references=references", CLASSES)
-    assert done.returncode == 2
-    assert "Run: pip install 'segmeter[zarr]'" in done.stderr
+        for side in ("references", "predictions"):
+            put(root / side / f"{name}.png", rng.integers(0, 2, (16, 16), np.uint8))
+        put(root / "zarrs" / f"{name}.zarr" / "zarr.json", b"{}")
+    evaluation(root)  # a run of eval, for suspects
+    lines = [*WORK, *NEEDS_TORCH, [*SCORE, "predictions=zarrs"]]
+    command = [sys.executable, "-W", "error", "-c", LIGHT, *map(json.dumps, lines)]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+
+
+def test_masks_are_scored_compared_merged_and_decided_on_without_torch(done):
+    assert [errors for code, errors in done[: len(WORK)] if code] == []
+
+
+def test_what_needs_torch_or_zarr_says_how_to_install_it(done):
+    remedies = ["segmeter-score leaves out. Run: pip uninstall segmeter-score; pip install segmeter"] * len(NEEDS_TORCH)
+    for (code, errors), remedy in zip(done[len(WORK) :], [*remedies, "Run: pip install 'segmeter[zarr]'"], strict=True):
+        (line,) = [each for each in errors.splitlines() if each.startswith("segmeter: ")]
+        assert (code, remedy in line) == (2, True), line
 
 
 def test_another_missing_module_is_a_fault():

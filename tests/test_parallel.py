@@ -7,10 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,46 +31,40 @@ assert free_bytes() < most, free_bytes()
 """
 
 
-def slower_first(item: int) -> tuple[int, int]:
+def slower_first(item: int) -> int:
     time.sleep(0.05 if item == 0 else 0)
-    return item, os.getpid()
+    return item
 
 
 @pytest.mark.parametrize("run", KINDS)
-def test_results_come_in_the_order_of_the_items(run: Callable[..., Iterator[Any]]) -> None:
-    assert [item for item, _ in run(slower_first, range(40))] == list(range(40))
-    assert list(run(slower_first, range(0))) == []
-
-
-def test_threads_are_of_this_process_and_processes_are_not() -> None:
-    assert {pid for _, pid in map_in_threads(slower_first, range(4))} == {os.getpid()}
-    assert os.getpid() not in {pid for _, pid in map_in_processes(slower_first, range(4), processes=2, describe=str)}
-
-
-@pytest.mark.parametrize("run", KINDS)
-def test_each_result_is_yielded_before_later_items_are_done(run: Callable[..., Iterator[Any]], tmp_path: Path) -> None:
+def test_results_come_in_order_each_before_later_items_are_done(run, tmp_path):
+    """And they are of this process in threads alone."""
     results = run(partial(wait_at_three, tmp_path / "go"), range(8))
-    assert [next(results) for _ in range(3)] == [0, 1, 2]  # item 3 waits for the file
+    found = [next(results) for _ in range(3)]  # item 3 waits for the file
     (tmp_path / "go").touch()
-    assert list(results) == [3, 4, 5, 6, 7]
+    found += results
+    assert [item for item, _ in found] == list(range(8))
+    assert ({pid for _, pid in found} == {os.getpid()}) == (run is KINDS[0].values[0])
+    assert list(run(fail, range(0))) == []
+    with pytest.raises(ValueError, match="item 0"):
+        list(run(fail, range(3)))
 
 
-@pytest.mark.parametrize("run", KINDS[:1])
-def test_a_fault_of_the_items_comes_after_the_results_of_those_before(run: Callable[..., Iterator[Any]]) -> None:
+def test_a_fault_of_the_items_comes_after_the_results_of_those_before() -> None:
     def items() -> Iterator[int]:
         yield from range(3)
         raise RunError("the fourth")
 
-    results = run(slower_first, items())
-    assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
+    results = map_in_threads(slower_first, items(), threads=2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(RunError, match="the fourth"):
         next(results)
 
 
-def wait_at_three(path: Path, item: int) -> int:
+def wait_at_three(path: Path, item: int) -> tuple[int, int]:
     while item == 3 and not path.exists():
         time.sleep(0.01)
-    return item
+    return item, os.getpid()
 
 
 def die_at_three(item: int) -> int:
@@ -80,11 +73,11 @@ def die_at_three(item: int) -> int:
     return item
 
 
+@pytest.mark.slow
 def test_a_killed_worker_gives_one_line_with_the_cases_that_it_may_have_had() -> None:
     found = []
-    with pytest.raises(
-        RunError, match=r"a worker process was killed at .*\b\d+.*resume=RUN and fewer workers"
-    ) as caught:
+    told = r"a worker process was killed at .*\b\d+.*resume=RUN and fewer workers"
+    with pytest.raises(RunError, match=told) as caught:
         found.extend(map_in_processes(die_at_three, range(30), processes=2, describe=lambda item: f"case-{item}"))
     assert caught.value.exit_code == 3
     assert len(caught.value.problems) == 1
@@ -109,12 +102,6 @@ def fail(item: int) -> int:
     raise ValueError(f"item {item}")
 
 
-@pytest.mark.parametrize("run", KINDS)
-def test_an_error_of_the_work_comes_out(run: Callable[..., Iterator[Any]]) -> None:
-    with pytest.raises(ValueError, match="item 0"):
-        list(run(fail, range(3)))
-
-
 def test_memory_is_bounded_by_what_is_ahead() -> None:
     started: list[int] = []
     lock = threading.Lock()
@@ -132,42 +119,34 @@ def test_memory_is_bounded_by_what_is_ahead() -> None:
     results.close()
 
 
-def long_then(item: int) -> int:
-    time.sleep(30)
-    return item
-
-
 def start_and_wait() -> None:
-    list(map_in_processes(long_then, range(2), processes=2, describe=str))
+    list(map_in_processes(time.sleep, [30, 30], processes=2, describe=str))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
 def test_workers_end_with_a_parent_that_is_killed() -> None:
-    parent = multiprocessing.get_context("spawn").Process(target=start_and_wait)
+    context = multiprocessing.get_context("spawn")
+    parent = context.Process(target=start_and_wait)
     parent.start()
-    children = _wait_for_children(parent.pid or 0, 2)
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and len(workers := _workers(parent.pid or 0)) < 2:
+        time.sleep(0.1)
+    assert len(workers) == 2
     parent.kill()
     parent.join()
     limit = time.monotonic() + 20
-    while any(_alive(pid) for pid in children) and time.monotonic() < limit:
+    while any(map(_alive, workers)) and time.monotonic() < limit:
         time.sleep(0.1)
-    assert not [pid for pid in children if _alive(pid)]
+    assert not any(map(_alive, workers))
 
 
-def _wait_for_children(pid: int, count: int) -> list[int]:
-    """The workers among the children, which have run our initializer when they have two threads."""
-    limit = time.monotonic() + 60
-    while time.monotonic() < limit:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text() if _alive(pid) else ""
-        workers = [int(child) for child in text.split() if _threads(int(child)) > 1]
-        if len(workers) >= count:
-            return workers
-        time.sleep(0.1)
-    raise TimeoutError
-
-
-def _threads(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/task").iterdir())) if _alive(pid) else 0
+def _workers(pid: int) -> list[int]:
+    """Those of its children that have run our initializer: they have two threads."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text() if _alive(pid) else ""
+    return [
+        int(child) for child in text.split() if _alive(int(child)) and len([*Path(f"/proc/{child}/task").iterdir()]) > 1
+    ]
 
 
 def _alive(pid: int) -> bool:
@@ -180,7 +159,7 @@ def _alive(pid: int) -> bool:
 
 def test_what_takes_very_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(parallel, "LONG_SECONDS", 0.05)
-    assert list(map_in_threads(slower_first, [1, 0], threads=1))[1][0] == 0
+    assert list(map_in_threads(slower_first, [1, 0], threads=1)) == [1, 0]
     assert not caplog.records or "item 2" in caplog.text
     list(map_in_threads(lambda seconds: time.sleep(seconds), [0.3], threads=1))
     assert "still waiting for item 1 after 0 s; Ctrl-C twice ends the run at once." in caplog.text
@@ -195,20 +174,21 @@ os._exit(3)
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_at_once_leaves_no_word_about_semaphores() -> None:
     """As with a second Ctrl-C; what Python starts to remove them outlives it, and would say what it removes."""
     ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (3, "")
 
 
-def raise_timeout(item: int) -> None:
-    raise TimeoutError("the file system's own")
-
-
 def test_an_error_of_time_of_the_work_itself_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LONG_SECONDS", 0.01)
+
+    def work(item: int) -> None:
+        raise TimeoutError("the file system's own")
+
     with pytest.raises(TimeoutError, match="own"):
-        list(map_in_threads(raise_timeout, [1], threads=1))
+        list(map_in_threads(work, [1], threads=1))
 
 
 def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> None:
@@ -235,21 +215,15 @@ def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (free_bytes() or 0) > 5000
 
 
-def test_shared_memory_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("code", "said"), [(28, "No space left on device: '/dev/shm'"), (24, r"Too many open files$")], ids=["full", "open"]
+)
+def test_shared_memory_without_room_is_named_and_not_blamed_for_open_files(code, said, monkeypatch):
+    def refuse(*given: object, **options: object) -> None:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", full)
-    with pytest.raises(OSError, match="No space left on device: '/dev/shm'"):
-        list(map_in_processes(str, range(2), processes=2, describe=str))
-
-
-def test_too_many_open_files_are_not_blamed_on_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_handles(*given: object, **options: object) -> None:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", out_of_handles)
-    with pytest.raises(OSError, match=r"Too many open files$"):
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", refuse)
+    with pytest.raises(OSError, match=said):
         list(map_in_processes(str, range(2), processes=2, describe=str))
 
 

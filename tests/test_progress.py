@@ -25,21 +25,11 @@ def test_gauge_writes_a_line_now_and_then_with_the_time_that_is_left(clock, caps
         "training: 80 %, 20 s left, step 30",
         "training: finished in 40 s",
     ]
-
-
-def test_gauge_is_quiet_about_short_work(clock, capsys):
-    with progress.gauge("training") as show:
+    with progress.gauge("training") as show:  # of short work nothing is said
         show(0.0, "")
-        clock[0] = 5.0
+        clock[0] += 5.0
         show(1.0, "")
     assert capsys.readouterr().err == ""
-
-
-def test_gauge_draws_a_bar_on_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with progress.gauge("training") as show:
-        show(0.25, "loss 0.5 [red]")
-    assert "training" in capsys.readouterr().err
 
 
 def test_parts_of_an_item_move_the_line_and_it_ends_without_a_time_that_is_left(clock, capsys):
@@ -83,8 +73,11 @@ def test_items_are_counted_with_their_rate(clock, capsys):
     ]
 
 
-def test_items_and_parts_draw_a_bar_on_a_terminal(monkeypatch, capsys):
+def test_on_a_terminal_a_bar_is_drawn(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress.gauge("training") as show:
+        show(0.25, "loss 0.5 [red]")
+    assert "training" in capsys.readouterr().err
     assert list(progress.track("abc", "checking", parts=lambda report: report(0.5))) == ["a", "b", "c"]
     assert "checking" in capsys.readouterr().err
 

@@ -10,34 +10,19 @@ import pytest
 import segmeter
 
 OF_TORCH = {
-    "load",
-    "Model",
-    "focal_loss",
-    "FocalLoss",
-    "to_torch",
-    "to_numpy",
-    "labels_to_numpy",
-    "probs_to_numpy",
-    "HostCopier",
-    "PendingArray",
-    "Transport",
-}
+    "load", "Model", "focal_loss", "FocalLoss", "to_torch", "to_numpy", "labels_to_numpy", "probs_to_numpy",
+    "HostCopier", "PendingArray", "Transport",
+}  # fmt: skip
 SHOWN = {
-    "evaluate",
-    "bootstrap",
-    "boundary_iou",
-    "calibration",
-    "centreline_dice",
-    "compare",
-    "confusion_matrix",
-    "match_instances",
-    "overlap_scores",
-    "surface_metrics",
-    "surface_metrics_by_class",
-}
+    "evaluate", "bootstrap", "boundary_iou", "calibration", "centreline_dice", "compare", "confusion_matrix",
+    "match_instances", "overlap_scores", "surface_metrics", "surface_metrics_by_class",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in segmeter.__all__ if name[0] != "_"])
+NAMES = [name for name in segmeter.__all__ if name[0] != "_"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     found = getattr(segmeter, name)
     assert found.__doc__
@@ -53,17 +38,15 @@ def our_classes(hint: object) -> set[type]:
     return own.union(*(our_classes(part) for part in typing.get_args(hint)))
 
 
-@pytest.mark.parametrize("name", [name for name in segmeter.__all__ if name[0] != "_"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_class_in_a_public_signature_is_public(name: str) -> None:
-    found = getattr(segmeter, name)
-    shown = [found]
+    shown = [found := getattr(segmeter, name)]
     if isinstance(found, type):
-        methods = {n: f for n, f in vars(found).items() if inspect.isfunction(f)}
         called = name not in ("PendingArray", "Model")  # a copier and `load` make them
+        methods = {n: f for n, f in vars(found).items() if inspect.isfunction(f)}
         shown += [f for n, f in methods.items() if n[0] != "_" or (n == "__init__" and called)]
     classes = {kind for one in shown for hint in typing.get_type_hints(one).values() for kind in our_classes(hint)}
-    hidden = [kind.__name__ for kind in classes if kind.__name__ not in segmeter.__all__]
-    assert not hidden
+    assert {kind.__name__ for kind in classes} <= set(segmeter.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,62 +1,61 @@
-"""Folders of the user's own, for the tasks that the built-in data does not have: from files to figures."""
+"""Folders of a user, for the tasks that the built-in data does not have, from files to figures and the report."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from segmeter.cli.main import main
+from segmeter.metrics.cases.stored import read_cases
+from tests.cli.sharded import newest, run
+from tests.data.crafted import put
 
 SIZE = (40, 52)
 TRAIN = [
-    "data.samples_per_epoch=6",
-    "training.epochs=1",
-    "training.batch_size=2",
+    *("data.samples_per_epoch=6", "training.epochs=1", "training.batch_size=2"),
     *("model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"),
-    "report.html=false",
 ]
+DATA = ["data=folder", "data.root=set", "data.val_fraction=0.25", "data.test_fraction=0.25"]
+DISCS = [*DATA, "data.task=binary", "data.classes=[background,disc]"]
 
 
-def newest(folder: Path) -> Path:
-    return max(path for path in folder.iterdir() if path.is_dir())
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
-def write(path: Path, array: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(array).save(path)
-
-
-def scenes(count: int) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Bright discs on noise: id, image (H, W, 3), mask of the disc."""
+def write_scenes(masks_of: Callable[[np.ndarray], dict[str, np.ndarray]]) -> None:
+    """Bright discs on noise, and the masks of each by their folders, from the pixels of the disc."""
     rng = np.random.default_rng(0)
     rows, columns = np.indices(SIZE)
-    found = []
-    for index in range(count):
+    for number in range(12):
         centre = rng.integers(12, 28, 2)
         disc = (rows - centre[0]) ** 2 + (columns - centre[1]) ** 2 < 81
         image = rng.integers(0, 90, (*SIZE, 3)) + 150 * disc[..., None]
-        found.append((f"scene-{index:02d}", image.astype(np.uint8), disc))
-    return found
+        for folder, array in {"images": image.astype(np.uint8), **masks_of(disc)}.items():
+            put(Path("set", folder, f"scene-{number:02d}.png"), array)
 
 
-def train_and_evaluate(*data: str, measures: str = "metrics.measures=[]") -> Path:
-    main(["train", *data, *TRAIN[:-1]])
-    main(["eval", f"checkpoint={newest(Path('runs/train'))}", *data, TRAIN[-1], "export.probs=true", measures])
-    return newest(Path("runs/eval"))
+def train_and_evaluate(*data: str) -> tuple[Path, dict[str, Any]]:
+    """The folder of the evaluation, and its figures."""
+    assert run("train", *data, *TRAIN) == 0
+    more = ["metrics.measures=[]", "export.probs=true", "report.html=false"]
+    assert run("eval", f"checkpoint={newest('runs/train')}", *data, *more) == 0
+    folder = newest("runs/eval")
+    return folder, json.loads((folder / "metrics.json").read_text())
 
 
-def test_a_binary_task_with_masks_of_0_and_255(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, image, disc in scenes(12):
-        write(tmp_path / "set/images" / f"{name}.png", image)
-        write(tmp_path / "set/masks" / f"{name}.png", disc.astype(np.uint8) * 255)
-    folder = train_and_evaluate(
-        "data=folder", "data.root=set", "data.task=binary", "data.classes=[background,disc]",
-        "data.label_map={0: 0, 255: 1}", "data.val_fraction=0.25", "data.test_fraction=0.25",
-    )  # fmt: skip
-    summary = json.loads((folder / "metrics.json").read_text())
+def test_a_binary_task_with_masks_of_0_and_255_needs_a_map(capsys):
+    write_scenes(lambda disc: {"masks": disc.astype(np.uint8) * 255})
+    assert run("train", *DISCS, *TRAIN) == 2
+    assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err
+    assert not Path("runs").exists(), "refused before the first step"
+    folder, summary = train_and_evaluate(*DISCS, "data.label_map={0: 0, 255: 1}")
     assert summary["task"] == "binary"
     assert np.shape(summary["confusion_matrix"]) == (2, 2)
     assert np.sum(summary["confusion_matrix"]) == summary["n_cases"] * SIZE[0] * SIZE[1]
@@ -66,60 +65,61 @@ def test_a_binary_task_with_masks_of_0_and_255(tmp_path: Path, monkeypatch: pyte
         assert ((probs[0] > 0.5) == np.asarray(Image.open(path))).all()
 
 
-def test_a_multilabel_task_with_a_folder_per_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, image, disc in scenes(12):
-        write(tmp_path / "set/images" / f"{name}.png", image)
-        left = np.zeros(SIZE, bool)
-        left[:, : SIZE[1] // 2] = True
-        for label, mask in {"disc": disc, "left": left}.items():  # they overlap
-            write(tmp_path / "set/masks" / label / f"{name}.png", mask.astype(np.uint8))
-    folder = train_and_evaluate(
-        "data=folder", "data.root=set", "data.task=multilabel", "data.classes=[disc,left]",
-        "data.val_fraction=0.25", "data.test_fraction=0.25",
-    )  # fmt: skip
-    summary = json.loads((folder / "metrics.json").read_text())
+def test_a_multilabel_task_with_a_folder_per_class():
+    left = np.zeros(SIZE, np.uint8)
+    left[:, : SIZE[1] // 2] = 1  # overlaps the disc
+    write_scenes(lambda disc: {"masks/disc": disc.astype(np.uint8), "masks/left": left})
+    folder, summary = train_and_evaluate(*DATA, "data.task=multilabel", "data.classes=[disc,left]")
     assert summary["confusion_matrix"] is None
     assert np.shape(summary["confusion_matrices"]) == (2, 2, 2)
     for label in ("disc", "left"):
         assert len(list((folder / "predictions/labels" / label).glob("*.png"))) == summary["n_cases"]
 
 
-def test_masks_of_0_and_255_without_a_map_are_refused_before_the_first_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, image, disc in scenes(12):
-        write(tmp_path / "set/images" / f"{name}.png", image)
-        write(tmp_path / "set/masks" / f"{name}.png", disc.astype(np.uint8) * 255)
-    data = [
-        "data=folder",
-        "data.root=set",
-        "data.task=binary",
-        "data.classes=[background,disc]",
-        "data.val_fraction=0.25",
-    ]
-    with pytest.raises(SystemExit) as leaving:
-        main(["train", *data, *TRAIN[:-1]])
-    assert leaving.value.code == 2
-    assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
+PAGE = Path(__file__).parents[1] / "docs" / "instances.md"
 
 
-def test_masks_of_object_numbers_train_a_binary_model_and_are_measured_by_object(tmp_path, monkeypatch):
+def draw_cells(root: Path, count: int = 12) -> None:
+    """Bright discs, some of which touch, and maps of their numbers."""
+    rows, columns = np.ogrid[:64, :64]
+    for number in range(count):
+        rng = np.random.default_rng(number)
+        objects = np.zeros((64, 64), np.uint16)
+        for index in range(1, 8):
+            row, column, radius = rng.integers(6, 58), rng.integers(6, 58), rng.integers(4, 8)
+            objects[(rows - row) ** 2 + (columns - column) ** 2 < radius**2] = index
+        image = 40 + 150 * (objects > 0) + rng.normal(0, 8, objects.shape)
+        for folder, one in (("images", np.clip(image, 0, 255).astype(np.uint8)), ("masks", objects)):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(one).save(root / folder / f"cell{number:02d}.png")
+
+
+def commands() -> list[str]:
+    """As the page shows them."""
+    lines = re.findall(r"^    (segmeter .*)$", PAGE.read_text(), re.MULTILINE)[:3]
+    assert [line.split()[1] for line in lines] == ["train", "eval", "report"]
+    return lines
+
+
+def test_three_commands_lead_from_maps_of_objects_to_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for number, (name, image, disc) in enumerate(scenes(12)):
-        objects = disc.astype(np.uint16) * (300 + number)
-        half = objects[:, : SIZE[1] // 3]
-        half[half > 0] = 7  # where the disc reaches so far, two objects that touch
-        write(tmp_path / "set/images" / f"{name}.png", image)
-        write(tmp_path / "set/masks" / f"{name}.png", objects)
-    folder = train_and_evaluate(
-        "data=folder", "data.root=set", "data.task=binary", "data.classes=[background,disc]", "data.instances=true",
-        "data.val_fraction=0.25", "data.test_fraction=0.25", measures="metrics.measures=[instances]",
-    )  # fmt: skip
-    found = json.loads((folder / "metrics.json").read_text())["measures"]
-    masks = [np.asarray(Image.open(f"set/masks/{path.name}")) for path in (folder / "predictions/labels").iterdir()]
-    objects = sum(len(np.unique(mask)) - 1 for mask in masks)
-    assert objects > len(masks)  # some discs are two objects in one connected part
-    assert found["tp"]["disc"]["dataset"] + found["fn"]["disc"]["dataset"] == objects
+    draw_cells(tmp_path / "cells")
+    train, evaluate, report = (line.split()[1:] for line in commands())
+    small = ["training.epochs=1", "training.batch_size=2", "data.samples_per_epoch=4"]
+    small += ["model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]
+    main([*train, *small, "run.name=mine"])
+    (run,) = (tmp_path / "runs" / "train").iterdir()
+    main([*(part.replace("RUN", str(run)) for part in evaluate), "metrics.bootstrap=50"])
+    assert re.search(r"^\W*PQ ", capsys.readouterr().out, re.MULTILINE), "in the headline"
+    (folder,) = (tmp_path / "runs" / "eval").iterdir()
+    main([part.replace("EVALUATION", str(folder)) for part in report])
+    assert "PQ" in (folder / "report.html").read_text()
+    summary = json.loads((folder / "metrics.json").read_text())
+    assert summary["measure_settings"][0]["objects"] == "maps"
+    assert summary["classes"] == ["background", "object"]
+    rows = read_cases(folder)
+    assert all("pq/object" in row.scores for row in rows), "in the rows of cases"
+    masks = [np.unique(np.asarray(Image.open(tmp_path / "cells" / "masks" / f"{row.case_id}.png"))) for row in rows]
+    objects = sum(int((ids > 0).sum()) for ids in masks)
+    pq = summary["measures"]
+    assert pq["tp"]["object"]["dataset"] + pq["fn"]["object"]["dataset"] == objects, "by their numbers, not as parts"

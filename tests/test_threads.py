@@ -33,6 +33,7 @@ DASK = f"""{CHILD}from distributed import Client, LocalCluster
 with LocalCluster(n_workers=1, dashboard_address=None) as cluster, Client(cluster) as client:
     print(client.submit(describe_waiting).result())
 """
+WAYS = {"segmeter": SPAWN, "multiprocessing": FORKSERVER, "joblib": JOBLIB, "distributed": DASK}
 
 
 def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -44,17 +45,23 @@ def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     return done
 
 
+PINNED = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+
+
 @pytest.mark.slow
-def test_torch_is_loaded_with_threads_that_sleep() -> None:
-    """Mutation seen to fail: the policy set after torch is loaded."""
-    cores = count_cores()
+def test_torch_is_loaded_with_threads_that_sleep_one_for_each_core_that_it_may_use() -> None:
+    """Mutations seen to fail: the policy set after torch is loaded; all cores of the machine are counted."""
     done = python("-c", LOADED, OMP_DISPLAY_ENV="verbose")
     assert done.stdout.startswith(ASLEEP)
-    assert int(done.stdout.split()[1]) <= cores
+    assert int(done.stdout.split()[1]) <= count_cores()
     if "GOMP_SPINCOUNT" in done.stderr:  # GNU's OpenMP says what it has taken
         assert "GOMP_SPINCOUNT = '0'" in done.stderr
+    if hasattr(os, "sched_setaffinity"):
+        counted = f"{PINNED}{LOADED}; from segmeter.threads import count_cores; print(count_cores())"
+        assert python("-c", counted).stdout.splitlines() == [f"{ASLEEP} 1", "1"]
 
 
+@pytest.mark.slow
 def test_a_command_has_threads_that_sleep_and_doctor_says_so() -> None:
     """Mutation seen to fail: the package without its call."""
     done = python("-m", "segmeter", "doctor", OMP_DISPLAY_ENV="verbose")
@@ -72,17 +79,12 @@ def test_processes_of_torchrun_have_threads_that_sleep(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "package"),
-    [
-        pytest.param(SPAWN, "segmeter", id="spawn"),
-        pytest.param(FORKSERVER, "segmeter", id="forkserver"),
-        pytest.param(JOBLIB, "joblib", id="joblib"),
-        pytest.param(DASK, "distributed", id="dask"),
-    ],
+    "package", [pytest.param(name, marks=[pytest.mark.slow] if name != "segmeter" else []) for name in WAYS]
 )
-def test_worker_processes_have_threads_that_sleep(code: str, package: str) -> None:
+def test_worker_processes_have_threads_that_sleep(package: str) -> None:
     pytest.importorskip(package)
-    assert python("-c", code).stdout.splitlines() == ["they spin, as torch was loaded before segmeter", ASLEEP]
+    said = python("-c", WAYS[package]).stdout.splitlines()
+    assert said == ["they spin, as torch was loaded before segmeter", ASLEEP]
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -97,16 +99,6 @@ def test_what_the_user_has_set_stays(name: str, monkeypatch: pytest.MonkeyPatch)
     assert {each: os.environ[each] for each in POLICIES if each in os.environ} == {name: "7"}
     assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"
     assert describe_waiting() == f"{name}=7"
-
-
-@pytest.mark.slow
-def test_a_core_of_its_own_gives_one_thread() -> None:
-    """Mutation seen to fail: all cores of the machine are counted."""
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this system has no CPU affinity")
-    pinned = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); {LOADED}"
-    counted = f"{pinned}; from segmeter.threads import count_cores; print(count_cores())"
-    assert python("-c", counted).stdout.splitlines() == [f"{ASLEEP} 1", "1"]
 
 
 @pytest.fixture
@@ -144,17 +136,15 @@ def limit(machine: Path, own: str, **contents: str) -> None:
         ("4:cpu:/job", {f"cpu/job/{QUOTA}": "-1", f"cpu/job/{PERIOD}": "100000"}, 8),
         ("4:memory:/job", {f"memory/job/{QUOTA}": "100000", f"memory/job/{PERIOD}": "100000"}, 8),
         ("no control groups", {}, 8),
+        ("", {}, 8),  # where the system has none
     ],
 )
 def test_a_quota_limits_the_cores(own: str, contents: dict[str, str], cores: int, machine: Path) -> None:
     """Part of a core counts as one. Mutation seen to fail: rounded down, the innermost group alone, version 2 alone."""
-    limit(machine, own, **contents)
+    if own:
+        limit(machine, own, **contents)
     assert count_cores() == cores
-
-
-def test_control_groups_are_none_where_the_system_has_none(machine: Path) -> None:
-    assert list(control_groups("cpu")) == []
-    assert count_cores() == 8
+    assert own or list(control_groups("cpu")) == []
 
 
 @pytest.fixture
@@ -168,26 +158,20 @@ def set_to(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return told
 
 
-@pytest.mark.parametrize(("processes", "taken"), [(1, []), (2, [4]), (3, [2]), (9, [1])])
-def test_processes_of_a_training_share_the_cores(
-    processes: int, taken: list[int], machine: Path, set_to: list[int]
-) -> None:
+@pytest.mark.parametrize(
+    ("quota", "processes", "taken"),
+    [*((None, *row) for row in ((1, []), (2, [4]), (3, [2]), (9, [1]))), ("250000", 1, [3]), ("250000", 2, [1])],
+)
+def test_processes_of_a_training_share_the_cores_or_the_quota(quota, processes, taken, machine, set_to):
     """Mutation seen to fail: all cores for each process."""
-    share_cores(processes)
-    assert set_to == taken
-
-
-@pytest.mark.parametrize(("processes", "taken"), [(1, [3]), (2, [1])])
-def test_processes_share_the_quota(processes: int, taken: list[int], machine: Path, set_to: list[int]) -> None:
-    limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
+    if quota:
+        limit(machine, "0::/job", **{"job/cpu.max": f"{quota} 100000"})
     share_cores(processes)
     assert set_to == taken
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
-def test_a_number_of_threads_that_the_user_has_set_stays(
-    name: str, machine: Path, set_to: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_of_threads_that_the_user_has_set_stays(name, machine, set_to, monkeypatch):
     monkeypatch.setenv(name, "6")
     limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
     share_cores(2)

@@ -14,6 +14,7 @@ from segmeter.cli.commands import COMMANDS
 from segmeter.cli.completion import complete, completion_index, suggestions
 from segmeter.cli.config.groups import ROOTS, schemas_of
 from segmeter.errors import ConfigError
+from segmeter.losses.config import LOSSES
 from segmeter.models.config import ENCODERS
 
 
@@ -45,10 +46,11 @@ def test_a_word_is_completed(line, expected):
     assert suggestions(line) == expected
 
 
-@pytest.mark.parametrize("line", ["segmeter train ", "segmeter train loss=", "segmeter score ", "segmeter compare m"])
-def test_nothing_internal_is_offered(line):
-    assert suggestions(line)
-    assert not [word for word in suggestions(line) if "schema" in word or "hydra" in word]
+def test_nothing_internal_is_offered():
+    for line in ("segmeter train ", "segmeter train loss=", "segmeter score ", "segmeter compare m"):
+        found = suggestions(line)
+        assert found
+        assert not [word for word in found if "schema" in word or "hydra" in word]
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_run_folders_are_offered_newest_first(runs):
+def test_run_folders_are_offered_newest_first_and_files_for_paths(runs):
     assert suggestions("segmeter eval checkpoint=") == [
         "checkpoint=runs/eval/2026-01-03_100000_b",
         "checkpoint=runs/train/2026-01-02_100000_b",
@@ -69,11 +71,8 @@ def test_run_folders_are_offered_newest_first(runs):
     assert suggestions("segmeter train resume=")[-1] == "resume=auto"
     assert suggestions("segmeter compare runs=[x,runs/e") == ["runs=[x,runs/eval/2026-01-03_100000_b"]
     assert suggestions("segmeter report runs/t")[0] == "runs/train/2026-01-02_100000_b/"
-
-
-def test_files_are_offered_for_paths(runs):
-    (runs / "masks").mkdir()
-    (runs / ".hidden").mkdir()
+    for name in ("masks", ".hidden"):
+        (runs / name).mkdir()
     assert suggestions("segmeter score predictions=") == ["predictions=masks/", "predictions=runs/"]
     assert suggestions(f"segmeter train data.root={runs}/ma") == [f"data.root={runs}/masks/"]
 
@@ -93,20 +92,16 @@ def test_components_of_plugins_are_offered(tmp_path, monkeypatch):
         "    name: str = 'completed'\n    margin: float = 1.0\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
     line = "segmeter train plugins=[completed_plugin] loss=completed"
-    try:
-        assert suggestions(line) == ["loss=completed"]
-        assert suggestions(f"{line} loss.m") == ["loss.margin="]
-    finally:
-        from segmeter.losses.config import LOSSES
-
-        del LOSSES._entries["completed"]
+    assert suggestions(line) == ["loss=completed"]
+    assert suggestions(f"{line} loss.m") == ["loss.margin="]
 
 
-@pytest.mark.parametrize("arguments", [["bogus"], [], ["install=tcsh"], ["query"], ["install=bash", "x"]])
-def test_what_can_not_be_answered_is_refused(arguments):
-    with pytest.raises(ConfigError, match="completion: expected `-sc install=SHELL` with one of bash, zsh, fish"):
-        complete(arguments)
+def test_what_can_not_be_answered_is_refused():
+    for arguments in (["bogus"], [], ["install=tcsh"], ["query"], ["install=bash", "x"]):
+        with pytest.raises(ConfigError, match="completion: expected `-sc install=SHELL` with one of bash, zsh, fish"):
+            complete(arguments)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -135,37 +130,19 @@ def test_without_an_index_the_schemas_are_read(monkeypatch, tmp_path):
     assert suggestions("segmeter train loss.ga") == ["loss.gamma="]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-sc", "query=bash"]], ids=" ".join)
-def test_help_and_completion_import_nothing_heavy(arguments, index):
+def test_help_and_completion_import_nothing_heavy(index):
     heavy = "{'pydantic', 'hydra', 'omegaconf', 'yaml', 'numpy', 'torch'}"
     code = (
         "import sys, pathlib; from segmeter.cli import completion, main\n"
-        f"completion.INDEX = pathlib.Path({str(index)!r}); main.main({arguments!r})\n"
+        f"completion.INDEX = pathlib.Path({str(index)!r})\n"
+        "for line in (['--help'], ['-sc', 'query=bash']): main.main(line)\n"
         f"assert not {heavy} & set(sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COMP_LINE": "segmeter train loss.ga"},
-    )
+    environment = {**os.environ, "COMP_LINE": "segmeter train loss.ga"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_bash_completes(capsys):
-    """The real script in a real bash, which breaks words at "="."""
-    line, expected = "segmeter train model=unetp", "unetplusplus"
-    complete(["install=bash"])
-    script = capsys.readouterr().out
-    program = f'segmeter() {{ {sys.executable} -m segmeter "$@"; }}\n{script}\n' + (
-        f"COMP_LINE={line!r} COMP_POINT={len(line)} COMP_WORDBREAKS=$' =:'\n_segmeter segmeter\n"
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [expected]
+    assert done.stdout.splitlines()[-1] == "loss.gamma="
 
 
 @pytest.fixture
@@ -177,12 +154,24 @@ def command(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
-def test_fish_completes(command, capsys):
-    complete(["install=fish"])
-    program = f'{capsys.readouterr().out}complete -C "segmeter train model=une"\n'
-    done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True, env=command)
-    assert sorted(done.stdout.split()) == ["model=unet", "model=unetplusplus"]
+LINE = "segmeter train model=unetp"
+SHELLS = {  # bash breaks words at "="
+    "bash": f"""COMP_LINE={LINE!r} COMP_POINT={len(LINE)} COMP_WORDBREAKS=$' =:'
+_segmeter segmeter
+printf "%s\\n" "${{COMPREPLY[@]}}"
+""",
+    "fish": f'complete -C "{LINE}"\n',
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_real_shell_completes_by_the_real_script(shell, command, capsys):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    complete([f"install={shell}"])
+    program = f"{capsys.readouterr().out}\n{SHELLS[shell]}"
+    done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True, env=command)
+    assert done.stdout.split()[-1].removeprefix("model=") == "unetplusplus"
 
 
 # Types lines into one interactive zsh at a pseudo-terminal. After Tab, Ctrl-X notes the line that stands there, and

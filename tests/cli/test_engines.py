@@ -1,52 +1,209 @@
-"""Engines that others wrote, started as a user starts them: torchrun, and Dask with workers of its own."""
+"""Jobs as plain values that any process takes, outcomes that say what went wrong, and engines that map over them."""
 
-import json
 import os
-import subprocess
+import pickle
+import signal
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.cli.sharded import EVAL, TRAIN, contents, newest, run, whole
-from tests.cli.test_launch import weights
+from segmeter.cli import launch
+from segmeter.cli.engines import Outcome, by_submitit, in_processes, joint
+from segmeter.cli.folders import Job
+from segmeter.cli.launch import Shipped, _spread, attempt, check_gpus, ship
+from segmeter.distributed.config import SlurmConfig
+from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, PeerError, Stopped
+from segmeter.schema import as_plain
 
-PROGRAMS = Path(sys.executable).parent
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_here")]
-
-
-def start(*command: str | Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_torchrun_starts_a_training_that_one_process_writes() -> None:
-    """The same as one process, but for rounding; the validation cases are shared out too."""
-    if not (PROGRAMS / "torchrun").is_file() or not (PROGRAMS / "segmeter").is_file():
-        pytest.skip(f"no torchrun or segmeter in {PROGRAMS}")
-    assert run("train", *TRAIN, "run.name=one") == 0
-    one = newest("runs/train")
-    torchrun = [PROGRAMS / "torchrun", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    start(*torchrun, PROGRAMS / "segmeter", "train", *TRAIN, "run.name=torchrun")
-    (folder,) = Path("runs/train").glob("*_torchrun")
-    expected = weights(one)
-    for name, value in weights(folder).items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-5)
-    rows = [[json.loads(line) for line in (each / "history.jsonl").read_text().splitlines()] for each in (one, folder)]
-    found = [[row["val"]["mean_iou"] for row in each if "val" in row] for each in rows]
-    assert len(found[0]) == len(found[1]) > 0
-    assert found[1] == pytest.approx(found[0], abs=0.02)
-    assert json.loads((folder / "run.json").read_text())["state"] == "done"
+JOB = Job("check", ("data=cells",), None)
+VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}
 
 
-def test_dask_on_its_own_leaves_the_bytes_of_one_process() -> None:
-    """Two worker processes that the command starts and ends; an evaluation in batches of two images."""
-    pytest.importorskip("distributed")
-    expected = whole("eval", EVAL)
-    launch = ["launch=dask", "launch.workers=2", "launch.shards=3", "run.name=dask"]
-    start(sys.executable, "-m", "segmeter", "eval", *EVAL, *launch)
-    (folder,) = Path("runs/eval").glob("*_dask")
-    assert contents(folder) == expected
-    assert not (folder / "shards").exists()
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let every job end so: with a value, or with an error."""
+
+    def end(how: Any) -> list[Any]:
+        given: list[Any] = []
+
+        def run(config: Any, job: Job) -> Any:
+            given.append(config)
+            if isinstance(how, BaseException):
+                raise how
+            return how
+
+        monkeypatch.setattr(launch, "run_job", run)
+        return given
+
+    return end
+
+
+def ready(**values: Any) -> Shipped:
+    return Shipped(job=JOB, values=VALUES | values, plugins=(), path=())
+
+
+def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from segmeter.cli.config.model_schema import CheckConfig
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    config = CheckConfig.model_validate(VALUES)
+    sent = ship(config, JOB)
+    assert sent.values == as_plain(config)
+    assert str(tmp_path) in sent.path, "where the command was typed, in full"
+    given = ends(0.5)
+    assert pickle.loads(pickle.dumps(sent))() == Outcome(job=JOB, value=0.5)
+    assert given == [config]
+
+
+def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shipped_plugin.py").write_text("")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    ends(None)
+    missing = Shipped(job=JOB, values=VALUES, plugins=("shipped_plugin",), path=())()
+    assert (missing.exit_code, "can't import the plugin 'shipped_plugin'" in missing.problems[0]) == (2, True)
+    there = Shipped(job=JOB, values=VALUES, plugins=("shipped_plugin",), path=(str(tmp_path),))
+    assert there().exit_code == 0
+    assert sys.path.count(str(tmp_path)) == 1
+    del sys.modules["shipped_plugin"]
+
+
+@pytest.mark.parametrize("is_shard", [False, True], ids=["run", "shard"])
+def test_only_a_shard_without_a_finished_case_is_removed(ends: Any, tmp_path: Path, *, is_shard: bool) -> None:
+    ends(None)
+    kept = tmp_path / "shards" / "0_training" / "checkpoints" / "last.pt"  # the user's own folder is called so too
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    job = Job("check", (), kept.parents[1])
+    assert Shipped(job=job, values=VALUES, plugins=(), path=(), is_shard=is_shard)().exit_code == 0
+    assert kept.exists() is not is_shard
+
+
+@pytest.mark.parametrize(("error", "problems", "code"), [
+    (ConfigError(["config: one.", "config: two."]), ("config: one.", "config: two."), 2),
+    (OSError(28, "No space left on device", "a.png"), ("a.png: No space left on device. Remove the cause",), 3),
+    (ZeroDivisionError("by zero"), ("unexpected fault: ZeroDivisionError: by zero (SEGMETER_DEBUG=1",), 3),
+], ids=["bad input", "the system", "a fault of ours"])  # fmt: skip
+def test_whatever_goes_wrong_is_in_the_outcome(error, problems, code, ends):
+    ends(error)
+    for found in (attempt(None, JOB), ready()()):
+        assert (found.exit_code, found.value, len(found.problems)) == (code, None, len(problems))
+        assert all(line.startswith(start) for line, start in zip(found.problems, problems, strict=True))
+    unknown = ready(splitz=["train"])()  # to this version
+    assert (unknown.exit_code, unknown.value, "splitz" in unknown.problems[0]) == (2, None, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "resume"), [({"resume": None}, {"resume": "auto"}), ({}, {})], ids=["train", "check"]
+)
+def test_a_preempted_job_is_queued_again_and_goes_on_where_it_can(values: Any, resume: Any) -> None:
+    pytest.importorskip("submitit", reason="submitit is not installed: it comes with `make test`")
+    again = Shipped(job=JOB, values=values, plugins=("a",), path=("b",)).checkpoint().function
+    assert again == Shipped(job=JOB, values=values | resume, plugins=("a",), path=("b",))
+
+
+def test_a_signal_or_what_stops_the_program_is_told_elsewhere_with_its_code(ends: Any) -> None:
+    for name, said, code in (("SIGTERM", "stopped by SIGTERM.", 143), ("SIGINT", "interrupted.", 130)):
+        ends(Stopped(signal.Signals[name]))
+        assert ready()() == Outcome(job=JOB, problems=(said,), exit_code=code)
+    ends(Interrupted("train: saved.", exit_code=130))
+    with pytest.raises(Interrupted):  # here
+        attempt(None, JOB)
+    assert ready()() == Outcome(job=JOB, problems=("train: saved.",), exit_code=130)
+
+
+def test_of_several_processes_the_cause_of_a_failure_counts_else_the_one_with_a_value(ends: Any) -> None:
+    """The first one hangs, the second one gives up waiting for it, and then the first one is stopped."""
+    ends(Stopped(signal.SIGTERM))
+    stopped = ready()()
+    waited = Outcome.of(JOB, PeerError("training: another process ended, or did not answer."))
+    failed = Outcome.of(JOB, OSError(28, "No space left on device", "a.png"))
+    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.5)
+    assert joint([silent, best]) is best
+    assert joint([silent, silent]) is silent
+    assert joint([best, silent, failed]) is failed
+    assert joint([stopped, waited]) is waited
+    assert joint([stopped, waited, failed]) is failed
+
+
+def job(number: int, **values: Any) -> Shipped:
+    return Shipped(job=Job("train", (f"seed={number}",), None), values=values, plugins=(), path=())
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are not there."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any() -> None:
+    """Mutation seen to fail: all on the first one."""
+    given = [job(n, device=device) for n, device in enumerate(["auto", "cpu", "cuda", "cuda:1", "auto"])]
+    assert [each.values["device"] for each in _spread(given)] == ["cuda:0", "cpu", "cuda:1", "cuda:1", "cuda:0"]
+
+
+def test_without_gpus_or_a_device_jobs_stay_as_they_are() -> None:
+    given = [job(0, device="auto"), job(1)]
+    assert _spread(given) == given
+
+
+@pytest.mark.usefixtures("gpus")
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_each_shard_has_a_gpu_of_its_own(device: str) -> None:
+    """Mutation seen to fail: the third shard beside the first one."""
+    check_gpus(2, device)
+    check_gpus(3, "cpu")
+    with pytest.raises(ConfigError, match=r"`launch\.devices` to be at most 2 here, .*got 3"):
+        check_gpus(3, device)
+
+
+class Deadly(Shipped):
+    """A job that ends as its seed says: killed or well."""
+
+    def __call__(self) -> Outcome:
+        time.sleep(0.5)  # so that another job runs beside it
+        if self.values["seed"] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Outcome(job=self.job, value=float(len(self.values["seed"])) + int(os.environ["OMP_NUM_THREADS"]))
+
+
+@pytest.mark.slow
+def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: one pool for all, which breaks as a whole."""
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    seeds = ["a", "killed", "bb", "ccc"]
+    jobs = [
+        Deadly(job=Job("train", (f"seed={n}",), None), values={"seed": seed}, plugins=(), path=())
+        for n, seed in enumerate(seeds)
+    ]
+    found = {each.job.overrides[0]: each for each in in_processes(jobs, 2, threads=7)}
+    assert [found[f"seed={n}"].value for n in range(4)] == [8.0, None, 9.0, 10.0]
+    assert found["seed=1"].exit_code == EXIT_FAULT
+    assert found["seed=1"].problems == (
+        "its process ended without a result, as it does when it is killed or memory runs out.",
+    )
+
+
+@pytest.mark.parametrize(("tools", "said"), [
+    ({}, "expected `launch` to have SLURM's srun and sbatch on the PATH, got none. Start it on a machine of the"),
+    ({"srun": "exit 0"}, "expected `launch` to be a job that SLURM takes, got "),
+    ({"srun": "exit 0", "sbatch": "echo invalid partition >&2; exit 1"}, "invalid partition"),
+], ids=["no SLURM", "no sbatch", "refused"])  # fmt: skip
+def test_without_a_slurm_that_takes_the_job_a_line_says_so(tools, said, tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    for name, text in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    launch = SlurmConfig(folder=tmp_path / "jobs")
+    with pytest.raises(ConfigError) as caught:
+        list(by_submitit([job(0)], launch, name="segmeter-train"))
+    (line,) = caught.value.problems
+    assert said in line
+    assert "\n" not in line

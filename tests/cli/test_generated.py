@@ -1,7 +1,6 @@
 """The JSON Schemas agree with the values that Hydra composes and with our YAML files."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, PRESETS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.reference import json_schema, option
 from segmeter.cli.main import main
-from segmeter.schema import Registry, defaults
+from segmeter.schema import defaults
 
 
 def fits(value: Any, schema: dict[str, Any], top: dict[str, Any]) -> bool:
@@ -58,10 +57,10 @@ def test_what_hydra_composes_fits_the_json_schema(command: str) -> None:
     assert not fits(values | {"seed": -1}, schema, schema)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}={path.stem}")
-def test_our_yaml_files_fit_the_json_schema(path: Path) -> None:
-    schema = json_schema("train" if path.parent.name in PRESETS else path.parent.name)
-    assert fits(yaml.safe_load(path.read_text()), schema, schema)
+def test_our_yaml_files_fit_the_json_schema() -> None:
+    for path in CONFIGS.glob("*/*.yaml"):
+        schema = json_schema("train" if path.parent.name in PRESETS else path.parent.name)
+        assert fits(yaml.safe_load(path.read_text()), schema, schema), path
 
 
 def test_the_json_schema_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,34 +68,35 @@ def test_the_json_schema_can_be_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out) == json_schema("train")
 
 
-def every_option() -> list[tuple[str, str]]:
-    return [(group, name) for group, found in options().items() if group in GROUPS for name in found if name != TRAINED]
+def option_rows() -> list[tuple[str, dict[str, str]]]:
+    """Commands with an option of each of their groups, so that every option of every group is in some row."""
+    found, rows = options(), []
+    for command in ROOTS:
+        own = [group for group in groups_of(command) if group in GROUPS and group in found]
+        names = {group: [name for name in found.pop(group) if name != TRAINED] for group in own}
+        for place in range(max(map(len, names.values()), default=0)):
+            rows.append((command, {group: each[min(place, len(each) - 1)] for group, each in names.items()}))
+    return rows
 
 
-@pytest.mark.parametrize(("group", "name"), every_option(), ids="=".join)
-def test_hydras_values_are_those_of_the_schema_and_the_yaml_file(group: str, name: str) -> None:
-    command = next(command for command in ROOTS if group in groups_of(command))
+@pytest.mark.parametrize(("command", "chosen"), option_rows(), ids=str)
+def test_hydras_values_are_those_of_the_schema_and_the_yaml_file(command: str, chosen: dict[str, str]) -> None:
     problems: list[str] = []
-    (job,) = compose_jobs(Request(command, [f"{group}={name}"]), problems)
-    schema, values = option(group, name)
-    expected = defaults(schema) | values  # type: ignore[arg-type]
-    if group in ("training", "metrics"):
-        expected["seed"] = 0  # the command's
+    (job,) = compose_jobs(Request(command, [f"{group}={name}" for group, name in chosen.items()]), problems)
     assert not problems
-    assert job.values[group] == expected
+    for group, name in chosen.items():
+        schema, values = option(group, name)
+        seed = {"seed": 0} if group in ("training", "metrics") else {}  # the command's
+        assert job.values[group] == defaults(schema) | values | seed, group  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("group", sorted(path.name for path in CONFIGS.iterdir() if path.is_dir()))
-def test_yaml_files_hold_only_what_differs_from_the_schema(group: str) -> None:
-    if group not in GROUPS:
-        return
-    for path in (CONFIGS / group).glob("*.yaml"):
-        assert path.stem not in schemas_of(group)
-        values = yaml.safe_load(path.read_text())
-        values.pop("defaults")
-        choice = GROUPS[group]
-        assert not isinstance(choice, Registry)
-        assert not {key for key, value in values.items() if defaults(choice)[key] == value}
+def test_yaml_files_hold_only_what_differs_from_the_schema() -> None:
+    for path in CONFIGS.glob("*/*.yaml"):
+        group = path.parent.name
+        if group in GROUPS:
+            assert path.stem not in schemas_of(group)
+            usual, values = defaults(GROUPS[group]), yaml.safe_load(path.read_text())  # type: ignore[arg-type]
+            assert not {key for key, value in values.items() if key != "defaults" and usual[key] == value}, path
 
 
 def test_the_table_of_contents_lists_every_group_option_and_command() -> None:

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -19,7 +20,11 @@ from segmeter.cli.help import help_text
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError
 from segmeter.losses.config import LOSSES, build_loss
+from segmeter.models.config import MODELS
+from segmeter.postprocess.config import STEPS
+from segmeter.postprocess.pipeline import run_steps
 from segmeter.schema.declared import node_of
+from tests.data.crafted import BINARY
 
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key
 _PURE = {
@@ -49,32 +54,22 @@ def test_every_key_has_a_meaning_and_every_number_a_range_and_a_unit(schema):
         last = key.path.rpartition(".")[2]
         assert key.node.meaning.endswith("."), key
         if "integer" in key.node.describe() or "number" in key.node.describe():
-            unbounded = {
-                "mean",
-                "split_seed",
-                "label_map",
-                "time_budget",
-                "decoder_atrous_rates",
-            }  # SMP checks the last
+            unbounded = {"mean", "split_seed", "label_map", "time_budget"} | {"decoder_atrous_rates"}  # SMP checks it
             assert last in unbounded or any(sign in key.node.describe() for sign in "<>"), key
             assert key.node.unit or last in _PURE, key
 
 
-@pytest.mark.parametrize("command", ROOTS)
-def test_the_help_of_a_command_has_its_groups_options_and_keys_with_meaning(command):
-    text = help_text(command)
-    assert "\n  plugins = []\n      Modules that register your own components; only" in text
-    for group in groups_of(command):
-        assert f"\n  {group} " in text
-    assert "schema_" not in text
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_all_help_fits_80_columns(command, monkeypatch: pytest.MonkeyPatch):
+def test_the_help_of_a_command_has_its_groups_and_fits_80_columns(command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "80")
-    groups = [*groups_of(command), "plugins"] if command in ROOTS else []
-    for text in (help_text(command), *(help_text(command, [group]) for group in groups)):
-        assert max(map(len, text.splitlines())) <= 80
+    text, groups = help_text(command), []
+    if command in ROOTS:
+        groups = [*groups_of(command), "plugins"]
+        assert "\n  plugins = []\n      Modules that register your own components; only" in text
+        assert all(f"\n  {group} " in text for group in groups)
+        assert "schema_" not in text
+    for part in (text, *(help_text(command, [group]) for group in groups)):
+        assert max(map(len, part.splitlines())) <= 80
 
 
 def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
@@ -82,6 +77,8 @@ def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
     assert "loss=dice: Soft Dice, averaged over the classes" in text
     assert "  loss.smooth = 1.0\n      Added above and below the fraction.\n      [a number > 0; pixels]\n" in text
     assert "gamma" not in text
+    assert "segmeter train data=OPTION --help data" in help_text("train", ["data"])
+    assert "OPTION" not in help_text("train", ["data", "data=folder"])
 
 
 def test_the_help_of_an_option_with_a_file_has_that_files_values():
@@ -118,9 +115,6 @@ def test_cfg_job_is_yaml_with_the_meaning_of_each_key(capsys: pytest.CaptureFixt
     values = yaml.safe_load(text)
     assert values["loss"]["gamma"] == 3
     assert values["training"]["seed"] == "${seed}"
-
-
-def test_cfg_job_shows_a_part_and_resolves_it(capsys: pytest.CaptureFixture[str]):
     main(["train", "seed=7", "--cfg", "job", "-p", "training.seed", "--resolve"])
     assert capsys.readouterr().out == "7\n"
 
@@ -132,38 +126,49 @@ def test_cfg_job_can_be_read_back(command, capsys: pytest.CaptureFixture[str]):
     assert set(values) == set(ROOTS[command].model_fields)
 
 
-def test_every_command_and_group_has_a_heading():
-    headings = re.findall(r"^## (.*)$", reference(), re.MULTILINE)
+def test_the_reference_has_a_heading_for_each_command_and_group_and_whole_tables():
+    text = reference()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert headings == [*(f"segmeter {command}" for command in ROOTS), *GROUPS]
-
-
-def test_every_row_of_a_table_has_four_cells():
-    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) > 200
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}  # a bar inside of a cell is escaped
+    cells = [cell for row in rows for cell in row.split(" | ")[2:]]
+    assert not [cell for cell in cells if re.search(r"<[a-z]", cell)], "placeholders taken for HTML"
 
 
-def test_placeholders_are_not_taken_for_html():
-    cells = [cell for line in reference().splitlines() if line.startswith("| `") for cell in line.split(" | ")[2:]]
-    assert not [cell for cell in cells if re.search(r"<[a-z]", cell)]
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
-def test_the_example_of_a_plugin_runs_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    text = help_text("train", ["plugins"])
-    example = text[text.index("  import torch") : text.index("and name it")]
-    (tmp_path / "my_losses.py").write_text(textwrap.dedent(example))
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Load an example of a plugin as a user does, from a file of the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    try:
-        load_plugins(["my_losses"])
-        ((_, config),) = check("train", Request("train", ["data=cells", "loss=brier", "loss.power=1"]))
-        loss = build_loss(config.loss, spec=config.data.spec())
-        target = torch.tensor([[[0, 1, 255]]], dtype=torch.uint8)
-        assert loss(torch.zeros(1, 2, 1, 3), target) == pytest.approx(1)  # |0.5 - 1| + |0.5 - 0|
-    finally:
-        LOSSES._entries.pop("brier", None)
+    for registry in (LOSSES, MODELS, STEPS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    def load(name: str, example: str) -> None:
+        Path(f"{name}.py").write_text(textwrap.dedent(example))
+        load_plugins([name])
+
+    return load
 
 
-def test_the_help_of_a_group_names_the_way_to_other_options():
-    assert "segmeter train data=OPTION --help data" in help_text("train", ["data"])
-    assert "OPTION" not in help_text("train", ["data", "data=folder"])
+def test_the_example_of_a_plugin_in_the_help_runs(own):
+    text = help_text("train", ["plugins"])
+    own("my_losses", text[text.index("  import torch") : text.index("and name it")])
+    ((_, config),) = check("train", Request("train", ["data=cells", "loss=brier", "loss.power=1"]))
+    loss = build_loss(config.loss, spec=config.data.spec())
+    target = torch.tensor([[[0, 1, 255]]], dtype=torch.uint8)
+    assert loss(torch.zeros(1, 2, 1, 3), target) == pytest.approx(1)  # |0.5 - 1| + |0.5 - 0|
+
+
+def test_the_network_and_the_step_of_the_page_run(own):
+    own("mine", PAGE[PAGE.index("    import numpy") : PAGE.index("Name the module")])
+    network = MODELS.build(MODELS.schema("plain")(width=4), spec=BINARY, in_channels=3)
+    assert network(torch.zeros(1, 3, 8, 8)).shape == (1, 1, 8, 8)
+    labels = np.zeros((8, 8), np.uint8)
+    labels[0, :3] = 1
+    kept = [run_steps(labels, [STEPS.schema("no_tiny_maps")(least=n)], BINARY).labels.sum() for n in (3, 4)]
+    assert kept == [3, 0]

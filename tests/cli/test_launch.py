@@ -66,12 +66,16 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "last" / "model.safetensors")
 
 
+SLURM = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
+
+
 @pytest.mark.slow  # starts two processes with torch
-def test_two_processes_train_what_one_does() -> None:
+@pytest.mark.parametrize("launch", [["launch=processes", "launch.devices=2"], SLURM], ids=["processes", "tasks"])
+def test_two_processes_train_what_one_does(launch: list[str]) -> None:
     """But for rounding: each takes every other sample of a batch. Mutation seen to fail: the same part for both."""
     assert run("train", *TRAIN, "run.name=one") == 0
     one = newest("runs/train")
-    assert run("train", *TRAIN, "run.name=two", "launch=processes", "launch.devices=2") == 0
+    assert run("train", *TRAIN, "run.name=two", *launch) == 0
     two = newest("runs/train")
     assert one != two
     found, expected = weights(two), weights(one)
@@ -80,6 +84,7 @@ def test_two_processes_train_what_one_does() -> None:
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
     steps = [len((folder / "history.jsonl").read_text().splitlines()) for folder in (one, two)]
     assert steps[0] == steps[1]
+    assert json.loads((two / "run.json").read_text())["state"] == "done"
 
 
 @pytest.mark.slow
@@ -101,21 +106,6 @@ def test_an_error_that_dask_hands_back_is_kept() -> None:
     assert (refused.problems, refused.exit_code) == (("config: expected `a` to be b, got c.",), 2)
     assert "TypeError: no pickle of it" in Outcome.of(job, TypeError("no pickle of it")).problems[0]
     assert Outcome.lost(job, " Dask says: so").problems[0].endswith("or memory runs out. Dask says: so")
-
-
-@pytest.mark.slow
-def test_two_tasks_of_a_job_train_what_one_process_does() -> None:
-    """But for rounding; that submitit's variables are read is tested where they are found."""
-    assert run("train", *TRAIN, "run.name=one") == 0
-    one = newest("runs/train")
-    slurm = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
-    assert run("train", *TRAIN, "run.name=tasks", *slurm) == 0
-    two = newest("runs/train")
-    assert one != two
-    expected = weights(one)
-    for name, value in weights(two).items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-5)
-    assert json.loads((two / "run.json").read_text())["state"] == "done"
 
 
 @pytest.mark.slow
@@ -151,18 +141,15 @@ def test_submitits_debug_executor_leaves_the_bytes_of_one_process() -> None:
 
 def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) -> None:
     """Mutation seen to fail: each task does the whole job, in the same folder."""
-    assert run("score", *SCORE, "launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2") == 2
+    assert run("score", *SCORE, *SLURM) == 2
     said = capfd.readouterr().err
     assert "`nodes, tasks_per_node` to be 1 for score: only a training" in said
     assert "got nodes=1, tasks_per_node=2" in said
-    sweep = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2", "metrics.seed=1,2"]
-    assert run("score", "-m", *SCORE, *sweep) == 2
+    assert run("score", "-m", *SCORE, *SLURM, "metrics.seed=1,2") == 2
     assert "`nodes, tasks_per_node` to be 1 for score" in capfd.readouterr().err
 
 
-def test_an_evaluation_that_torchrun_starts_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_that_torchrun_starts_is_refused(monkeypatch, capfd):
     """Mutation seen to fail: each process does the whole of it."""
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
@@ -195,6 +182,7 @@ def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -
     assert set(Path("runs/train").glob("*_slurm")) - before == {folder}
 
 
+@pytest.mark.slow
 def test_the_script_that_slurm_gets(tmp_path: Path, here: Path) -> None:
     """What sbatch is told, by a stand-in for it: limits, and the signal ahead of the time limit, which requeues it."""
     pytest.importorskip("submitit")
@@ -216,3 +204,44 @@ def test_the_script_that_slurm_gets(tmp_path: Path, here: Path) -> None:
         assert f"#SBATCH {line}\n" in text
     assert "#SBATCH --signal=USR1@90\n" in text
     assert "#SBATCH --job-name=segmeter-train\n" in text
+
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def start(*command: str | Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_training_that_one_process_writes() -> None:
+    """The same as one process, but for rounding; the validation cases are shared out too."""
+    if not (PROGRAMS / "torchrun").is_file() or not (PROGRAMS / "segmeter").is_file():
+        pytest.skip(f"no torchrun or segmeter in {PROGRAMS}")
+    assert run("train", *TRAIN, "run.name=one") == 0
+    one = newest("runs/train")
+    torchrun = [PROGRAMS / "torchrun", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    start(*torchrun, PROGRAMS / "segmeter", "train", *TRAIN, "run.name=torchrun")
+    (folder,) = Path("runs/train").glob("*_torchrun")
+    expected = weights(one)
+    for name, value in weights(folder).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-5)
+    rows = [[json.loads(line) for line in (each / "history.jsonl").read_text().splitlines()] for each in (one, folder)]
+    found = [[row["val"]["mean_iou"] for row in each if "val" in row] for each in rows]
+    assert len(found[0]) == len(found[1]) > 0
+    assert found[1] == pytest.approx(found[0], abs=0.02)
+    assert json.loads((folder / "run.json").read_text())["state"] == "done"
+
+
+@pytest.mark.slow
+def test_dask_on_its_own_leaves_the_bytes_of_one_process() -> None:
+    """Two worker processes that the command starts and ends; an evaluation in batches of two images."""
+    pytest.importorskip("distributed")
+    expected = whole("eval", EVAL)
+    launch = ["launch=dask", "launch.workers=2", "launch.shards=3", "run.name=dask"]
+    start(sys.executable, "-m", "segmeter", "eval", *EVAL, *launch)
+    (folder,) = Path("runs/eval").glob("*_dask")
+    assert contents(folder) == expected
+    assert not (folder / "shards").exists()

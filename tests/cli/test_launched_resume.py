@@ -36,17 +36,11 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | No
     return sent
 
 
-@pytest.mark.parametrize(
-    ("launch", "saved", "place"),
-    [
-        (["launch=processes", "launch.devices=3"], {"name": "processes", "devices": 3}, ("processes", 3)),
-        (["launch=slurm", "launch.partition=gpu"], {"name": "slurm", "partition": "gpu"}, ("slurm", "gpu")),
-    ],
-    ids=["processes", "slurm"],
-)
-def test_a_training_goes_on_as_it_was_launched(
-    launch: list[str], saved: dict[str, Any], place: tuple[str, Any], elsewhere: list[Any]
-) -> None:
+@pytest.mark.parametrize(("launch", "saved", "place"), [
+    (["launch=processes", "launch.devices=3"], {"name": "processes", "devices": 3}, ("processes", 3)),
+    (["launch=slurm", "launch.partition=gpu"], {"name": "slurm", "partition": "gpu"}, ("slurm", "gpu")),
+], ids=["processes", "slurm"])  # fmt: skip
+def test_a_training_goes_on_as_it_was_launched(launch, saved, place, elsewhere):
     """Mutation seen to fail: the configuration saved as that of one process, in which a resume then went on."""
     assert run("train", *TRAIN, "training.epochs=1", f"run.name={saved['name']}", *launch) == 0
     folder = newest("runs/train").absolute()

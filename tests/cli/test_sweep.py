@@ -1,12 +1,17 @@
 import csv
 import json
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from segmeter.cli.run_folder import note_done
-from segmeter.cli.sweep import best_job, job_name, read_sweep, summarised
+from segmeter.cli.sweep import SweepJob, best_job, job_name, print_sweep, read_sweep, summarised, write_sweep
 from segmeter.errors import RunError
+from tests.cli.sharded import contents, newest, run
 
 
 def leave(folder, overrides, **record):
@@ -28,11 +33,8 @@ def test_jobs_are_read_in_the_order_of_their_numbers_with_what_varied(sweep):
         (2, {"loss.gamma": "2"}, {"mean_iou": 0.02}),
         (10, {"loss.gamma": "10"}, {"mean_iou": 0.1}),
     ]
-
-
-def test_a_job_that_left_half_a_record_is_shown_as_unknown(sweep):
     (sweep / "3_gamma-3").mkdir()
-    (sweep / "3_gamma-3" / "run.json").write_text('{"state": ')
+    (sweep / "3_gamma-3" / "run.json").write_text('{"state": ')  # half a record
     assert [(job.number, job.state) for job in read_sweep(sweep)] == [(2, "done"), (3, "unknown"), (10, "done")]
 
 
@@ -42,12 +44,9 @@ def test_a_sweep_that_fails_still_shows_what_was_done(sweep, capsys):
     out = capsys.readouterr().out
     assert "0.1000" in out
     assert (sweep / "sweep.csv").is_file()
-
-
-def test_a_sweep_whose_first_job_was_refused_leaves_nothing(tmp_path):
-    with pytest.raises(RunError), summarised(tmp_path / "sweep"):
+    with pytest.raises(RunError), summarised(sweep / "refused"):  # its first job
         raise RunError("no disk")
-    assert list(tmp_path.iterdir()) == []
+    assert not (sweep / "refused").exists()
 
 
 def test_a_folder_is_named_by_the_last_parts_of_the_keys_that_vary():
@@ -75,3 +74,110 @@ def test_an_infinite_result_is_a_value_that_has_its_place(tmp_path, capsys):
     with (tmp_path / "sweep.csv").open() as file:
         assert [row["hd95/mean"] for row in csv.DictReader(file)] == ["inf", "4.5", "", "3.5"]
     assert 'data-value="inf">inf</td>' in (tmp_path / "sweep.html").read_text()
+
+
+def job(number, *, state="done", **result):
+    values = {"loss.gamma": str(number), "loss.name": "<b>=focal</b>"}
+    return SweepJob(number=number, folder=f"{number}_gamma-{number}", settings=values, result=result, state=state)
+
+
+JOBS = [job(0, mean_iou=0.25, steps=10), job(1, mean_iou=0.1 + 0.2, steps=12), job(2, state="stopped: no disk")]
+
+
+def test_the_best_is_the_highest_first_result_and_of_a_loss_the_lowest():
+    assert best_job(JOBS) is JOBS[1]
+    losses = [job(0, loss=0.5), job(1, loss=None), job(2, loss=0.4)]
+    assert best_job(losses) is losses[2]
+    assert best_job([job(0)]) is None
+
+
+def test_the_csv_has_one_row_per_job_with_numbers_in_full(tmp_path):
+    write_sweep(tmp_path, JOBS)
+    with (tmp_path / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["mean_iou"] for row in rows] == ["0.25", "0.30000000000000004", ""]
+    assert [row["steps"] for row in rows] == ["10", "12", ""]
+    assert [row["state"] for row in rows] == ["done", "done", "stopped: no disk"]
+    assert [row["folder"] for row in rows] == ["0_gamma-0", "1_gamma-1", "2_gamma-2"]
+
+
+def test_the_page_loads_nothing_and_escapes_what_was_given(tmp_path):
+    (tmp_path / "1_gamma-1").mkdir()
+    (tmp_path / "1_gamma-1" / "report.html").touch()
+    write_sweep(tmp_path, JOBS)
+    page = (tmp_path / "sweep.html").read_text()
+    assert "default-src &#39;none&#39;" in page
+    assert "<b>=focal</b>" not in page
+    assert "&lt;b&gt;=focal&lt;/b&gt;" in page
+    assert "<b>0.3000</b>" in page
+    assert 'href="1_gamma-1/report.html"' in page
+    assert 'href="2_gamma-2/report.html"' not in page  # which was stopped before it had a report
+
+
+def test_the_table_marks_the_best_and_shows_how_the_others_ended(capsys):
+    print_sweep(JOBS)
+    lines = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert ["1", "1", "<b>=focal</b>", "best", "0.3000", "12"] in lines
+    assert ["2", "2", "<b>=focal</b>", "stopped: no disk", "n/a", "n/a"] in lines
+
+
+SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
+FAST = ["metrics.bootstrap=10", "report.html=false", "hydra.sweep.dir=out"]
+pytestmark = pytest.mark.usefixtures("in_here")
+PLUGIN = """
+import os, signal
+from segmeter.cli.commands import score
+before = score.run_score
+def run(config, job):
+    if config.run.name == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return before(config, job)
+score.run_score = run
+"""
+
+
+def folders(out: str) -> dict[str, dict[str, object]]:
+    """The summary of each job that was done."""
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(Path(out).glob("*/metrics.json"))}
+
+
+@pytest.mark.parametrize(
+    "launcher", ["basic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joblib", "submitit_local"))]
+)
+def test_a_failing_job_ends_the_command_and_leaves_the_others(launcher, tmp_path, capsys):
+    """The first job fails, the second runs all the same. Mutation seen to fail: outcomes of other processes dropped."""
+    more = {"joblib": ["hydra.launcher.n_jobs=2"], "submitit_local": ["hydra.launcher.timeout_min=5"]}.get(launcher, [])
+    broken = [f"hydra.sweep.dir={tmp_path / 'out'}", f"hydra/launcher={launcher}", *more]
+    swept = "data.num_classes=2,3"  # of two classes, the third label is refused
+    assert run("score", "-m", *SCORE[:2], *SCORE[3:], *FAST[:2], *broken, swept) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: sweep:")]
+    assert any("sweep: job 0 (" in line and "data.num_classes=2" in line and "ended with 2: " in line for line in lines)
+    assert lines[-1] == f"segmeter: sweep: 1 of 2 jobs failed; the results of the others are in {tmp_path / 'out'}."
+    done = folders(str(tmp_path / "out"))
+    assert [name.partition("_")[0] for name in done] == ["1"]
+    assert {one["n_cases"] for one in done.values()} == {11}
+
+
+def test_the_shards_of_a_run_are_a_sweep(tmp_path: Path) -> None:
+    """What docs/scale.md says for a cluster, here one after another."""
+    out = tmp_path / "out"
+    assert run("score", *SCORE, *FAST[:2], "run.name=whole", f"run.root={tmp_path}") == 0
+    assert run("score", "-m", *SCORE, *FAST[:2], f"hydra.sweep.dir={out}", "shard=1/3,2/3,3/3") == 0
+    shards = ",".join(str(path.parent) for path in sorted(out.glob("*/metrics.json")))
+    assert run("merge", f"runs=[{shards}]", f"run.root={tmp_path}") == 0
+    assert contents(newest(tmp_path / "merge")) == contents(newest(tmp_path / "score"))
+
+
+@pytest.mark.slow
+def test_plugins_load_in_the_child_and_a_killed_job_is_named(here: Path, tmp_path: Path) -> None:
+    """The plugin kills the process of one job; without it in the child that job would end well."""
+    (here / "sweep_plugin.py").write_text(PLUGIN)
+    arguments = [*SCORE, *FAST[:2], f"hydra.sweep.dir={tmp_path / 'out'}", "plugins=[sweep_plugin]"]
+    arguments += ["hydra/launcher=submitit_local", "run.name=fine,killed"]
+    code = "import sys; sys.path.insert(0, ''); from segmeter.cli.main import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "score", "-m", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
+    assert done.returncode == 3, done.stderr
+    assert "sweep: job 1 (" in done.stderr
+    assert "its process ended without a result" in done.stderr
+    assert len(folders(str(tmp_path / "out"))) == 1

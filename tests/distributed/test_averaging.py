@@ -17,9 +17,7 @@ def test_no_loss_is_left_out() -> None:
 
 @pytest.mark.parametrize("count", [2, 6])
 @pytest.mark.parametrize("name", LOSS_CASES)
-def test_the_gradient_of_two_processes_is_that_of_accumulation(
-    name: str, count: int, answers: list[dict[str, Any]]
-) -> None:
+def test_the_gradient_of_two_processes_is_that_of_accumulation(name, count, answers):
     """Mutations seen to fail: denominators not added up over processes; no factor for the mean over processes."""
     value, gradient = gradient_of(LOSS_CASES[name], batches(count, seed=1), ALONE)
     for answer in answers:

@@ -95,9 +95,7 @@ def fail(row: Row, folder: Path, forks: ForkServerContext) -> tuple[int, float]:
 
 
 @pytest.mark.fuzz
-def test_any_fault_ends_all_processes_and_a_resume_goes_on(
-    tmp_path: Path, forks: ForkServerContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_fault_ends_all_processes_and_a_resume_goes_on(tmp_path, forks, monkeypatch):
     """The sample has every fault and every moment."""
     rows = [*sampled(PROCESSES, 9, seed=SEED), *sampled(TORCHRUN, 3, seed=SEED)]
     assert {row.fault for row in rows} == set(FAULTS)

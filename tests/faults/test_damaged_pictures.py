@@ -10,12 +10,9 @@ from tests.evaluation.jobs import empty, flip
 from tests.faults.commands import line, only, resuming
 from tests.faults.harness import Fault, results, run
 
-DAMAGES: list[Callable[[Path], None]] = [empty, flip, Path.unlink]
-
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("command", ["eval", "predict"])
+@pytest.mark.parametrize(("command", "damage"), [("eval", empty), ("eval", Path.unlink), ("predict", flip)])
 def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage: Callable[[Path], None]) -> None:
     shutil.rmtree("runs", ignore_errors=True)
     all_of_them = ["report.overlays=3", "report.worst=1"]

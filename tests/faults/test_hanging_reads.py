@@ -46,9 +46,7 @@ def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("command", "more", "file", "after"), RUNS.values(), ids=RUNS)
 @pytest.mark.slow
-def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
-    command: str, more: list[str], file: str, after: int
-) -> None:
+def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(command, more, file, after):
     code, said = start(line(command, "runs", LIMIT, *more), file, after)
     (folder,) = folders()
     assert code == 3, said

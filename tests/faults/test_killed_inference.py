@@ -10,7 +10,6 @@ import pytest
 import zarr
 
 from tests.data.crafted import noise, put
-from tests.faults.children import Children
 from tests.faults.commands import SEED, only
 from tests.faults.harness import raise_if_not_whole, results, state
 from tests.faults.world import write_model
@@ -49,9 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", LINES)
 @pytest.mark.fuzz
-def test_a_killed_run_goes_on_to_the_same_bytes(
-    children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_a_killed_run_goes_on_to_the_same_bytes(children, world, monkeypatch, command):
     kills = rounds(2, 20)
     monkeypatch.chdir(world)
     for root in ("clean", "runs"):

@@ -43,6 +43,7 @@ def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
         assert figures(Path("runs")) == figures(Path(f"clean-{command}")), way
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["eval", "predict"])
 def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Children, command: str) -> None:

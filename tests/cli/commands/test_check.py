@@ -28,21 +28,6 @@ def row(text: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.replace("┃", "│").split("│")[2:-1]]
 
 
-def test_shares_of_multilabel_classes_are_of_their_own_plane(tmp_path, capsys):
-    """A vessel on 57 of 1000 pixels, 10 more ignored; a disc that overlaps it on half."""
-    put(tmp_path / "images" / "a.png", noise(25, 40))
-    vessel, disc = np.zeros((25, 40), np.uint8), np.zeros((25, 40), np.uint8)
-    vessel.flat[:57], vessel.flat[990:], disc[:, :20] = 1, 9, 1
-    put(tmp_path / "masks" / "vessel" / "a.png", vessel)
-    put(tmp_path / "masks" / "disc" / "a.png", disc)
-    options = ["data=folder", "data.task=multilabel", "data.classes=[vessel,disc]", "data.ignore_index=9"]
-    assert check(*options, f"data.root={tmp_path}", "splits=[all]") == 0
-    text = capsys.readouterr().out
-    assert row(text, "vessel") == ["5.76 (1)"]  # 57 of 990
-    assert row(text, "disc") == ["50.00 (1)"]
-    assert row(text, "ignored, %")[:1] == ["0.50"]  # 10 of 2000
-
-
 def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, capsys):
     root = make_folder(tmp_path / "set")
     pixels = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])
@@ -60,34 +45,6 @@ def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, c
             assert std == pytest.approx(pixels[:, channel].std(), rel=5e-4)
     assert check(*DATA, f"data.root={root}", "splits=[all]", "data.verify=always") == 0
     assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
-
-
-def test_five_hundred_files_with_one_fault_print_at_most_twelve_lines(tmp_path, capsys):
-    root = make_folder(tmp_path / "set", tuple(f"c{number:03d}" for number in range(500)), height=4, width=8)
-    for path in (root / "masks").iterdir():
-        put(path, np.arange(32, dtype=np.uint16).reshape(4, 8) * 2)
-    assert check(*DATA, f"data.root={root}") == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) <= 12
-    assert sum(map(len, lines)) < 3000
-    assert "the same in 499 more: " in "\n".join(lines)
-
-
-def test_twelve_bit_images_are_warned_of_with_both_remedies(tmp_path, capsys):
-    for number in range(6):
-        (tmp_path / "images").mkdir(exist_ok=True)
-        np.save(tmp_path / "images" / f"{number}.npy", noise(12, 10, seed=number).astype(np.uint16) * 16)
-        put(tmp_path / "masks" / f"{number}.png", noise(12, 10, None, seed=number) % 2)
-    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]") == 0
-    warned = capsys.readouterr().err
-    assert "largest value of the uint16 images of all is 4080 of 65535" in warned
-    assert "set data.mean=auto data.std=auto, or data.full_scale=4095 if these are 12-bit images" in warned
-    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.full_scale=4095") == 0
-    assert "4080" not in capsys.readouterr().err
-    assert check(*DATA, f"data.root={tmp_path}", "splits=[all]", "data.mean=auto", "data.std=automatic") == 2
-    assert "data.std" in capsys.readouterr().err
-    assert check(*DATA, f"data.root={tmp_path}") == 0
-    assert capsys.readouterr().err.count("images of train, val, test is 4080 of 65535") == 1, "once for all splits"
 
 
 def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.summarise import summarise
@@ -18,26 +19,25 @@ code_of = partial(run, "compare")
 FEW = "metrics.bootstrap=1000"
 
 
-def make_run(folder: Path, *, missed: list[int]) -> Path:
+def make_run(name: str, missed: list[int], spec: ClassSpec = BINARY) -> None:
     """A finished run whose cases miss so many of their object's 100 pixels."""
     rows = [
         CaseRow(case_id=f"c{i:02d}-{'AB'[i % 2]}", height=20, width=25, counts=np.array([[400, 0], [m, 100 - m]]))
         for i, m in enumerate(missed)
     ]
-    folder.mkdir()
-    write_cases(folder, rows, BINARY)
-    (folder / "metrics.json").write_text(json.dumps(summarise(rows, BINARY)))
-    return folder
+    Path(name).mkdir()
+    write_cases(Path(name), rows, spec)
+    Path(name, "metrics.json").write_text(json.dumps(summarise(rows, spec)))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     base = [10 + i % 7 for i in range(24)]
-    make_run(tmp_path / "base", missed=base)
-    make_run(tmp_path / "same", missed=base)
-    make_run(tmp_path / "worse", missed=[m + 10 + i % 3 for i, m in enumerate(base)])
-    make_run(tmp_path / "noisy", missed=[m + (9 if i % 2 else -8) for i, m in enumerate(base)])
+    make_run("base", base)
+    make_run("same", base)
+    make_run("worse", [m + 10 + i % 3 for i, m in enumerate(base)])
+    make_run("noisy", [m + (9 if i % 2 else -8) for i, m in enumerate(base)])
 
 
 def summary() -> tuple[dict, str]:
@@ -46,7 +46,6 @@ def summary() -> tuple[dict, str]:
     return json.loads((folder / "compare.json").read_text()), (folder / "compare.md").read_text()
 
 
-@pytest.mark.usefixtures("_runs")
 def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("runs=[base,same]", "require=iou/cell >= base - 0.005", FEW) == 0
     result, text = summary()
@@ -56,7 +55,6 @@ def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> Non
     assert "iou/cell >= base - 0.005" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("_runs")
 def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("runs=[base,worse]", "require=[iou/cell >= base - 0.005, recall/cell >= 0.5]", FEW) == 4
     result, text = summary()
@@ -72,7 +70,6 @@ def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.Cap
     assert "recall/cell" not in error
 
 
-@pytest.mark.usefixtures("_runs")
 def test_what_cannot_be_told_ends_with_5_and_names_the_cases_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("runs=[base,noisy]", "require=iou/cell >= base", FEW) == 5
     error = capsys.readouterr().err
@@ -83,7 +80,6 @@ def test_what_cannot_be_told_ends_with_5_and_names_the_cases_needed(capsys: pyte
     assert "cases like these would tell" in text
 
 
-@pytest.mark.usefixtures("_runs")
 def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     slices = "metrics.slice_by=['-(.)']"
     assert code_of("runs=[base,noisy]", "require=iou/cell[-(.)=B] >= base - 0.02", slices, FEW) == 4
@@ -95,7 +91,6 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
     assert '<h2 id="slices">' in next(Path("runs/compare").glob("*/compare.html")).read_text()
 
 
-@pytest.mark.usefixtures("_runs")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,22 +100,16 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
         (["require='iou/cell[ward=A] >= base'"], "Set metrics.slice_by."),
     ],
 )
-def test_requirements_that_mean_nothing_end_with_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requirements_that_mean_nothing_end_with_2(arguments, message, capsys):
     assert code_of("runs=[base,same]", *arguments, FEW) == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
 
 
-def test_names_of_runs_and_classes_cannot_write_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_of_runs_and_classes_cannot_write_markdown() -> None:
     evil = BINARY.replace(names=("background", "a|b <i> @all [x](y)"))
     for name in ("one", "two"):
-        rows = [CaseRow(case_id=f"{i}", height=5, width=5, counts=np.array([[15, i], [1, 9 - i]])) for i in range(6)]
-        (tmp_path / name).mkdir()
-        write_cases(tmp_path / name, rows, evil)
-        (tmp_path / name / "metrics.json").write_text(json.dumps(summarise(rows, evil)))
+        make_run(name, [1, 2, 3, 4, 5, 6], evil)
     assert code_of("runs=[one,two]", FEW) == 0
     _, text = summary()
     page = next(Path("runs/compare").glob("*/compare.html")).read_text()

@@ -71,28 +71,40 @@ def plant(path: Path, content: str | None) -> None:
 BROKEN = [pytest.param(DEEP, id="deep"), pytest.param(None, id="fifo"), pytest.param("[1]", id="list")]
 
 
+REFUSING = [
+    *(("merge", name) for name in ("run.json", "manifest.json", "config.yaml")),
+    *(("report", name) for name in ("run.json", "metrics.json")),
+    ("compare", "metrics.json"),
+    *(("score", name) for name in ("manifest.json", "config.yaml")),  # that resumes
+]
+
+
 @pytest.mark.parametrize("content", BROKEN)
-@pytest.mark.parametrize("name", ["run.json", "manifest.json", "config.yaml"])
-def test_merge_refuses_a_damaged_record_at_once(name: str, content: str | None, runs: list[Path], capsys) -> None:
-    plant(runs[1] / name, content)
-    code, lines = said(capsys, "merge", joined(runs))
-    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
-    assert str(runs[1]) in lines
-    assert not Path("runs/merge").exists() or not list(Path("runs/merge").glob("*"))
+@pytest.mark.parametrize(("command", "name"), REFUSING)
+def test_a_damaged_record_is_refused_in_one_line_and_nothing_changes(
+    command, name, content, runs, scored, finished, capsys
+):
+    folder = runs[1] if command == "merge" else scored
+    plant(folder / name, content)
+    before = sorted(path.name for path in folder.iterdir())
+    given = {"merge": [joined(runs)], "report": [f"run={scored}"], "compare": [joined([finished, scored])]}
+    code, said_so = said(capsys, command, *given.get(command, [*FAST, "seed=5", f"resume={scored}"]))
+    lines = [line for line in said_so.splitlines() if not line.startswith("warning: config: given several times")]
+    assert (code, "unexpected fault" in said_so, len(lines)) == (2, False, 1), said_so
+    assert str(folder) in lines[0]
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert command != "merge" or not list(Path("runs").glob("merge/*"))
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("run.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
-        ("run.json", '"sha256": "', '"sha257": "'),
-        ("run.json", '"state": "done"', '"state": "dona"'),
-        ("config.yaml", "workers: ", "worker5: "),
-        ("config.yaml", "seed: 5", "seed: 7"),
-        ("manifest.json", '"case00"', '"case0"'),
-        ("manifest.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
-    ],
-)
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("run.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
+    ("run.json", '"sha256": "', '"sha257": "'),
+    ("run.json", '"state": "done"', '"state": "dona"'),
+    ("config.yaml", "workers: ", "worker5: "),
+    ("config.yaml", "seed: 5", "seed: 7"),
+    ("manifest.json", '"case00"', '"case0"'),
+    ("manifest.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
+])  # fmt: skip
 def test_merge_refuses_a_record_that_was_changed(name: str, old: str, new: str, runs: list[Path], capsys) -> None:
     """Mutations seen to fail: no seal; no hashes of the files beside run.json."""
     changed = next(folder for folder in runs if old in (folder / name).read_text())
@@ -125,34 +137,6 @@ def test_a_damaged_run_hides_no_other_from_the_index(content: str | None, runs: 
     if content is not None:  # a pipe is no record
         assert f"{runs[1] / 'run.json'}: is damaged" in lines
         assert "is damaged, or was not written by segmeter" in page
-
-
-@pytest.mark.parametrize("content", BROKEN)
-@pytest.mark.parametrize("name", ["run.json", "metrics.json"])
-def test_a_report_of_a_damaged_run_is_refused(name: str, content: str | None, scored: Path, capsys) -> None:
-    plant(scored / name, content)
-    code, lines = said(capsys, "report", f"run={scored}")
-    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
-    assert not (scored / "report.html").exists()
-
-
-@pytest.mark.parametrize("content", BROKEN)
-def test_compare_refuses_damaged_metrics(content: str | None, scored: Path, finished: Path, capsys) -> None:
-    plant(scored / "metrics.json", content)
-    code, lines = said(capsys, "compare", joined([finished, scored]))
-    assert (code, "unexpected fault" in lines, len(lines.splitlines())) == (2, False, 1), lines
-    assert str(scored) in lines
-
-
-@pytest.mark.parametrize("content", BROKEN)
-@pytest.mark.parametrize("name", ["manifest.json", "config.yaml"])
-def test_resume_refuses_a_damaged_record_and_changes_nothing(name: str, content: str | None, scored: Path, capsys):
-    plant(scored / name, content)
-    before = sorted(path.name for path in scored.iterdir())
-    code, lines = said(capsys, "score", *FAST, "seed=5", f"resume={scored}")
-    refused = [line for line in lines.splitlines() if not line.startswith("warning: config: given several times")]
-    assert (code, "unexpected fault" in lines, len(refused)) == (2, False, 1), lines
-    assert sorted(path.name for path in scored.iterdir()) == before
 
 
 @pytest.mark.parametrize("content", ["[1]", DEEP, "{"], ids=["list", "deep", "cut"])

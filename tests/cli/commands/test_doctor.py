@@ -45,11 +45,8 @@ def test_a_library_that_breaks_when_it_is_used_is_named(name, remedy, monkeypatc
     assert found.startswith(f"{name} does not work: RuntimeError: no {used}.{remedy}")
     monkeypatch.setattr(doctor, check.__name__, lambda: found)
     assert problems(capsys) == (f"doctor: {found}",)
-
-
-def test_an_install_without_its_torch_is_described(monkeypatch, capsys):
-    """As where both distributions are installed, and torch was removed since."""
-    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", None)  # both distributions were installed, and torch was removed since
     monkeypatch.setattr(doctor, "_vision", lambda: None)
     assert problems(capsys)[0].startswith("doctor: torch does not work: ModuleNotFoundError")
 

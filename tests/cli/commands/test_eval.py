@@ -10,7 +10,6 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.commands import eval as command
 from tests.cli.sharded import EVAL, newest, run
-from tests.data.crafted import noise, put
 
 pytestmark = pytest.mark.usefixtures("in_here")
 SMALL = [*EVAL, "report.overlays=0", "report.worst=0", "metrics.bootstrap=0"]
@@ -42,21 +41,14 @@ def test_what_is_written_beside_the_figures_is_named(capsys):
         assert (folder / path).exists()
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["metrics.spacing=[3,1,1]"],
-            "metrics: expected `spacing` to have 2 values, as images do, got (3.0, 1.0, 1.0)",
-        ),
-        (["objective=iou"], "`objective` to be a metric that is measured, got 'iou'"),
-        (["metrics.groups={x: [nothing]}"], "nothing"),
-        (["postprocess.steps=[{name: fill_holes, classes: [road]}]"], "road"),
-        (["checkpoint=nowhere"], "nowhere"),
-        (["resume=images"], "`resume` to be a run folder with manifest.json"),
-    ],
-    ids=["spacing", "objective", "groups", "class", "checkpoint", "resume"],
-)
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["metrics.spacing=[3,1,1]"], "metrics: expected `spacing` to have 2 values, as images do, got (3.0, 1.0, 1.0)"),
+    (["objective=iou"], "`objective` to be a metric that is measured, got 'iou'"),
+    (["metrics.groups={x: [nothing]}"], "nothing"),
+    (["postprocess.steps=[{name: fill_holes, classes: [road]}]"], "road"),
+    (["checkpoint=nowhere"], "nowhere"),
+    (["resume=images"], "`resume` to be a run folder with manifest.json"),
+], ids=["spacing", "objective", "groups", "class", "checkpoint", "resume"])  # fmt: skip
 def test_what_needs_no_data_is_checked_before_any_is_read(overrides, message, monkeypatch, tmp_path, capsys):
     def refuse(*given):
         raise AssertionError("data were read")
@@ -65,12 +57,3 @@ def test_what_needs_no_data_is_checked_before_any_is_read(overrides, message, mo
     assert run("eval", *SMALL, *overrides, f"run.root={tmp_path / 'runs'}") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-
-
-def test_images_of_another_scale_are_warned_about(tmp_path, capsys):
-    for path in Path("masks").iterdir():
-        put(tmp_path / "masks" / path.name, path.read_bytes())
-        height, width = np.asarray(Image.open(path)).shape
-        put(tmp_path / "images" / path.name, noise(height, width) // 200)
-    assert run("eval", *SMALL, f"data.root={tmp_path}", "export.labels=false") == 0
-    assert "The model was trained on another scale or dtype" in capsys.readouterr().err

@@ -63,9 +63,8 @@ def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean(here
     main(["predict", "checkpoint=[a,b]", "input=data/images", *plain, "run.name=both"])
     main(["predict", "checkpoint=a", "input=data/images", *plain, "run.name=alone"])
     main(["export", "checkpoint=[a,b]", "input=data/images", "cases=3"])
-    both, predicted, alone = (
-        labels_of(here, *names) for names in [("eval", "both"), ("predict", "both"), ("predict", "alone")]
-    )
+    ways = [("eval", "both"), ("predict", "both"), ("predict", "alone")]
+    both, predicted, alone = (labels_of(here, *names) for names in ways)
     (run,) = (here / "runs/export").iterdir()
     exported = onnxruntime.InferenceSession(run / "model.onnx", providers=["CPUExecutionProvider"])
     for name, labels in both.items():
@@ -80,17 +79,13 @@ def labels_of(here: Path, command: str, name: str) -> dict[str, np.ndarray]:
     return {path.name: np.asarray(Image.open(path)) for path in paths}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["format=tensorrt"], "format"),
-        (["format=aot"], "format"),
-        (["device=cuda"], "'device'"),
-        (["input=nowhere"], "`input` to be a folder or an image"),
-        ([], "name some with input=FOLDER_OR_FILE"),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["format=tensorrt"], "format"),
+    (["format=aot"], "format"),
+    (["device=cuda"], "'device'"),
+    (["input=nowhere"], "`input` to be a folder or an image"),
+    ([], "name some with input=FOLDER_OR_FILE"),
+], ids=" ".join)  # fmt: skip
 def test_bad_requests_end_before_any_work(here: Path, capsys, arguments: list[str], message: str):
     make_checkpoint(here / "step")
     assert run("export", "checkpoint=step", *arguments) == 2
@@ -111,24 +106,15 @@ def test_images_are_spread_evenly_over_those_that_are_there(tmp_path: Path, most
 
 
 @pytest.mark.parametrize(
-    ("differing", "least", "lines"),
-    [
-        (0, 1, ["(batch, height, width, channel) uint8", "100.0000% of 400 pixels of 2 images equal segmeter's"]),
-        (
-            1,
-            32,
-            [
-                "(batch, height, width, channel) uint8 from 32 x 32 pixels",
-                "99.7500% of 400 pixels of 2 images equal segmeter's, the others are near-ties",
-            ],
-        ),
-    ],
+    ("differing", "least", "size", "share"),
+    [(0, 1, "", "100.0000% of {}"), (1, 32, " from 32 x 32 pixels", "99.7500% of {}, the others are near-ties")],
     ids=["the same", "with near-ties"],
 )
-def test_what_is_said_of_the_file(differing: int, least: int, lines: list[str], tmp_path: Path, capsys) -> None:
+def test_what_is_said_of_the_file(differing: int, least: int, size: str, share: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "model.onnx").write_bytes(b"0" * 1_250_000)
     agreement = Agreement(cases=("a", "b"), pixels=400, differing=differing, widest=1e-7)
     export._show(Exported(path=tmp_path / "model.onnx", dtype="uint8", least=least, agreement=agreement))
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == f"model      {tmp_path / 'model.onnx'} (1.2 MB)"
-    assert [line[11:] for line in shown[1:]] == lines
+    compared = share.format("400 pixels of 2 images equal segmeter's")
+    assert [line[11:] for line in shown[1:]] == [f"(batch, height, width, channel) uint8{size}", compared]

@@ -81,24 +81,33 @@ def test_a_fold_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path
     assert started[1][1].endswith('2026_fold1"'), "the run that has a checkpoint"
 
 
-@pytest.mark.parametrize("data", [DATA.replace(fold="1/5"), CellsConfig()], ids=["a fold", "drawn cells"])
-def test_folds_of_one_fold_or_of_drawn_data_are_refused(tmp_path, started, data):
-    with pytest.raises(ConfigError, match="expected `folds` to be null"):
-        folds.run_folds(config(tmp_path, data=data), Job("train", (), None), 5)
+def test_folds_that_can_not_be_run_or_resumed_are_refused(tmp_path, started, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("auto", "a_run/checkpoints"):
+        (tmp_path / folder).mkdir(parents=True)
+    resumed = "expected `resume` with folds to name the folder of a cross-validation"
+    for values, said in (
+        ({"data": DATA.replace(fold="1/5")}, "expected `folds` to be null"),
+        ({"data": CellsConfig()}, "expected `folds` to be null"),
+        ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
+        ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
+        *(({"resume": name}, resumed) for name in ("auto", "missing", "a_run")),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
+    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
+    with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
+        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
     assert started == []
 
 
-def test_files_of_the_users_own_reach_the_trainings(tmp_path, started):
+def test_files_of_the_users_own_reach_the_trainings_and_the_evaluation_reads_data_as_they_did(tmp_path, started):
     """A file may also set folds and resume, which would start the whole again."""
     argv = ("segmeter", "train", "--config-name", "mine", "folds=2", "-cd", "conf")
-    folds.run_folds(config(tmp_path), Job("train", ("folds=2",), None, argv), 2)
+    values = {"data": DATA.replace(max_pixels=7, allow_links=True, timeout_s=5), "plugins": ("one", "größe")}
+    folds.run_folds(config(tmp_path, **values), Job("train", ("folds=2",), None, argv), 2)
     assert started[0][1:3] == ["--config-name=mine", "--config-dir=conf"]
     assert started[0][-2:] == ["folds=null", "resume=null"]
-
-
-def test_the_evaluation_reads_files_as_the_training_did(tmp_path, started):
-    data = DATA.replace(max_pixels=7, allow_links=True, timeout_s=5)
-    folds.run_folds(config(tmp_path, data=data, plugins=("one", "größe")), Job("train", (), None), 2)
     evaluated = {'plugins=["one","größe"]', "data.max_pixels=7", "data.allow_links=true", "data.timeout_s=5.0"}
     assert evaluated <= set(started[1])
 
@@ -112,10 +121,9 @@ def test_a_signal_is_passed_on_once(monkeypatch):
             heard.append(process_group)
 
         def wait(self) -> int:
-            if "waited" not in heard:
-                heard.append("waited")
+            heard.append("waited")
+            if heard.count("waited") == 1:
                 raise KeyboardInterrupt
-            heard.append("waited again")
             return 143
 
         def terminate(self) -> None:
@@ -124,7 +132,7 @@ def test_a_signal_is_passed_on_once(monkeypatch):
     monkeypatch.setattr(folds.subprocess, "Popen", Child)
     with pytest.raises(KeyboardInterrupt):
         folds._run(["train"])
-    assert heard == [0, "waited", "terminated", "waited again"]
+    assert heard == [0, "waited", "terminated", "waited"]
 
 
 def test_two_of_one_second_have_folders_of_their_own(tmp_path, started, monkeypatch):
@@ -150,27 +158,10 @@ def test_the_trainings_are_launched_and_not_the_whole(tmp_path, started, monkeyp
     assert ["launch=processes" in each for each in started] == [True, False, True, False, False]
 
 
-@pytest.mark.parametrize("where", [SlurmConfig(), DaskConfig()], ids=["slurm", "dask"])
-def test_folds_elsewhere_are_refused(tmp_path, started, where):
-    with pytest.raises(ConfigError, match=f"expected `folds` to be null with launch={where.name}"):
-        folds.run_folds(config(tmp_path, launch=where), Job("train", (), None), 2)
-    assert started == []
+class Cases(list):
+    """As much of a data set as advice needs."""
 
-
-def test_folds_in_each_rank_are_refused(tmp_path, started, monkeypatch):
-    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
-    with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
-        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
-
-
-@pytest.mark.parametrize("resume", ["auto", "missing", "a_run"])
-def test_a_resume_names_the_folder_of_a_cross_validation(tmp_path, started, monkeypatch, resume):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "auto").mkdir()
-    (tmp_path / "a_run" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="expected `resume` with folds to name the folder of a cross-validation"):
-        folds.run_folds(config(tmp_path, resume=resume), Job("train", (), None), 2)
-    assert started == []
+    case_ids = property(tuple)
 
 
 def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
@@ -180,16 +171,6 @@ def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog)
     assert "8 images: `segmeter train folds=5" in out
     assert "4 names with a left and a right side: data.group_by=pair" in out
     assert "validation on two images" in caplog.text
-
-
-class Cases:
-    """As much of a data set as advice needs."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.case_ids = tuple(names)
-
-    def __len__(self) -> int:
-        return len(self.case_ids)
 
 
 @pytest.mark.slow

@@ -1,61 +1,98 @@
-"""The golden spine from the command line: the figures that another tool publishes for these files."""
+"""Figures of other tools from the command line: those published for the golden spine, those of Cityscapes' scripts."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from segmeter.cli.main import main
+from tests.cli.sharded import newest, run
+from tests.differential.peers import load, quiet
 
 VALUES = (0, 26, *range(41, 50), 60, 61, 62, 100)
 
 
-def scored(folder: Path, root: Path, *arguments: str) -> dict[str, Any]:
-    for role, name in (("predictions", "pred"), ("references", "ref")):
-        (root / role).mkdir()
-        (root / role / "spine.nii.gz").symlink_to(folder / f"{name}.nii.gz")
+def scored(root: Path, *arguments: str) -> dict[str, Any]:
+    """The figures of the folders `predictions` and `references` below `root`."""
     folders = [f"{role}={root / role}" for role in ("predictions", "references")]
-    main(["score", *folders, f"run.root={root}", "metrics.bootstrap=0", "report.html=false", *arguments])
-    (run,) = (root / "score").iterdir()
-    measures: dict[str, Any] = json.loads((run / "metrics.json").read_text())["measures"]
-    return measures
+    assert run("score", *folders, f"run.root={root}", "metrics.bootstrap=0", "report.html=false", *arguments) == 0
+    summary: dict[str, Any] = json.loads((newest(root / "score") / "metrics.json").read_text())
+    return summary
 
 
-def test_objects_by_number(shared_data: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def spine(shared_data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    for role, name in (("predictions", "pred"), ("references", "ref")):
+        (tmp_path / role).mkdir()
+        golden = shared_data / "golden" / "spine" / request.param / f"{name}.nii.gz"
+        (tmp_path / role / "spine.nii.gz").symlink_to(golden)
+    return tmp_path
+
+
+@pytest.mark.parametrize("spine", ["matched"], indirect=True)
+def test_objects_by_number(spine: Path) -> None:
     measures = scored(
-        shared_data / "golden" / "spine" / "matched",
-        tmp_path,
-        "data.task=binary",
-        "data.classes=[none,bone]",
-        "data.instances=true",
+        spine,
+        *("data.task=binary", "data.classes=[none,bone]", "data.instances=true", "metrics.spacing=[1,1,1]"),
         "metrics.measures=[{name: instances, objects: maps, distances: true}]",
-        "metrics.spacing=[1,1,1]",
-    )
+    )["measures"]
     found = {name: entry["bone"]["dataset"] for name, entry in measures.items()}
     assert [found[name] for name in ("tp", "fp", "fn")] == [19, 3, 3]
-    assert found["rq"] == pytest.approx(0.8636363636363636, rel=1e-12)
-    assert found["sq"] == pytest.approx(0.8328184295330798, rel=1e-12)
-    assert found["object_dice"] == pytest.approx(0.900292616009954, rel=1e-12)
-    assert found["object_masd"] == pytest.approx(0.25033188787922506, rel=1e-12)
-    assert found["pq"] == pytest.approx(0.7192522800512963, rel=1e-12)
+    published = {"rq": 0.8636363636363636, "sq": 0.8328184295330798, "object_dice": 0.900292616009954}
+    published |= {"object_masd": 0.25033188787922506, "pq": 0.7192522800512963}
+    assert {name: found[name] for name in published} == pytest.approx(published, rel=1e-12)
 
 
-def test_connected_parts_of_each_class(shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spine", ["semantic"], indirect=True)
+def test_connected_parts_of_each_class(spine: Path) -> None:
     """The published figures number the parts of all classes together, and match them whatever their class."""
     mapping = ",".join(f"{value}:{k}" for k, value in enumerate(VALUES))
     names = ",".join(f"class_{k}" for k in range(1, len(VALUES)))
     measures = scored(
-        shared_data / "golden" / "spine" / "semantic",
-        tmp_path,
-        f"data.num_classes={len(VALUES)}",
-        f"data.label_map={{{mapping}}}",
+        spine,
+        *(f"data.num_classes={len(VALUES)}", f"data.label_map={{{mapping}}}", f"metrics.groups={{bones:[{names}]}}"),
         "metrics.measures=[{name: instances, objects: by_class, classes: [class_1]}]",
-        f"metrics.groups={{bones:[{names}]}}",
-    )
+    )["measures"]
     found = {name: entry["bones"]["dataset"] for name, entry in measures.items()}
     assert [found[name] for name in ("tp", "fp", "fn")] == [73, 16, 14]
-    assert found["rq"] == pytest.approx(0.8295454545454546, rel=1e-12)
-    assert found["sq"] == pytest.approx(0.7940127477906024, rel=1e-12)
-    assert found["pq"] == pytest.approx(0.6586696657808406, rel=1e-12)
-    assert found["object_dice"] == pytest.approx(0.8802182546605446, rel=1e-12)
+    published = {"rq": 0.8295454545454546, "sq": 0.7940127477906024, "pq": 0.6586696657808406}
+    published |= {"object_dice": 0.8802182546605446}
+    assert {name: found[name] for name in published} == pytest.approx(published, rel=1e-12)
+
+
+def test_instance_ious_are_those_of_cityscapes_scripts(tmp_path, monkeypatch):
+    """From files as its own evaluation takes them: objects, groups without a number, and ids that are not evaluated."""
+    peer = load("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling", "cityscapesscripts")
+    monkeypatch.setattr(np, "in1d", np.isin, raising=False)  # which NumPy 2.4 has no more
+    rng, files = np.random.default_rng(3), {"predictions": [], "references": []}
+    for name in ("a_1_2", "b_1_2"):
+        ids = np.array([7, 24, 26, 29, 4], np.int32)[rng.integers(0, 5, (4, 6)).repeat(6, 0).repeat(5, 1)]
+        numbers = rng.integers(0, 4, (8, 10)).repeat(3, 0).repeat(3, 1)
+        coded = np.where((ids >= 24) & (numbers > 0), 1000 * ids + numbers - 1, ids)
+        labels = np.where(rng.random(ids.shape) < 0.3, rng.choice([7, 24, 26, 33], ids.shape), ids)
+        drawn = {"predictions/{}_pred": labels, "references/{}_gtFine_labelIds": ids}
+        for path, values in (drawn | {"references/{}_gtFine_instanceIds": coded}).items():
+            file = tmp_path / f"{path.format(name)}.png"
+            file.parent.mkdir(exist_ok=True)
+            Image.fromarray(values.astype(np.uint16 if values is coded else np.uint8)).save(file)
+            if values is not coded:
+                files[path.partition("/")[0]].append(str(file))
+    args = copy.copy(peer.args)
+    args.evalInstLevelScore, args.JSONOutput, args.quiet = True, False, True
+    with quiet():
+        theirs = peer.evaluateImgLists(files["predictions"], files["references"], args)
+    summary = scored(
+        tmp_path,
+        *("data.preset=cityscapes", "reference_ending=_gtFine_instanceIds", "prediction_ending=_pred"),
+        *("data.instances=references", "metrics.measures=[{name: iiou, average_sizes: cityscapes}]"),
+    )
+    found = summary["measures"]["iiou"]
+    wanted = {name: score for name, score in theirs["classInstScores"].items() if not np.isnan(score)}
+    assert set(wanted) == {"person", "car", "bicycle"}
+    for name, score in wanted.items():
+        assert found[name]["dataset"] == pytest.approx(score, rel=1e-12)
+    assert found["mean"]["dataset"] == pytest.approx(theirs["averageScoreInstClasses"], rel=1e-12)
+    assert summary["dataset"]["mean_iou"] == pytest.approx(theirs["averageScoreClasses"], rel=1e-12)

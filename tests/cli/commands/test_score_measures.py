@@ -1,4 +1,4 @@
-"""Measures as a user asks for them: by bare names, with options, from a plugin, and misspelt."""
+"""Measures and conventions as a user asks for them: by names, with options, from a plugin, and misspelt."""
 
 import json
 import sys
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.metrics import MEASURES
-from tests.cli.sharded import run as code_of
+from tests.cli.sharded import newest, run
 from tests.data.crafted import put
 
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]
-RUN += ["metrics.bootstrap=20", "run.name=x"]
+RUN += ["metrics.bootstrap=20"]
 PLUGIN = """
 from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.metrics import MEASURES
@@ -52,44 +53,59 @@ def _two_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         put(tmp_path / "predictions" / f"{name}.png", np.roll(target, shift, 1))
 
 
-def measures() -> dict[str, Any]:
-    (folder,) = Path("runs/score").iterdir()
-    found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())["measures"]
+def summary() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((newest("runs/score") / "metrics.json").read_text())
     return found
 
 
 def test_bare_names_take_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(*RUN, "metrics.measures=[surface,boundary]") == 0
-    assert measures()["hd95"]["class_1"]["mean"] == 3.5
-    assert set(measures()) == {"hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1", "boundary_iou"}
-    shown = capsys.readouterr().out
-    rows = {line.partition("  ")[0].strip(): line.split() for line in shown.splitlines()}
+    assert run(*RUN, "metrics.measures=[surface,boundary]") == 0
+    measures = summary()["measures"]
+    assert measures["hd95"]["class_1"]["mean"] == 3.5
+    assert set(measures) == {"hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1", "boundary_iou"}
+    rows = {line.partition("  ")[0].strip(): line.split() for line in capsys.readouterr().out.splitlines()}
     assert rows["HD95 (pixels)"][-4] == "3.5"
-    (folder,) = Path("runs/score").iterdir()
+    folder = newest("runs/score")
     assert "hd95_pooled" in (folder / "report.html").read_text()
     assert "extra_hd95/class_1" in (folder / "cases.csv").read_text()
 
 
 def test_options_and_spacing_reach_the_measure() -> None:
-    assert (
-        code_of(*RUN, "metrics.measures=[{name: surface, tolerances: [4, 10], penalty: inf}]", "metrics.spacing=[1, 2]")
-        == 0
-    )
-    assert measures()["hd"]["class_1"]["mean"] == 7.0
-    assert measures()["nsd@10"]["class_1"]["mean"] == 1.0
-    assert measures()["nsd@4"]["class_1"]["mean"] < 1.0
+    measure = "metrics.measures=[{name: surface, tolerances: [4, 10], penalty: inf}]"
+    assert run(*RUN, measure, "metrics.spacing=[1, 2]", "report.html=false") == 0
+    means = {name: found["class_1"]["mean"] for name, found in summary()["measures"].items()}
+    assert (means["hd"], means["nsd@10"]) == (7.0, 1.0)
+    assert means["nsd@4"] < 1.0
 
 
 def test_a_custom_measure_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "area_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        assert code_of(*RUN, "plugins=[area_plugin]", "metrics.measures=[{name: area, unit: 0.5}]") == 0
-    finally:
-        MEASURES._entries.pop("area", None)
-        sys.modules.pop("area_plugin", None)
-    assert measures()["area"]["class_1"]["mean"] == 15.0
-    assert measures()["total_area"]["class_1"]["dataset"] == 30.0
+    monkeypatch.setattr(MEASURES, "_entries", dict(MEASURES._entries))
+    assert run(*RUN, "plugins=[area_plugin]", "metrics.measures=[{name: area, unit: 0.5}]") == 0
+    del sys.modules["area_plugin"]
+    measures = summary()["measures"]
+    assert measures["area"]["class_1"]["mean"] == 15.0
+    assert measures["total_area"]["class_1"]["dataset"] == 30.0
+
+
+def test_all_conventions_or_one_beside_ours_are_printed_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """One object moved by 2 columns: 20 pixels in common of 30 + 30, surfaces up to 2 apart; the other is missed."""
+    put(Path("predictions/b.png"), np.zeros((12, 20), np.uint8))
+    assert run(*RUN, "metrics.convention=all", "metrics.measures=[surface]") == 0
+    entries = {entry["name"]: entry for entry in summary()["conventions"]}
+    assert (list(entries), summary()["convention"]) == (list(CONVENTIONS), "segmeter")
+    dice, iou = pytest.approx(2 * 20 / 60 / 2), pytest.approx(20 / 40 / 2)
+    assert entries["brats"]["figures"] == {"mean_dice": dice, "hd95": pytest.approx(187.56433)}
+    assert (entries["monai"]["figures"]["hd95"], entries["monai"]["left_out"]) == (2.0, {"hd95": 1})
+    assert entries["deepmind"]["figures"]["hd95"] == "inf"
+    text = " ".join(capsys.readouterr().out.split())
+    assert "nnunet differs from ours" in text
+    assert "not copied from monai: 0.0 for the mean distance when every object was missed" in text
+    assert run(*RUN, "metrics.convention=nnunet", "report.html=false") == 0
+    assert (summary()["convention"], summary()["headline"]) == ("nnunet", {"mean_iou": iou, "mean_dice": dice})
+    assert [entry["name"] for entry in summary()["conventions"]] == ["segmeter", "nnunet"]
+    assert "HD95" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -98,31 +114,16 @@ def test_a_custom_measure_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pyte
         ("metrics.measures=[surfase]", "got 'surfase'. Did you mean 'surface'?"),
         ("metrics.measures=[{name: surface, tolerance: 2}]", "Did you mean 'metrics.measures[0].tolerances'?"),
         ("metrics.measures=[{tolerances: [2]}]", "`metrics.measures[0]` to name a measure, one of "),
-        ("metrics.measures=[{name: surface, penalty: worst}]", "`metrics.measures[0].penalty` to be one of"),
         ("metrics.measures=[{name: surface, school: B}]", "It is called 'metrics.measures[0].surface' now."),
-        ("metrics.measures=[{name: surface, surface: B}]", "one of border_pixels, marching_cubes, both, got"),
-        ("metrics.measures=[{name: aji, touching: sides}]", "It is called 'metrics.measures[0].connectivity' now."),
-        ("metrics.measures=[{name: aji, connectivity: 6}]", "`metrics.measures[0].connectivity` to be one of 8, 4"),
-        ("metrics.measures=[surface,surface]", "to name each measure once"),
         ("metrics.measures=[{name: surface, classes: [clas_1]}]", "got 'clas_1'. Did you mean 'class_1'?"),
+        ("metrics.measures=surface", "each a measure: aji, "),
+        ("metrics.measures=surface", "got 'surface'. Write [a,b]."),
+        ("metrics.convention=nunet", "Did you mean 'nnunet'"),
+        ("metrics.cluster='^(patient\\d+)'", "`cluster` to match every case id ('^(patient\\d+)'), got 2 without: 'a'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(*RUN, override) == 2
-    errors = capsys.readouterr().err
-    assert message in errors
-    assert "Traceback" not in errors
-
-
-def test_a_measure_without_its_brackets_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(*RUN, "metrics.measures=surface") == 2
+def test_what_is_wrong_is_said_in_one_line_before_a_run_begins(override, message, capsys):
+    assert run(*RUN, override) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "`metrics.measures` to be a list, each a measure: aji, " in line
-    assert "got 'surface'. Write [a,b]." in line
-
-
-def test_a_cluster_that_no_case_matches_is_refused_before_a_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(*RUN, "metrics.cluster='^(patient\\d+)'") == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "metrics: expected `cluster` to match every case id ('^(patient\\d+)'), got 2 without: 'a'" in line
+    assert message in line
     assert not Path("runs").exists()

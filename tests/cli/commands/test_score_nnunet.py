@@ -56,16 +56,6 @@ def test_what_is_given_counts(tmp_path: Path) -> None:
     assert (found["classes"], found["ignore_index"], list(found["per_group"])) == (["none", "x", "y"], 3, ["xy"])
 
 
-@pytest.mark.parametrize("name", ["nothing.json", "wrong.json"])
-def test_what_is_no_data_set_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = put(tmp_path, REGIONS, noise=0.2)
-    (tmp_path / "wrong.json").write_text('{"labels": {"background": 0, "a": 5}}')
-    with pytest.raises(SystemExit) as leaving:
-        score(tmp_path, *arguments[:2], f"data.nnunet={tmp_path / name}")
-    assert leaving.value.code == 2
-    assert f"{name}: expected `labels` to " in capsys.readouterr().err
-
-
 def test_summaries_are_compared(tmp_path: Path) -> None:
     summaries = []
     for name, noise in (("good", 0.1), ("bad", 0.5)):

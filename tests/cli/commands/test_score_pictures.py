@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.classes import ClassSpec
 from segmeter.cli.commands.score import draw_cases
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
@@ -16,13 +15,11 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures import finished
+from tests.data.crafted import THREE as SPEC
 from tests.data.crafted import noise, put
 from tests.data.volumes import save_nifti, save_volume
 from tests.evaluation.masks import pair_masks
 
-SPEC = ClassSpec(
-    task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
-)
 DRAWN = ReportConfig(panel=128, overlays=1, worst=1)
 
 
@@ -87,17 +84,17 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     save_nifti(tmp_path / "references/a.nii.gz", target)
     save_volume(tmp_path / "predictions/a.npz", labels)
     save_nifti(tmp_path / "images/a.nii.gz", image)
-    job, given = scored(tmp_path), []
-    draw = finished.draw_layers
-    monkeypatch.setattr(finished, "draw_layers", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
+    job, given, draw = scored(tmp_path), {}, finished.draw_layers
+
+    def note(*arrays, **named):
+        given[tuple(named["notes"]["slice"])] = arrays
+        return draw(*arrays, **named)
+
+    monkeypatch.setattr(finished, "draw_layers", note)
     draw_cases(job, images_of(tmp_path), DRAWN)
-    places = [named["notes"]["slice"][0] for _, named in given]
-    assert sorted(places) == [1, 2, 3, 4], "a page scrolls through the others"
-    shown, named = given[places.index(2)]
-    np.testing.assert_array_equal(shown[0], image[1][..., None])
-    np.testing.assert_array_equal(shown[1], target[1])
-    np.testing.assert_array_equal(shown[2], labels[1])
-    assert named["notes"]["slice"] == [2, 4]
+    assert sorted(given) == [(1, 4), (2, 4), (3, 4), (4, 4)], "a page scrolls through the others"
+    for array, wanted in zip(given[2, 4], (image[1][..., None], target[1], labels[1]), strict=False):
+        np.testing.assert_array_equal(array, wanted)
     assert json.loads((job.folder / "worst/a/crop.json").read_text())["slice"] == 2
 
 
@@ -123,28 +120,20 @@ def test_the_objects_of_a_volume_are_matched_as_they_are_measured(tmp_path):
     ("change", "line"),
     [
         ("size", "`image` to have the size of its reference, 20 x 30, got 5 x 6 (height x width)."),
-        ("damaged", "truncated or damaged data"),
+        ("depth", "the size of its reference, 4 x 20 x 30, got 3 x 20 x 30 (depth x height x width)."),
         ("prediction", "c: its files changed while they were scored"),
     ],
 )
 def test_what_can_not_be_drawn_is_said(cases, change, line):
+    changed = {"size": ("images/c.png", noise(5, 6)), "prediction": ("predictions/c.png", noise(20, 30, None) // 255)}
+    if change == "depth":
+        volume = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
+        cases = cases / "volumes"
+        for side, one in (("references", volume), ("predictions", volume), ("images", volume[:3])):
+            save_volume(cases / side / "a.npy", one)
     job = scored(cases)
-    if change == "prediction":
-        put(cases / "predictions/c.png", np.zeros((20, 30), np.uint8))
-    else:
-        put(cases / "images/c.png", noise(5, 6) if change == "size" else b"\x89PNG\r\n\x1a\n no picture")
+    if change != "depth":
+        put(cases / changed[change][0], changed[change][1])
     with pytest.raises(DataError) as error:
         draw_cases(job, images_of(cases), DRAWN)
     assert any(line in problem for problem in error.value.problems), error.value.problems
-
-
-def test_an_image_volume_of_another_depth_is_refused(tmp_path):
-    volume = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
-    for side in ("references", "predictions"):
-        save_nifti(tmp_path / side / "a.nii.gz", volume)
-    save_volume(tmp_path / "images/a.npy", np.zeros((3, 20, 30), np.uint8))
-    with pytest.raises(DataError) as error:
-        draw_cases(scored(tmp_path), images_of(tmp_path), DRAWN)
-    (line,) = error.value.problems
-    assert "to have the size of its reference, 4 x 20 x 30" in line
-    assert line.endswith("got 3 x 20 x 30 (depth x height x width).")

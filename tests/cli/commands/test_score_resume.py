@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.cli import run_folder
+from segmeter.errors import RunError
 from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest
-from tests.cli.sharded import run
+from tests.cli.sharded import newest, run
 from tests.data.crafted import noise, put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
@@ -47,6 +49,10 @@ def make_cases(root: Path) -> None:
         put(root / "images" / f"case{seed:02}.png", noise(20, 30, seed=seed))
 
 
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in RESULTS}
+
+
 @pytest.fixture(autouse=True)
 def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,7 +64,7 @@ def killed_after(count: int, how: str = "whole") -> Path:
     command = [sys.executable, "-c", KILLED, str(count), how, *SCORE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    (folder,) = Path("runs/score").iterdir()
+    folder = newest("runs/score")
     assert not (folder / "metrics.json").exists()
     return folder
 
@@ -72,10 +78,26 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         patch.chdir(root)
         assert run(*SCORE) == 0
     (folder,) = root.glob("runs/score/*")
-    return {name: (folder / name).read_bytes() for name in RESULTS}
+    return results(folder)
 
 
-@pytest.mark.parametrize(("count", "how"), [(7, "torn"), (CASES, "whole")])
+def stopped_after(count: int) -> Path:
+    """Run in this process until so many cases are done; returns the run's folder."""
+    add, left = Manifest.add, [count]
+
+    def add_and_stop(self: Manifest, entry: Entry) -> None:
+        add(self, entry)
+        left[0] -= 1
+        if not left[0]:
+            raise RunError("stopped by the test.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "add", add_and_stop)
+        assert run(*SCORE) == 3
+    return newest("runs/score")
+
+
+@pytest.mark.parametrize(("count", "how"), [(7, "torn"), pytest.param(CASES, "whole", marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on_to_the_same_bytes(count: int, how: str, clean: dict[str, bytes]) -> None:
     folder = killed_after(count, how)
     assert (folder / JOURNAL).read_bytes().endswith(b"half a batch") == (how == "torn")
@@ -84,24 +106,23 @@ def test_a_killed_run_goes_on_to_the_same_bytes(count: int, how: str, clean: dic
         patch.setattr(Manifest, "add", lambda self, entry: (measured.append(entry), add(self, entry)))
         assert run(*SCORE, "resume=auto") == 0
     assert len(measured) == CASES - count
-    assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
-    state = json.loads((folder / "manifest.json").read_text())
-    assert state["state"] == "done"
+    assert results(folder) == clean
+    assert json.loads((folder / "manifest.json").read_text())["state"] == "done"
     assert not (folder / JOURNAL).exists()
     assert len(list(Path("runs/score").iterdir())) == 1
 
 
 def test_a_finished_run_is_shown_again_and_not_done_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*SCORE, "images=images") == 0
-    (folder,) = Path("runs/score").iterdir()
+    assert run(*SCORE, "images=images", "report.overlays=1") == 0
+    folder = newest("runs/score")
     before = {name: (folder / name).stat().st_ino for name in RESULTS}
-    assert run(*SCORE, "images=images", f"resume={folder}") == 0
+    assert run(*SCORE, "images=images", "report.overlays=1", f"resume={folder}") == 0
     assert {name: (folder / name).stat().st_ino for name in RESULTS} == before
     assert capsys.readouterr().out.count("mean IoU") == 2
 
 
 def test_other_configurations_changed_files_and_new_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = killed_after(3)
+    folder = stopped_after(3)
     records = (folder / "config.yaml").read_bytes()
     assert run(*SCORE, "metrics.background=false", "data.ignore_index=254", f"resume={folder}") == 2
     text = capsys.readouterr().err
@@ -125,10 +146,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("finished", [True, False])
 def test_files_of_another_model_are_refused(finished: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """In a folder of their own, and written over those that were measured."""
-    folder = Path("runs/score") if finished else killed_after(CASES)
-    if finished:
-        assert run(*SCORE) == 0
-        (folder,) = folder.iterdir()
+    assert not finished or run(*SCORE) == 0
+    folder = newest("runs/score") if finished else stopped_after(CASES)
     before = contents(folder)
     shutil.copytree("predictions", "modelB")
     for other in ("modelB", "predictions"):
@@ -142,63 +161,42 @@ def test_other_probabilities_of_a_finished_run_are_refused(capsys: pytest.Captur
     Path("probs").mkdir()
     for seed in range(CASES):
         np.save(f"probs/case{seed:02}.npy", np.full((3, 20, 30), 1 / 3, np.float32))
-    assert run(*SCORE, "probs=probs") == 0
-    assert run(*SCORE, "probs=probs", "resume=auto") == 0
-    np.save("probs/case05.npy", np.stack([np.ones((20, 30), np.float32), *np.zeros((2, 20, 30), np.float32)]))
-    assert run(*SCORE, "probs=probs", "resume=auto") == 2
+    again = [*SCORE, "probs=probs", "resume=auto"]
+    assert [run(*again[:-1]), run(*again)] == [0, 0]
+    np.save(
+        "probs/case05.npy", np.full((3, 20, 30), 1 / 3, np.float32)[:, ::-1] + np.float32([[[0.1]], [[-0.1]], [[0]]])
+    )
+    assert run(*again) == 2
     assert "changed since they were measured (1: case05)" in capsys.readouterr().err
 
 
-def test_a_damaged_result_of_a_finished_run_is_made_again(
-    clean: dict[str, bytes], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_result_of_a_finished_run_is_made_again(clean, capsys):
     assert run(*SCORE) == 0
-    (folder,) = Path("runs/score").iterdir()
+    folder = newest("runs/score")
     for name in RESULTS:
         (folder / name).write_bytes(b"")
         assert run(*SCORE, "resume=auto") == 0
         assert f"warning: resume: missing or damaged results are written again (1: {name})" in capsys.readouterr().err
-        assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
+        assert results(folder) == clean
 
 
-def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from segmeter.cli.commands import score as command
-
-    real = command.score
-
-    def score_then_change(job: object) -> object:
-        summary = real(job)  # type: ignore[arg-type]
-        put(Path("predictions/case03.png"), np.zeros((20, 30), np.uint8))
-        return summary
-
-    monkeypatch.setattr(command, "score", score_then_change)
-    assert run(*SCORE, "images=images") == 2
-    assert "case03: its files changed while they were scored" in capsys.readouterr().err
-
-
-def test_much_work_before_bad_input_is_kept_and_said(
-    clean: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from segmeter.cli import run_folder
-
+def test_much_work_before_bad_input_is_kept_and_said(clean, monkeypatch, capsys):
     monkeypatch.setattr(run_folder, "KEEP_SECONDS", 0.0)
     good = Path("predictions/case05.png").read_bytes()
     put(Path("predictions/case05.png"), good[:50])
     assert run(*SCORE) == 2
-    (folder,) = Path("runs/score").iterdir()
+    folder = newest("runs/score")
     assert f"segmeter: run: the finished work is kept. Go on with resume={folder}." in capsys.readouterr().err
     put(Path("predictions/case05.png"), good)
     assert run(*SCORE, "resume=auto") == 0
-    assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
+    assert results(folder) == clean
 
 
 @pytest.mark.slow
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
     assert run(*SCORE, "workers=2") == 0
-    (folder,) = Path("runs/score").iterdir()
-    assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
+    folder = newest("runs/score")
+    assert results(folder) == clean
 
 
 SLOW = """
@@ -221,7 +219,7 @@ def stopped_by(name: str, *, times: int = 1) -> tuple[int, str, Path]:
     for _ in range(times):
         os.kill(child.pid, getattr(signal, name))
     _, errors = child.communicate(timeout=60)
-    (folder,) = Path("runs/score").iterdir()
+    folder = newest("runs/score")
     return child.returncode, errors, folder
 
 
@@ -236,7 +234,7 @@ def test_a_signal_ends_with_its_code_one_line_and_a_true_state(name: str, clean:
     assert [line for line in errors.splitlines() if not line.startswith("scoring")] == [f"segmeter: {state}."]
     assert json.loads((folder / "run.json").read_text())["state"] == state
     assert run(*SCORE, "resume=auto") == 0
-    assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
+    assert results(folder) == clean
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from segmeter.evaluation import drive
 from tests.cli.sharded import run as code_of
 from tests.data.crafted import noise, put
 
@@ -48,15 +49,22 @@ def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest
             assert sum(row == (region, side, name) for row in rows) == numbers[f"objects_{name}"][region]["dataset"]
 
 
-def test_images_are_sliced_by_brightness_alone_or_in_shards(tmp_path: Path) -> None:
-    """Mutation seen to fail: images that are not handed on."""
+BRIGHT = ["images=images", "metrics.slice_by=[brightness]", "metrics.measures=[content]", "report.html=false"]
+BRIGHT += ["report.overlays=2", "report.worst=0"]
+
+
+@pytest.fixture
+def _images() -> None:
     for seed in range(12):
-        put(tmp_path / "images" / f"case{seed:02}.png", np.full((20, 30, 3), 20 * seed, np.uint8))
-    given = ["images=images", "metrics.slice_by=[brightness]", "metrics.measures=[content]", "report.html=false"]
-    given += ["report.overlays=0", "report.worst=0"]
-    assert code_of(*SCORE, *given, "run.name=whole") == 0
+        put(Path(f"images/case{seed:02}.png"), np.full((20, 30, 3), 20 * seed, np.uint8))
+
+
+@pytest.mark.usefixtures("_images")
+def test_images_are_sliced_by_brightness_alone_or_in_shards() -> None:
+    """Mutation seen to fail: images that are not handed on."""
+    assert code_of(*SCORE, *BRIGHT, "run.name=whole") == 0
     for shard in (1, 2):
-        assert code_of(*SCORE, *given, f"shard={shard}/2", f"run.name=part{shard}") == 0
+        assert code_of(*SCORE, *BRIGHT, f"shard={shard}/2", f"run.name=part{shard}") == 0
     parts = sorted(str(path) for path in Path("runs/score").glob("*part*"))
     assert code_of("merge", f"runs=[{','.join(parts)}]", "report.html=false") == 0
     (whole,), (merged,) = (list(Path("runs").glob(name)) for name in ("score/*whole", "merge/*"))
@@ -66,16 +74,14 @@ def test_images_are_sliced_by_brightness_alone_or_in_shards(tmp_path: Path) -> N
     assert [each["n"] for each in found.values()] == [4, 4, 4]
 
 
-def test_images_that_changed_are_seen_when_a_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("_images")
+def test_images_that_changed_are_seen_when_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     """Their brightness decides a case's slice. Mutation seen to fail: a hash of the masks alone."""
-    for seed in range(12):
-        put(tmp_path / "images" / f"case{seed:02}.png", np.full((20, 30, 3), 20 * seed, np.uint8))
-    given = ["images=images", "metrics.slice_by=[brightness]", "metrics.measures=[content]", "report.html=false"]
-    assert code_of(*SCORE, *given, "report.overlays=2", "run.name=whole") == 0
-    assert code_of(*SCORE, *given, "report.overlays=2", "resume=auto") == 0
-    put(tmp_path / "images" / "case03.png", np.full((20, 30, 3), 250, np.uint8))
+    assert code_of(*SCORE, *BRIGHT) == 0
+    assert code_of(*SCORE, *BRIGHT, "resume=auto") == 0
+    put(Path("images/case03.png"), np.full((20, 30, 3), 250, np.uint8))
     capsys.readouterr()
-    assert code_of(*SCORE, *given, "report.overlays=2", "resume=auto") == 2
+    assert code_of(*SCORE, *BRIGHT, "resume=auto") == 2
     assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
 
 
@@ -89,14 +95,16 @@ def test_images_that_changed_are_seen_when_a_run_is_resumed(tmp_path: Path, caps
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],
 )
-def test_a_case_without_a_slice_is_named_before_anything_is_measured(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_without_a_slice_is_named_before_anything_is_measured(arguments, message, tmp_path, capsys):
     for folder in ("references", "predictions"):
         put(tmp_path / folder / "case12.png", np.zeros((20, 30), np.uint8))
     assert code_of(*SCORE, *arguments) == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+def move_south(path: Path) -> None:
+    path.write_text(path.read_text().replace("south", "west"))
 
 
 TABLES = ["metrics.slices=cases.csv", "metrics.cluster=cases.csv:ward", "metrics.slice_by=[other.csv:ward]"]
@@ -110,21 +118,17 @@ def test_a_table_that_changed_since_a_run_is_another_run(name: str, capsys: pyte
     assert code_of(*run) == 0
     (folder,) = Path("runs/score").iterdir()
     before = (folder / "run.json").read_bytes()
-    Path(name).write_text(Path(name).read_text().replace("south", "west"))
+    move_south(Path(name))
     assert code_of(*run, f"resume={folder}") == 2
     assert f"resume: `tables.{name}` was " in capsys.readouterr().err
     assert (folder / "run.json").read_bytes() == before
 
 
-def test_a_table_that_changes_while_it_is_used_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from segmeter.evaluation import drive
-
+def test_a_table_that_changes_while_it_is_used_is_refused(monkeypatch, capsys):
     summarise = drive.summarise
 
     def change_and_summarise(*given: Any) -> Any:
-        Path("cases.csv").write_text(Path("cases.csv").read_text().replace("south", "west"))
+        move_south(Path("cases.csv"))
         return summarise(*given)
 
     monkeypatch.setattr(drive, "summarise", change_and_summarise)
@@ -136,7 +140,7 @@ def test_a_table_that_changes_while_it_is_used_is_refused(
 def test_shards_are_not_merged_by_a_table_that_changed(capsys: pytest.CaptureFixture[str]) -> None:
     for shard in (1, 2):
         assert code_of(*SCORE, *SLICED, f"shard={shard}/2", f"run.name=part{shard}") == 0
-    Path("cases.csv").write_text(Path("cases.csv").read_text().replace("south", "west"))
+    move_south(Path("cases.csv"))
     parts = sorted(map(str, Path("runs/score").glob("*part*")))
     assert code_of("merge", f"runs=[{','.join(parts)}]") == 2
     assert "where other is tables.cases.csv" in capsys.readouterr().err

@@ -2,25 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from segmeter.inference.predictor import Predictor
-from tests.cli.sharded import make_checkpoint, make_masks, newest, run
+from tests.cli.sharded import newest, run
 
 OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
+pytestmark = pytest.mark.usefixtures("in_here")
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tune")
-    make_masks(folder)
-    make_checkpoint(folder / "net")
-    return folder
-
-
-@pytest.mark.usefixtures("in_here")
 def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         run("tune", *OWN, "over=[postprocess.min_size=0|8|64]", "inference.flips=true", "metrics.bootstrap=1000") == 0
@@ -47,25 +37,6 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
         assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
 
 
-@pytest.mark.usefixtures("in_here")
-def test_no_probabilities_are_computed_that_would_not_be_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    predict, asked = Predictor.predict, list[bool]()
-
-    def noted(self: Predictor, samples: Any, **options: Any) -> Any:
-        asked.append(options["probs"])
-        return predict(self, samples, **options)
-
-    monkeypatch.setattr(Predictor, "predict", noted)
-    tried = ["over=[postprocess.min_size=0|8]", "metrics.bootstrap=1000"]
-    assert run("tune", *OWN, *tried, "keep_gb=1e-9") == 0
-    assert "none are kept" in capsys.readouterr().err
-    assert run("tune", *OWN, *tried) == 0
-    assert asked == [False, True]
-
-
-@pytest.mark.usefixtures("in_here")
 def test_the_test_split_and_unknown_settings_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tune", *OWN[:3], "data.split=test", "over=[postprocess.min_size=0|8]") == 2
     assert run("tune", *OWN, "over=[threshold=0.2:0.8:0.1]") == 2

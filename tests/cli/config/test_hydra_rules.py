@@ -3,13 +3,14 @@
 import os
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.cli.main import main
+from tests.cli.sharded import run as code_of
 
 MARK = "evil ran"
 
@@ -31,12 +32,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Image.fromarray(np.zeros((8, 8), np.uint8)).save(f"{folder}/case.png")
 
 
-def run(*arguments: str) -> int:
-    try:
-        main(["score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=0", *arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
+run = partial(code_of, "score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=0")
 
 
 def put(path: str, text: str) -> None:
@@ -45,47 +41,34 @@ def put(path: str, text: str) -> None:
 
 
 LOAD = "{x: {_target_: torch.load, f: evil.pt, weights_only: false}}"
-FILES = {
-    "global package": ("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n", "+experiment=x"),
-    "hydra package": ("experiment/x.yaml", f"# @package hydra\ncallbacks: {LOAD}\n", "+experiment=x"),
-    "deep package": ("experiment/x.yaml", f"# @package hydra.callbacks\n{LOAD[1:-1]}\n", "+experiment=x"),
-    "package of an override": ("experiment/x.yaml", LOAD, "+experiment@hydra.callbacks=x"),
-    "package in a defaults list": (
-        "experiment/x.yaml",
-        "# @package _global_\ndefaults: ['/report@hydra.callbacks: default']\n",
-        "+experiment=x",
-    ),
+X = "experiment/x.yaml"
+CHOSEN = "+experiment=x"
+GLOBAL = "# @package _global_\n"
+FILES = {  # the file of the user's, what it holds, and how it is chosen
+    "global package": (X, f"{GLOBAL}hydra: {{callbacks: {LOAD}}}\n", CHOSEN),
+    "hydra package": (X, f"# @package hydra\ncallbacks: {LOAD}\n", CHOSEN),
+    "deep package": (X, f"# @package hydra.callbacks\n{LOAD[1:-1]}\n", CHOSEN),
+    "package of an override": (X, LOAD, "+experiment@hydra.callbacks=x"),
+    "package in defaults": (X, f"{GLOBAL}defaults: ['/report@hydra.callbacks: default']\n", CHOSEN),
     "group of hydra": ("hydra/callbacks/x.yaml", LOAD, "--multirun"),
     "launcher": ("hydra/launcher/x.yaml", "_target_: os.system", "hydra/launcher=x"),
-    "sweeper": ("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {_target_: os.system}}\n", "+experiment=x"),
-    "logging class": (
-        "experiment/x.yaml",
-        "# @package _global_\nhydra: {job_logging: {version: 1, handlers: {x: {(): os.system}}}}\n",
+    "sweeper": (X, f"{GLOBAL}hydra: {{sweeper: {{_target_: os.system}}}}\n", CHOSEN),
+    "logging": (X, f"{GLOBAL}hydra: {{job_logging: {{handlers: {{x: {{(): os.system}}}}}}}}\n", CHOSEN),
+    "search path": (X, f"{GLOBAL}hydra: {{searchpath: ['file:///tmp']}}\n", CHOSEN),
+    "run folder": (X, f"{GLOBAL}hydra: {{run: {{dir: /tmp/x}}}}\n", CHOSEN),
+    "resolver": (
+        X,
+        GLOBAL + "hydra: {sweeper: {params: \"${oc.create:'{_target_: os.system}'}\"}}\n",
         "+experiment=x",
     ),
-    "search path": (
-        "experiment/x.yaml",
-        "# @package _global_\nhydra: {searchpath: ['file:///tmp']}\n",
+    "swept": (
+        X,
+        f"{GLOBAL}hydra: {{sweeper: {{params: {{+hydra.callbacks.x._target_: os.system}}}}}}\n",
         "+experiment=x",
     ),
-    "run folder": ("experiment/x.yaml", "# @package _global_\nhydra: {run: {dir: /tmp/x}}\n", "+experiment=x"),
-    "created by a resolver": (
-        "experiment/x.yaml",
-        "# @package _global_\nhydra: {sweeper: {params: \"${oc.create:'{_target_: os.system}'}\"}}\n",
-        "+experiment=x",
-    ),
-    "swept parameter": (
-        "experiment/x.yaml",
-        "# @package _global_\nhydra: {sweeper: {params: {+hydra.callbacks.x._target_: os.system}}}\n",
-        "+experiment=x",
-    ),
-    "one of a sweep": ("experiment/x.yaml", f"# @package _global_\nhydra: {{callbacks: {LOAD}}}\n", "-m +experiment=x"),
-    "primary configuration": ("own.yaml", f"defaults: [score, _self_]\nhydra: {{callbacks: {LOAD}}}\n", "-cn own"),
-    "search path of a primary configuration": (
-        "own.yaml",
-        "defaults: [score, _self_]\nhydra: {searchpath: ['file:///tmp']}\n",
-        "-cn own",
-    ),
+    "one of a sweep": (X, f"{GLOBAL}hydra: {{callbacks: {LOAD}}}\n", "-m +experiment=x"),
+    "root": ("own.yaml", f"defaults: [score, _self_]\nhydra: {{callbacks: {LOAD}}}\n", "-cn own"),
+    "search path of a root": ("own.yaml", "defaults: [score, _self_]\nhydra: {searchpath: ['file:///x']}\n", "-cn own"),
 }
 
 
@@ -140,26 +123,20 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("experiment/x.yaml", BOMB, "its aliases (&name, *name) stand for more than"),
-        ("experiment/x.yaml", "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
-        ("experiment/x.yaml", "a: " + "[" * 5000, "it is nested too deep"),
+        (X, BOMB, "its aliases (&name, *name) stand for more than"),
+        (X, "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
+        (X, "a: " + "[" * 5000, "it is nested too deep"),
         ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
         ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
-        ("experiment/x.yaml", "defaults: [override /hydra/launcher: joblib]\n", "its defaults choose hydra/launcher."),
-        ("experiment/x.yaml", "defaults: ['/../other/x']\n", "its defaults lead out of the folder: ['/../other/x']."),
-        ("experiment/x.yaml", "<<: {defaults: [../../x]}\n", "its defaults lead out of the folder: ['../../x']."),
-        ("experiment/x.yaml", "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
-        (
-            "experiment/x.yaml",
-            "defaults: [{/experiment: //tmp/x}]\n",
-            "defaults lead out of the folder: [{'/experiment': '//tmp/x'}].",
-        ),
+        (X, "defaults: [override /hydra/launcher: joblib]\n", "its defaults choose hydra/launcher."),
+        (X, "defaults: ['/../other/x']\n", "its defaults lead out of the folder: ['/../other/x']."),
+        (X, "<<: {defaults: [../../x]}\n", "its defaults lead out of the folder: ['../../x']."),
+        (X, "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
+        (X, "defaults: [{/experiment: //tmp/x}]\n", "lead out of the folder: [{'/experiment': '//tmp/x'}]."),
     ],
     ids=["bomb", "itself", "deep", "yml", "of ours", "launcher", "above", "merged", "merged twice", "absolute"],
 )
-def test_files_that_are_not_read_or_lead_out_are_refused(
-    name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_not_read_or_lead_out_are_refused(name, text, message, capsys):
     put(name, text)
     assert run("--config-dir", "conf", "+experiment=x") == 2
     assert message in capsys.readouterr().err
@@ -173,9 +150,7 @@ def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("more", [[], ["--cfg", "job"]])
-def test_files_behind_links_are_checked_too_and_before_they_are_shown(
-    more: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_behind_links_are_checked_too_and_before_they_are_shown(more, capsys):
     Path("elsewhere").mkdir()
     Path("elsewhere/x.yaml").write_text("defaults: [../../x]\n")
     Path("conf/experiment").symlink_to(Path("elsewhere").absolute())
@@ -184,9 +159,7 @@ def test_files_behind_links_are_checked_too_and_before_they_are_shown(
     assert "conf/experiment/x.yaml: its defaults lead out" in capsys.readouterr().err
 
 
-def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(monkeypatch, capsys):
     """Mutation seen to fail: the files not read before Hydra composes."""
     put("../evil/__init__.py", f"open({MARK!r}, 'w')")
     monkeypatch.syspath_prepend(Path.cwd())

@@ -1,7 +1,23 @@
-import pytest
+"""One description of every key: as text of --cfg, as rows of the reference, as JSON Schema."""
 
+import pytest
+import yaml
+
+from segmeter.cli.config.compose import Request, compose_jobs, store_schemas
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
-from segmeter.cli.config.reference import as_yaml, keys_of, option, options_of, own_keys, preset_summary
+from segmeter.cli.config.reference import (
+    DIALECT,
+    as_yaml,
+    json_schema,
+    keys_of,
+    names,
+    option,
+    options_of,
+    own_keys,
+    preset_summary,
+    yaml_text,
+)
+from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
 
 
@@ -13,19 +29,45 @@ def test_values_are_written_on_one_line_of_yaml(value, text):
     assert as_yaml(value) == text
 
 
-def test_keys_carry_the_prefix_default_range_and_unit():
+@pytest.fixture(scope="module")
+def shown():
+    """Show the composed configuration of a training, or a part of it."""
+    store_schemas(["train"])
+    problems = []
+    (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5"]), problems)
+    assert problems == []
+    return lambda part=None: yaml_text(ROOTS["train"], job.raw, part=part)
+
+
+def test_a_part_alone_is_the_same_as_in_the_whole_and_an_unknown_one_names_the_nearest(shown):
+    assert yaml.safe_load(shown("loss")) == yaml.safe_load(shown())["loss"]
+    assert shown("loss.gamma") == "1.5\n"
+    with pytest.raises(ConfigError, match=r"there is no 'los' to show.*'loss'"):
+        shown("los")
+    with pytest.raises(ConfigError, match=r"there is no 'seed.x' to show"):
+        shown("seed.x")
+
+
+def test_a_meaning_stands_above_its_key_where_a_terminal_has_no_room_beside_it(shown, monkeypatch):
+    wide = yaml.safe_load(shown())
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shown()
+    assert yaml.safe_load(narrow) == wide
+    assert max(map(len, narrow.splitlines())) <= 80
+    above = "\n  # Limit: passes over the training data, or null [an integer >= 1 or null,\n  # epochs]\n  epochs:"
+    assert above in narrow
+
+
+def test_keys_carry_the_prefix_default_range_and_the_words_that_complete_them():
     keys = {key.path: key for key in keys_of(node_of(schemas_of("loss")["focal"]), {"gamma": 3.0}, "loss.")}
     assert keys["loss.gamma"].default == "3.0"  # what an option sets wins over the schema
     assert ">= 0" in keys["loss.gamma"].range
+    assert keys["loss.gamma"].completions == []
     assert "loss.name" not in keys
-
-
-def test_a_key_is_completed_by_its_words():
-    keys = {key.path: key for group in ("training", "loss") for each in schemas_of(group).values()
-            for key in keys_of(node_of(each), {}, f"{group}.")}  # fmt: skip
+    training = schemas_of("training").values()
+    keys = {key.path: key for each in training for key in keys_of(node_of(each), {}, "training.")}
     assert keys["training.deterministic"].completions == ["true", "false"]
     assert keys["training.compile"].completions == ["auto", "true", "false"]
-    assert keys["loss.gamma"].completions == []
 
 
 def test_the_keys_of_a_command_leave_out_its_groups():
@@ -34,36 +76,55 @@ def test_the_keys_of_a_command_leave_out_its_groups():
     assert not {key.path.partition(".")[0] for key in own_keys("train")} & set(groups)
 
 
-@pytest.mark.parametrize("command", list(ROOTS))
-def test_the_default_option_of_each_group_can_be_chosen(command):
-    for group, chosen in groups_of(command).items():
-        assert chosen == "" or chosen in options_of(command, group)
+def test_the_default_option_of_each_group_can_be_chosen():
+    chosen = [(command, group, option) for command in ROOTS for group, option in groups_of(command).items() if option]
+    assert [each for each in chosen if each[2] not in options_of(*each[:2])] == []
 
 
-def test_the_data_of_the_checkpoint_are_offered_to_eval_alone():
-    assert TRAINED in options_of("eval", "data")
-    assert TRAINED not in options_of("train", "data")
+def test_every_option_has_a_schema_that_takes_what_its_file_sets():
+    for path in CONFIGS.glob("*/*.yaml"):
+        if path.parent.name in GROUPS:
+            schema, values = option(path.parent.name, path.stem)
+            assert set(values) <= {*schema.model_fields, "name"}, path
 
 
-@pytest.mark.parametrize("group", [group for group in GROUPS if (CONFIGS / group).is_dir()])
-def test_every_option_has_a_schema_that_takes_what_its_file_sets(group):
-    for path in (CONFIGS / group).glob("*.yaml"):
-        schema, values = option(group, path.stem)
-        assert set(values) <= {*schema.model_fields, "name"}
-
-
-def test_an_option_inherits_from_the_one_its_file_starts_from(tmp_path):
+def test_an_option_inherits_from_the_one_its_file_starts_from_and_its_comment_sums_it_up(tmp_path):
     folder = tmp_path / "loss"
     folder.mkdir()
     (folder / "base.yaml").write_text("name: focal\ngamma: 1\nalpha: 0.5\n")
-    (folder / "own.yaml").write_text("defaults: [base, _self_]\ngamma: 4\n")
+    (folder / "own.yaml").write_text("# @package _global_\n# For a quick look.\ndefaults: [base, _self_]\ngamma: 4\n")
     schema, values = option("loss", "own", [tmp_path])
     assert schema is schemas_of("loss")["focal"]
     assert values == {"name": "focal", "gamma": 4, "alpha": 0.5}
+    assert preset_summary("loss", "own", [tmp_path]) == "For a quick look."
 
 
-def test_a_preset_is_summed_up_by_its_comment(tmp_path):
-    folder = tmp_path / "experiment"
-    folder.mkdir()
-    (folder / "own.yaml").write_text("# @package _global_\n# For a quick look.\nseed: 1\n")
-    assert preset_summary("experiment", "own", [tmp_path]) == "For a quick look."
+def parts(value):
+    """A value, and all values within it."""
+    yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts(item)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_reference_of_a_json_schema_is_defined(name):
+    schema = json_schema(name)
+    assert schema["$schema"] == DIALECT
+    links = {each["$ref"] for each in parts(schema) if isinstance(each, dict) and isinstance(each.get("$ref"), str)}
+    assert {link.removeprefix("#/$defs/") for link in links} <= set(schema["$defs"])
+
+
+def test_a_json_schema_takes_a_part_of_a_file_and_any_component_of_a_group():
+    assert not [each for each in parts(json_schema("train")) if isinstance(each, dict) and "required" in each]
+    schema = json_schema("loss")
+    assert {each["$ref"] for each in schema["anyOf"]} == {f"#/$defs/loss.{name}" for name in schemas_of("loss")}
+    focal = schema["$defs"]["loss.focal"]["properties"]
+    assert (focal["name"], focal["gamma"]["minimum"]) == ({"const": "focal"}, 0)
+    titles = [json_schema(name)["title"] for name in ("export_command", "export")]  # a command and a group of one name
+    assert titles == ["segmeter export", "segmeter: an option of export"]
+
+
+def test_eval_alone_takes_the_data_of_its_checkpoint():
+    for command, takes in (("eval", True), ("train", False)):
+        assert (f"data.{TRAINED}" in json_schema(command)["$defs"]) == takes
+        assert (TRAINED in options_of(command, "data")) == takes

@@ -38,24 +38,17 @@ def test_the_command_line_changes_what_it_names_and_nothing_else(run):
     assert without(own, "optimizer", "training") == without(changed, "optimizer", "training")
 
 
-def test_a_value_that_is_the_default_is_a_change_too(run):
+def test_a_default_value_or_a_group_that_is_named_again_changes_that_alone(run):
     assert configured(f"resume={run}", "seed=0").training.seed == 0
     assert configured(f"resume={run}").training.seed == 5
-
-
-def test_a_group_that_is_named_again_keeps_the_values_of_the_run(run):
     assert configured(f"resume={run}", "data=camvid").data.root == "/data/camvid"
     assert configured(f"resume={run}", "loss=focal", "loss.gamma=3").loss.gamma == 3
     assert configured(f"resume={run}", "augment=none").augment.flip_horizontal is False
 
 
-def test_a_preset_counts_in_full_as_an_experiment_does(run):
-    config = configured(f"resume={run}", "debug=fast")
-    assert config.training.steps == 4
-    assert config.training.validate_cases == 4
-
-
-def test_an_experiment_counts_in_full_beside_what_must_be_given(run):
+def test_a_preset_or_an_experiment_counts_in_full_beside_what_must_be_given(run):
+    training = configured(f"resume={run}", "debug=fast").training
+    assert (training.steps, training.validate_cases) == (4, 4)
     config = configured(f"resume={run}", "experiment=camvid")
     assert config.data.root == "/data/camvid"
     assert (config.loss.name, config.training.batch_size) == ("focal", 16)
@@ -67,12 +60,9 @@ def test_changes_that_were_allowed_once_are_not_allowed_again(run):
     assert configured(f"resume={run}").allow_changes == ()
 
 
-def test_a_wrong_value_is_said_as_ever(run):
+def test_a_wrong_value_is_said_as_ever_and_no_file_of_a_run_names_code(run):
     with pytest.raises(ConfigError, match=r"expected `optimizer\.lr` to be a number > 0"):
         configured(f"resume={run}", "optimizer.lr=0")
-
-
-def test_no_file_of_a_run_names_code(run):
     saved = yaml.safe_load((run / "config.yaml").read_text())
     (run / "config.yaml").write_text(yaml.safe_dump(saved | {"plugins": ["os"]}))
     with pytest.raises(ConfigError, match=r"Only the command line may name code: add 'plugins=\[os\]'"):

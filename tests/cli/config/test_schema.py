@@ -58,14 +58,10 @@ def test_labels_carry_no_probabilities_to_calibrate():
     assert made(ScoreConfig, values | {"probs": "probs"}).probs == Path("probs")
 
 
-@pytest.mark.parametrize(
-    ("metrics", "line"),
-    [
-        ({"bootstrap": 0}, "`metrics.bootstrap` to be an integer >= 1 and <= 1000000"),
-        ({"bootstrap": 9, "measures": ["surface"]}, "`metrics.measures` to be empty"),
-    ],
-    ids=["no draws", "measures"],
-)
+@pytest.mark.parametrize(("metrics", "line"), [
+    ({"bootstrap": 0}, "`metrics.bootstrap` to be an integer >= 1 and <= 1000000"),
+    ({"bootstrap": 9, "measures": ["surface"]}, "`metrics.measures` to be empty"),
+], ids=["no draws", "measures"])  # fmt: skip
 def test_runs_are_compared_by_draws_and_by_the_measures_that_they_have(metrics, line):
     problem = problem_of(CompareConfig, COMPARE | {"metrics": metrics})
     assert line in problem

@@ -14,14 +14,15 @@ from segmeter.cli.config.trained_data import describe_data, own_data
 from segmeter.data.config import CamvidConfig, CellsConfig, DataConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import write_checkpoint
-from segmeter.models.config import ModelCard, UnetConfig
+from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
-from segmeter.schema import as_plain
+from tests.models.parts import TINY
 
 NUCLEI = FolderConfig(
     root="gone", task="binary", classes=("background", "nucleus"), label_map={"0": 0, "255": 1}, in_channels=1,
     masks="drawn", mask_suffix="_mask", max_pixels=9, allow_links=True,
 )  # fmt: skip
+FOLDER = ["data=folder", "data.root=/other"]
 
 
 def write_run(
@@ -30,7 +31,7 @@ def write_run(
     torch.manual_seed(0)
     n = config.in_channels
     card = ModelCard(
-        model=as_plain(UnetConfig(encoder="resnet18")), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
+        model=dict(TINY), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
         std=(0.25,) * n, data=describe_data(config) if data is None else data,
     )  # fmt: skip
     segmenter = build_segmenter(card)
@@ -58,13 +59,16 @@ def problems_of(*overrides: str) -> list[str]:
     return list(caught.value.problems)
 
 
-def test_a_checkpoint_alone_is_enough(run: Path) -> None:
+def test_a_checkpoint_alone_is_enough_but_for_the_limits_on_files(run: Path) -> None:
     data = composed(f"checkpoint={run}").data
     assert isinstance(data, FolderConfig)
     assert (data.root, data.split, data.masks, data.mask_suffix) == ("/data/nuclei", "test", "drawn", "_mask")
     assert (data.task, data.classes, data.in_channels) == ("binary", ("background", "nucleus"), 1)
-    assert data.label_map == {"0": 0, "255": 1}
-    assert (data.mean, data.std) == ((0.5,), (0.25,))
+    assert (data.label_map, data.mean, data.std) == ({"0": 0, "255": 1}, (0.5,), (0.25,))
+    assert (data.max_pixels, data.allow_links) == (200_000_000, False)
+    text = (run / "checkpoints" / "best" / "manifest.json").read_text()
+    assert "gone" not in text, "no folder of the machine it was trained on"
+    assert "root" not in json.loads(text)["card"]["data"]
 
 
 def test_a_setting_that_is_gone_is_left_out_where_it_changed_nothing(tmp_path: Path) -> None:
@@ -81,11 +85,6 @@ def test_a_setting_that_is_gone_is_left_out_where_it_changed_nothing(tmp_path: P
         own_data(paths[1], ImagesConfig())
 
 
-def test_the_limits_on_files_are_the_users_alone(run: Path) -> None:
-    data = composed(f"checkpoint={run}").data
-    assert (data.max_pixels, data.allow_links) == (200_000_000, False)
-
-
 @pytest.mark.parametrize("choice", [[], ["data=folder"]], ids=["checkpoint", "folder"])
 def test_what_is_set_goes_first(run: Path, choice: list[str]) -> None:
     changed = ["data.root=/other", "data.split=val", "data.label_map={7: 1}", "data.mask_suffix=_seg", "data.lists=s"]
@@ -93,11 +92,7 @@ def test_what_is_set_goes_first(run: Path, choice: list[str]) -> None:
     assert (data.root, data.split, data.mask_suffix, data.lists) == ("/other", "val", "_seg", "s")
     assert data.label_map["7"] == 1
     assert (data.masks, data.classes) == ("drawn", ("background", "nucleus"))
-
-
-def test_a_value_that_is_set_to_the_default_is_set(run: Path) -> None:
-    data = composed(f"checkpoint={run}", "data=folder", "data.root=/other", "data.masks=masks").data
-    assert data.masks == "masks"
+    assert composed(f"checkpoint={run}", *FOLDER, "data.masks=masks").data.masks == "masks", "the default, but set"
 
 
 @pytest.mark.parametrize(
@@ -110,69 +105,35 @@ def test_a_value_that_is_set_to_the_default_is_set(run: Path) -> None:
         ("data.mean=[0.1]", "`data.mean` to be the checkpoint's [0.5], got [0.1]."),
     ],
 )
-@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
-def test_contradictions_are_refused_by_name(run: Path, choice: list[str], override: str, message: str) -> None:
+def test_contradictions_are_refused_by_name(run: Path, override: str, message: str) -> None:
+    choice = FOLDER if "channels" in override or "mean" in override else []
     (problem,) = problems_of(f"checkpoint={run}", *choice, override)
     assert problem.startswith(f"eval: expected {message}")
 
 
-def test_a_data_set_with_classes_of_its_own_keeps_them(run: Path) -> None:
+def test_a_data_set_with_classes_of_its_own_keeps_them_unless_the_model_was_trained_on_it(run, tmp_path):
     problems = problems_of(f"checkpoint={run}", "data=camvid", "data.root=/other")
     assert [line.split("`")[1] for line in problems] == ["data.task", "data.classes", "data.in_channels"]
-
-
-def test_of_its_own_kind_the_checkpoint_says_what_differs_from_the_default(tmp_path: Path) -> None:
     roads = write_run(tmp_path / "roads", CamvidConfig(root="x", lists="lists", ignore_index=None))
     data = composed(f"checkpoint={roads}", "data=camvid", "data.root=/other").data
     assert (data.lists, data.ignore_index, data.root) == ("lists", None, "/other")
 
 
-def test_without_its_run_the_checkpoint_asks_for_the_root(tmp_path: Path) -> None:
+def test_a_checkpoint_without_its_run_or_its_data_asks_for_them(tmp_path: Path) -> None:
     alone = write_run(tmp_path / "alone", NUCLEI, root=None)
     assert problems_of(f"checkpoint={alone}") == ["config: `data.root` is required. Set data.root=VALUE."]
     assert composed(f"checkpoint={alone}", "data.root=/other").data.masks == "drawn"
-
-
-def test_a_checkpoint_that_does_not_know_its_data_asks_for_them(run: Path, tmp_path: Path) -> None:
     old = write_run(tmp_path / "old", NUCLEI, data={})
     (problem,) = problems_of(f"checkpoint={old}")
-    assert problem.startswith(
-        "eval: this checkpoint does not say which data it was trained on. Choose it: data=camvid |"
-    )
-    assert composed(f"checkpoint={old}", "data=folder", "data.root=/other").data.classes == ("background", "nucleus")
-
-
-def test_a_checkpoint_names_no_folder_of_its_machine(run: Path) -> None:
-    text = (run / "checkpoints" / "best" / "manifest.json").read_text()
-    assert "gone" not in text
-    assert "root" not in json.loads(text)["card"]["data"]
+    told = "eval: this checkpoint does not say which data it was trained on. Choose it: data=camvid |"
+    assert problem.startswith(told)
+    assert composed(f"checkpoint={old}", *FOLDER).data.classes == ("background", "nucleus")
 
 
 @pytest.fixture(scope="module")
 def folds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("folds")
     return [write_run(root / f"fold{n}", NUCLEI.replace(fold=f"{n}/5", group_until="_")) for n in (1, 2)]
-
-
-@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.fold=2/5", "`data.fold` to be '1/5' with data.split=val, "),
-        ("data.fold=null", "`data.fold` to be '1/5' with data.split=val, "),
-        ("data.split_seed=7", "`data.split_seed` to be 0 with data.split=val, "),
-        ("data.group_until=-", "`data.group_until` to be '_' with data.split=val, "),
-    ],
-)
-def test_validation_of_another_fold_holds_cases_of_training_and_is_refused(
-    folds: list[Path], choice: list[str], override: str, message: str
-) -> None:
-    (problem,) = problems_of(f"checkpoint={folds[0]}", *choice, "data.split=val", override)
-    said = f"eval: expected {message}which else may hold cases that {folds[0]} was trained on, got "
-    assert problem.startswith(said)
-    assert composed(f"checkpoint={folds[0]}", *choice, "data.split=all", override).data.split == "all"
-    if "fold=" in override:  # decides nothing about the cases for testing
-        assert composed(f"checkpoint={folds[0]}", *choice, "data.split=test", override).data.split == "test"
 
 
 def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list[Path], run: Path) -> None:
@@ -183,37 +144,29 @@ def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list
     assert f"`data.fold` to be '2/5' with data.split=val, which else may hold cases that {folds[1]} was" in problem
     (problem,) = problems_of(f"checkpoint={run}", "data.split=val", "data.fold=1/5")
     assert "`data.fold` to be None with data.split=val" in problem
+    other = [f"checkpoint={folds[0]}", *FOLDER, "data.fold=2/5"]
+    assert composed(*other, "data.split=test").data.split == "test", "of which a fold decides nothing"
 
 
-@pytest.mark.parametrize("choice", [[], ["data=folder", "data.root=/other"]], ids=["checkpoint", "folder"])
-@pytest.mark.parametrize("split", ["train", "val", "test"])
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("choice", "split", "override", "trained"),
     [
-        ("data.split_seed=1", "`data.split_seed` to be 0 with data.split={}, "),
-        ("data.test_fraction=0.5", "`data.test_fraction` to be 0.15 with data.split={}, "),
-        ("data.val_fraction=0.2", "`data.val_fraction` to be 0.15 with data.split={}, "),
-        ("data.group_until=_", "`data.group_until` to be '' with data.split={}, "),
+        ([], "train", "data.split_seed=1", "0"),
+        (FOLDER, "val", "data.test_fraction=0.5", "0.15"),
+        ([], "test", "data.val_fraction=0.2", "0.15"),
+        (FOLDER, "test", "data.group_until=_", "''"),
     ],
 )
-def test_a_split_that_is_drawn_otherwise_than_for_training_is_refused(
-    run: Path, choice: list[str], split: str, override: str, message: str
-) -> None:
+def test_a_split_that_is_drawn_otherwise_than_for_training_is_refused(run, choice, split, override, trained):
     """Cases for testing would be among those that the model was trained on."""
     asked = [f"checkpoint={run}", *choice, f"data.split={split}"]
     (problem,) = problems_of(*asked, override)
-    assert problem.startswith(f"eval: expected {message.format(split)}which else may hold cases that {run} was")
+    said = f"eval: expected `{override.partition('=')[0]}` to be {trained} with data.split={split}, which else may hold"
+    assert problem.startswith(f"{said} cases that {run} was")
     assert problem.endswith("other data needs no split (data.split=all).")
     assert composed(*asked).data.split == split
     assert composed(*asked, "data.lists=mine").data.split == split, "lists name the cases"
     assert composed(*asked[:-1], "data.split=all", override).data.split == "all"
-
-
-def test_a_split_that_was_listed_for_training_is_not_drawn(tmp_path: Path) -> None:
-    listed = write_run(tmp_path / "listed", NUCLEI.replace(lists="lists"))
-    assert composed(f"checkpoint={listed}", "data.split=test").data.split == "test"
-    (problem,) = problems_of(f"checkpoint={listed}", "data.split=test", "data.lists=null")
-    assert "`data.lists` to be 'lists' with data.split=test" in problem
 
 
 def test_a_model_that_was_trained_on_cores_is_split_by_them(tmp_path: Path) -> None:

@@ -28,17 +28,13 @@ def resumed(root: Path, resume: str | Path | None, *, name: str | None = "x", jo
     return find_resumed(Common(run=RunConfig(root=root, name=name)), job, resume, holds=holds)
 
 
-def test_null_is_a_new_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put_run(tmp_path, "2026-01-01_000000_x")
-    assert resumed(tmp_path, None) is None
-    assert capsys.readouterr().err == ""
-
-
-def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_named_by_its_folder_and_null_is_a_new_one(tmp_path, monkeypatch, capsys):
     folder = put_run(tmp_path, "anything at all")
     monkeypatch.chdir(tmp_path)
     assert resumed(tmp_path, str(folder)) == folder
     assert resumed(tmp_path, "score/anything at all") == Path("score/anything at all")
+    assert resumed(tmp_path, None) is None
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("folder", ["empty", "gone"])
@@ -50,9 +46,7 @@ def test_a_folder_without_anything_to_go_on_from_is_refused(folder: str, tmp_pat
     assert error.value.problems == (line,)
 
 
-def test_auto_is_the_run_that_started_last_whatever_its_name_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_is_the_run_that_started_last_whatever_its_name_says(tmp_path, capsys):
     """Folders are named by the local time: that of the first run, in another zone, is a day ahead.
 
     Mutation seen to fail: the last one by name.
@@ -61,7 +55,9 @@ def test_auto_is_the_run_that_started_last_whatever_its_name_says(
     second = put_run(tmp_path, "2026-01-01_090000_x", "2026-01-01T21:00:00.000000+00:00")
     put_run(tmp_path, "2026-01-03_090000_x", holds=None)
     assert resumed(tmp_path, "auto") == second
-    assert capsys.readouterr().err == f"resuming {second}\n"
+    unsaid = [put_run(tmp_path / "unsaid", f"2026-01-01_090000_x{end}") for end in ("", "-2")]  # without a start
+    assert resumed(tmp_path / "unsaid", "auto") == unsaid[1], "the last by name"
+    assert capsys.readouterr().err == f"resuming {second}\nresuming {unsaid[1]}\n"
 
 
 @pytest.mark.parametrize("start", ["zzzz", "2026-01-01T22:00:00+14:00", "null", 7, ["a"], "2026-13-01T00:00:00"])
@@ -72,16 +68,8 @@ def test_auto_reads_the_start_as_a_time(tmp_path: Path, start: object) -> None:
     assert resumed(tmp_path, "auto") == whole
 
 
-def test_auto_takes_the_last_by_name_where_no_run_says_when_it_started(tmp_path: Path) -> None:
-    put_run(tmp_path, "2026-01-01_090000_x")
-    last = put_run(tmp_path, "2026-01-01_090000_x-2")
-    assert resumed(tmp_path, "auto") == last
-
-
 @pytest.mark.parametrize("name", ["x", "a.c", None])
-def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(
-    name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(name, tmp_path, capsys):
     """Mutations seen to fail: a name that begins so; a name taken for a pattern."""
     shown = name or "score"
     for other in ("xy", "a_x", "abc", "x-", f"{shown}-b"):

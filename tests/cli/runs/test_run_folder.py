@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -34,18 +35,6 @@ def test_a_run_keeps_its_records_and_how_it_ended(tmp_path: Path) -> None:
     assert "abc" not in (folder / "overrides.yaml").read_text()
 
 
-def test_a_failed_run_says_why(tmp_path: Path) -> None:
-    with pytest.raises(RunError), open_run(config(tmp_path), JOB, facts={}) as folder:
-        raise RunError("train: the loss is nan at step 7.")
-    assert json.loads((folder / "run.json").read_text())["state"] == "stopped: train: the loss is nan at step 7."
-    assert "the loss is nan at step 7" in (folder / "log.txt").read_text()
-
-
-def test_runs_of_the_same_second_get_their_own_folders(tmp_path: Path) -> None:
-    with open_run(config(tmp_path), JOB, facts={}) as first, open_run(config(tmp_path), JOB, facts={}) as second:
-        assert first != second
-
-
 def test_a_folder_in_use_is_refused_with_its_process(tmp_path: Path) -> None:
     with open_run(config(tmp_path), JOB, facts={}) as folder:
         with pytest.raises(ConfigError, match=rf"is in use by process {os.getpid()} on"):
@@ -55,108 +44,81 @@ def test_a_folder_in_use_is_refused_with_its_process(tmp_path: Path) -> None:
         assert again == folder
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    with open_run(config(tmp_path), JOB, facts={}) as folder:
-        pass
-    code = (
-        f"import fcntl,os,signal; f=open({str(folder / '.lock')!r},'a+'); "
-        "fcntl.flock(f,fcntl.LOCK_EX); os.kill(os.getpid(),signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    with open_run(config(tmp_path), JOB, resumed=folder, facts={}) as again:
-        assert again == folder
-
-
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder in which none can be made is /proc")
-@pytest.mark.parametrize("name", ["/proc/none", "/proc/none/below", "loop/below"])
+@pytest.mark.parametrize("name", ["/proc/none", "/proc/none/below", "loop/below", "file"])
 def test_a_root_that_can_never_be_made_is_bad_input(name: str, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*(none|loop)"):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*(none|loop|file)"):
         with open_run(config(tmp_path / name), JOB, facts={}):
             raise AssertionError
-
-
-def test_a_root_that_is_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*file"):
-        with open_run(config(tmp_path / "file"), JOB, facts={}):
-            pass
 
 
 def ended(folder: Path) -> str:
     return str(json.loads((folder / "run.json").read_text())["state"])
 
 
-def test_a_fault_of_the_system_is_one_line_with_file_cause_and_next_step(tmp_path: Path) -> None:
-    with pytest.raises(RunError) as caught, open_run(config(tmp_path), JOB, facts={}) as folder:
-        raise OSError(28, "No space left on device", "x.png")
-    (line,) = caught.value.problems
-    assert line.startswith("eval: x.png: No space left on device. ")
-    assert line.endswith("Make room there and run it again.")
-    assert ended(folder) == f"stopped: {line}"
-
-
-def fill_disk(path: Path) -> None:
-    """Write one file, and find no room for another."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
-    raise OSError(28, "No space left on device", "x.png")
+LAUNCHED = {"launch": LocalConfig()}
 
 
 @pytest.mark.parametrize(
-    ("made", "remedy"),
+    ("made", "place", "remedy"),
     [
-        ("validation/x.png", "run it again."),
-        ("manifest.json", "go on with resume={folder}."),
-        ("checkpoints/step-0000003/manifest.json", "go on with resume={folder}."),
-        ("shards/1of2/run.json", "go on with resume={folder}."),
+        ("validation/x.png", None, "run it again."),
+        ("manifest.json", None, "go on with resume={folder}."),
+        ("checkpoints/step-0000003/manifest.json", None, "go on with resume={folder}."),
+        ("shards/1of2/run.json", None, "go on with resume={folder}."),
+        ("manifest.json", "whole/shards/1of2", "go on with resume={root}/whole."),  # a shard's own folder is a part
     ],
 )
-def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path: Path, made: str, remedy: str) -> None:
+def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path, made, place, remedy):
     """Mutation seen to fail: advised for any folder, of which resume= then says that it holds no manifest."""
-    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
-    with pytest.raises(RunError) as error, open_run(config, JOB, facts={}) as folder:
+    job = Job("eval", ("run.name=x",), tmp_path / place if place else None)
+
+    def fill_disk(path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+        raise OSError(28, "No space left on device", "x.png")
+
+    launched = Launched(run=RunConfig(root=tmp_path), **LAUNCHED)
+    with pytest.raises(RunError) as error, open_run(launched, job, facts={}) as folder:
         fill_disk(folder / made)
-    assert error.value.problems[0].endswith(f"Make room there and {remedy.format(folder=folder)}")
-
-
-def test_a_shard_of_a_launch_advises_to_resume_the_whole(tmp_path: Path) -> None:
-    """Mutation seen to fail: the shard's own folder, which goes on with that part alone."""
-    shard = tmp_path / "whole" / "shards" / "1of2"
-    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
-    job = Job("eval", ("run.name=x",), shard)
-    with pytest.raises(RunError) as error, open_run(config, job, facts={}) as folder:
-        fill_disk(folder / "manifest.json")
-    assert error.value.problems[0].endswith(f"Make room there and go on with resume={tmp_path / 'whole'}.")
+    (line,) = error.value.problems
+    assert line.startswith("eval: x.png: No space left on device. ")
+    assert line.endswith(f"Make room there and {remedy.format(folder=folder, root=tmp_path)}")
+    assert ended(folder) == f"stopped: {line}"
 
 
 def test_a_fault_of_another_process_keeps_its_code_and_says_how_to_go_on(tmp_path: Path) -> None:
     """Mutation seen to fail: another process's fault, without a word of the run that can go on."""
-    config = Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
+    launched = Launched(run=RunConfig(root=tmp_path), **LAUNCHED)
 
     def lose_another_process(folder: Path) -> None:
         (folder / "checkpoints" / "step-0000003").mkdir(parents=True)
         (folder / "checkpoints" / "step-0000003" / "manifest.json").write_text("{}")
         raise PeerError("process 2 of 2 failed: no sign of life.", exit_code=143)
 
-    with pytest.raises(RunError) as error, open_run(config, JOB, facts={}) as folder:
+    with pytest.raises(RunError) as error, open_run(launched, JOB, facts={}) as folder:
         lose_another_process(folder)
     assert error.value.problems == (f"process 2 of 2 failed: no sign of life. Then go on with resume={folder}.",)
     assert error.value.exit_code == 143
 
 
-def test_a_log_and_a_record_that_fail_hide_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_run_says_why_also_where_its_log_and_its_record_fail(tmp_path, monkeypatch, capsys):
     def fail(operation: str, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    def work() -> None:
-        monkeypatch.setattr("segmeter.files.watch", fail)
-        raise RunError("the first.")
+    def work(how: str) -> None:
+        if how == "full":
+            monkeypatch.setattr("segmeter.files.watch", fail)
+        raise RunError("train: the loss is nan.")
 
-    with pytest.raises(RunError, match=r"^the first\.$"), open_run(config(tmp_path), JOB, facts={}):
-        work()
+    with pytest.raises(RunError), open_run(config(tmp_path), JOB, facts={}) as folder:
+        work("with room")
+    assert ended(folder) == "stopped: train: the loss is nan."
+    assert "the loss is nan" in (folder / "log.txt").read_text()
+    with pytest.raises(RunError, match=r"^train: the loss is nan\.$"), open_run(config(tmp_path), JOB, facts={}):
+        work("full")
     assert capsys.readouterr().err.count("log.txt: No space left on device. Nothing more is logged.") == 1
 
 
@@ -206,10 +168,11 @@ def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path
     assert victim.read_text() == "precious"
 
 
-EIGHT = """
-import os, sys
+# Eight processes, and one that is killed with the lock of the folder's last run
+FORKED = """
+import fcntl, os, signal, sys
 from pathlib import Path
-from segmeter.cli.config.schema import Common, Launched, RunConfig
+from segmeter.cli.config.schema import Common, RunConfig
 from segmeter.cli.folders import Job
 from segmeter.cli.run_folder import open_run
 ready, go = os.pipe()
@@ -224,13 +187,19 @@ for _ in range(8):
         os._exit(0)
     children.append(child)
 os.close(go)
-sys.exit(max(os.waitpid(child, 0)[1] for child in children))
+assert not any(os.waitpid(child, 0)[1] for child in children)
+last = max(Path(sys.argv[1], "eval").iterdir())
+fcntl.flock((last / ".lock").open("a+"), fcntl.LOCK_EX)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_eight_processes_of_the_same_second_get_eight_folders(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", EIGHT, str(tmp_path)], check=True)
-    assert len([path for path in (tmp_path / "eval").iterdir() if ended(path) == "done"]) == 8
+def test_eight_processes_get_eight_folders_and_the_lock_of_a_killed_one_is_free(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", FORKED, str(tmp_path)], check=False).returncode == -signal.SIGKILL
+    folders = sorted((tmp_path / "eval").iterdir())
+    assert [ended(path) for path in folders] == ["done"] * 8
+    with open_run(config(tmp_path), JOB, resumed=folders[-1], facts={}) as again:
+        assert again == folders[-1]
 
 
 def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
