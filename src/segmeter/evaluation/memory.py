@@ -2,8 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -70,17 +69,13 @@ class Room:
             self._held -= needed
             self._changed.notify_all()
 
-    @contextmanager
-    def hold(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
-        """Hold bytes while the block runs; less than `SMALL` needs no room."""
-        if needed < SMALL:
-            yield
-            return
-        self.enter(needed, what=what, remedy=remedy)
-        try:
-            yield
-        finally:
-            self.leave(needed)
+    def hold(self, needed: int, *, what: str, remedy: str) -> ExitStack:
+        """Hold bytes until the returned context ends; less than `SMALL` needs no room."""
+        held = ExitStack()
+        if needed >= SMALL:
+            self.enter(needed, what=what, remedy=remedy)
+            held.callback(self.leave, needed)
+        return held
 
 
 def _show(count: int) -> str:

@@ -47,6 +47,8 @@ class PictureArray(FileArray):
         super().__init__(path, file)
         self._form, self._opening = form, opening
         self._head = file.peek()
+        if len(self._head) < HEAD_BYTES:  # it ends there
+            self.content = self._head
         layout = read_layout(self._head)
         if layout is None:
             header = self.header
@@ -54,7 +56,6 @@ class PictureArray(FileArray):
         else:  # a PNG of one channel, like most masks
             self._size, self._bytes = (layout.height, layout.width), max(1, layout.bits // 8)
             check_pixel_count(path, self._size, opening)
-
         self._layout = layout
 
     @property
@@ -90,8 +91,6 @@ class PictureArray(FileArray):
     @cached_property
     def content(self) -> bytes:
         """The whole file; refused if it is far larger than its pixels."""
-        if len(self._head) < HEAD_BYTES:  # it ends there
-            return self._head
         height, width = self._size
         size = os.fstat(self._file.fileno()).st_size
         remedy = f"Its {height} x {width} pixels need less: save it again."
@@ -99,7 +98,7 @@ class PictureArray(FileArray):
         self._file.seek(0)
         return self._file.read()
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 

@@ -81,15 +81,15 @@ def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[n
 
 def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]:
     """Return the bodies of the IDAT chunks; ValueError unless all chunks are intact, known and in order."""
-    (_, *names), (start, *bodies) = zip(*split_chunks(content), strict=True)
-    count, first = names.count(b"IDAT"), names.index(b"IDAT")
-    before, after = names[:first], names[first + count :]
+    names, bodies = zip(*split_chunks(content), strict=True)
+    first, last = names.index(b"IDAT"), names.index(b"IDAT") + names.count(b"IDAT")
+    before, after = names[1:first], names[last:-1]
     is_plain = b"IDAT" not in after and b"PLTE" not in after and before.count(b"PLTE") == layout.is_palette
-    ends = not bodies[-1] and len(SIGNATURE) + sum(12 + len(body) for body in (start, *bodies)) == len(content)
-    others = ((name, len(body)) for name, body in zip(names[:-1], bodies, strict=False) if name != b"IDAT")
-    if not is_plain or not ends or not all(_is_harmless(name, size, layout) for name, size in others):
+    ends = not bodies[-1] and len(SIGNATURE) + 12 * len(bodies) + sum(map(len, bodies)) == len(content)
+    others = zip(before + after, bodies[1:first] + bodies[last:-1], strict=True)
+    if not is_plain or not ends or not all(_is_harmless(name, len(body), layout) for name, body in others):
         raise ValueError("an unusual PNG")
-    return bodies[first : first + count]
+    return list(bodies[first:last])
 
 
 def split_chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
