@@ -1,6 +1,5 @@
 """Measures one pair of mask files: its row of counts and measures, or the problems of its files."""
 
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, cast
@@ -63,12 +62,12 @@ class CaseScorer:
         is_large, pixels = in_time(partial(self._reader.look, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
+            if is_large:
+                self._refuse_whole_maps(pair)
+                with self._reader.open(pair) as found:
+                    return self._measure(pair, found)
             needed = pixels * (len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0))
-            room = _room(self.processes).hold(needed, what=f"case {pair.case_id!r}", remedy=remedy)
-            with room, ExitStack() as files:
-                if is_large:
-                    self._refuse_whole_maps(pair)
-                    return self._measure(pair, self._reader.open(pair, files))
+            with _room(self.processes).hold(needed, what=f"case {pair.case_id!r}", remedy=remedy):
                 return self._measure(pair, in_time(partial(self._reader.load, pair)))
         except InputError as error:
             return error.problems

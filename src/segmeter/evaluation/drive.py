@@ -8,7 +8,7 @@ writes their files.
 import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import Any, TypeVar
 
 from segmeter.checks import expected
@@ -193,17 +193,13 @@ class Room:
             self._held -= needed
             self._changed.notify_all()
 
-    @contextmanager
-    def hold(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
-        """Hold bytes while the block runs; less than `SMALL` needs no room."""
-        if needed < SMALL:
-            yield
-            return
-        self.enter(needed, what=what, remedy=remedy)
-        try:
-            yield
-        finally:
-            self.leave(needed)
+    def hold(self, needed: int, *, what: str, remedy: str) -> ExitStack:
+        """Hold bytes until the returned context ends; less than `SMALL` needs no room."""
+        held = ExitStack()
+        if needed >= SMALL:
+            self.enter(needed, what=what, remedy=remedy)
+            held.callback(self.leave, needed)
+        return held
 
 
 def _show(count: int) -> str:

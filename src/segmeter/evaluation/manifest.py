@@ -43,7 +43,10 @@ SECONDS = 1.0  # between two writes if cases take longer, and between two syncs:
 _LOG = logging.getLogger(__name__)
 _COLUMNS = ("case_id", "sha256", "record")
 _HEAD = Struct("<QI")  # of a batch: its bytes and their CRC-32
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each record
+# A batch is so small that waking threads takes longer than packing it
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_UNPACKED = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 class RunManifest(Form):
@@ -99,7 +102,7 @@ class Manifest:
             return
         rows = [entry.row for entry in self._open if entry.row is not None]
         table = columns_of_rows(rows) if rows else pa.table({"case_id": [entry.case_id for entry in self._open]})
-        records = [json.dumps(entry.record, ensure_ascii=False) for entry in self._open]
+        records = [_encode(entry.record) for entry in self._open]
         for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
             table = table.append_column(name, pa.array(texts, pa.string()))
         self._journal = self._journal or Lines(self.folder / JOURNAL)
@@ -246,7 +249,7 @@ def _read_batch(file: IO[bytes]) -> pa.Table | None:
     if len(body) != size or zlib.crc32(body) != checksum:
         return None
     try:
-        with pa.ipc.open_stream(body) as reader:
+        with pa.ipc.open_stream(body, options=_UNPACKED) as reader:
             return reader.read_all()
     except pa.ArrowException:
         return None

@@ -178,8 +178,9 @@ class PairReader:
             found.append(CaseMaps(case_id=case_id, target=labels, labels=labels, spacing=edges, **given))
         return found, spacing
 
-    def open(self, pair: MaskPair, files: ExitStack) -> PairMaps:
-        """Open a pair of large files, to be read in bands of lines for as long as `files` is open.
+    @contextmanager
+    def open(self, pair: MaskPair) -> Iterator[PairMaps]:
+        """Open a pair of large files, to be read in bands of lines inside the block.
 
         Raises
         ------
@@ -188,17 +189,17 @@ class PairReader:
         """
         paths, count, spec = (*pair.references, *pair.predictions), len(pair.references), self.reading.spec
         in_time = limit_of(pair, self.reading.timeout_s)
-        opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
-        spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing, references=count)
-        planes = [in_time.lines(lines) for lines, _ in opened]
-        sides = [
-            stack_planes(side) if spec.is_multilabel else side[0] for side in (planes[:count], planes[count:]) if side
-        ]
-        if not pair.predictions:
-            nothing = np.broadcast_to(np.zeros((), spec.label_dtype), sides[0].shape)
-            sides.append(ArrayRows(nothing, axis=nothing.ndim - 2))
-        maps = BandedMaps(case_id=pair.case_id, target=sides[0], labels=sides[1], spec=spec)
-        return PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
+        with ExitStack() as files:
+            opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
+            spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing, references=count)
+            planes = [in_time.lines(lines) for lines, _ in opened]
+            given = [side for side in (planes[:count], planes[count:]) if side]
+            sides = [stack_planes(side) if spec.is_multilabel else side[0] for side in given]
+            if not pair.predictions:
+                nothing = np.broadcast_to(np.zeros((), spec.label_dtype), sides[0].shape)
+                sides.append(ArrayRows(nothing, axis=nothing.ndim - 2))
+            maps = BandedMaps(case_id=pair.case_id, target=sides[0], labels=sides[1], spec=spec)
+            yield PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
 
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
@@ -218,8 +219,7 @@ class PairReader:
         """Read references, then predictions; drawn objects last, because they take the size of the other maps."""
         problems, stored = list[str](), dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
-        drawn = [number for number, path in enumerate(paths) if volume_format(path) in OUTLINES]
-        for number in (*(number for number in range(len(paths)) if number not in drawn), *drawn):
+        for number in sorted(range(len(paths)), key=lambda number: volume_format(paths[number]) in OUTLINES):
             path = paths[number]
             try:
                 side = self._sides["references" if number < count else "predictions"]

@@ -144,9 +144,8 @@ def unzipped(place: Path) -> Path:
     return path / inner
 
 
-@contextmanager
-def fetched(paths: Iterable[Path]) -> Iterator[None]:
-    """Keep listed files behind URLs on this machine, under their paths, while the block runs.
+def fetched(paths: Iterable[Path]) -> ExitStack:
+    """Keep listed files behind URLs on this machine, under their paths, until the returned context ends.
 
     Folders stay until the process ends, because chunks of a Zarr folder are read long after it was opened, and a
     missing chunk would be read as zeros.
@@ -160,7 +159,7 @@ def fetched(paths: Iterable[Path]) -> Iterator[None]:
                 _keep(path, fill)
             else:
                 stack.callback(_release, _pin(path, fill))
-        yield
+        return stack.pop_all()
 
 
 def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]]) -> Iterator[Item]:

@@ -180,7 +180,7 @@ class FileArray:
         """Whether the pixels are indices of a palette."""
         return self.header.kind == "palette"
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """Sha256 of the file's bytes, or of all files of a Zarr folder."""
         assert self._file is not None

@@ -91,15 +91,15 @@ def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[n
 
 def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]:
     """Return the bodies of the IDAT chunks; ValueError unless all chunks are intact, known and in order."""
-    (_, *names), (start, *bodies) = zip(*split_chunks(content), strict=True)
-    count, first = names.count(b"IDAT"), names.index(b"IDAT")
-    before, after = names[:first], names[first + count :]
+    names, bodies = zip(*split_chunks(content), strict=True)
+    first, last = names.index(b"IDAT"), names.index(b"IDAT") + names.count(b"IDAT")
+    before, after = names[1:first], names[last:-1]
     is_plain = b"IDAT" not in after and b"PLTE" not in after and before.count(b"PLTE") == layout.is_palette
-    ends = not bodies[-1] and len(SIGNATURE) + sum(12 + len(body) for body in (start, *bodies)) == len(content)
-    others = ((name, len(body)) for name, body in zip(names[:-1], bodies, strict=False) if name != b"IDAT")
-    if not is_plain or not ends or not all(_is_harmless(name, size, layout) for name, size in others):
+    ends = not bodies[-1] and len(SIGNATURE) + 12 * len(bodies) + sum(map(len, bodies)) == len(content)
+    others = zip(before + after, bodies[1:first] + bodies[last:-1], strict=True)
+    if not is_plain or not ends or not all(_is_harmless(name, len(body), layout) for name, body in others):
         raise ValueError("an unusual PNG")
-    return bodies[first : first + count]
+    return list(bodies[first:last])
 
 
 def split_chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
@@ -176,6 +176,8 @@ class PictureArray(FileArray):
         super().__init__(path, file)
         self._form, self._opening = form, opening
         self._head = file.peek()
+        if len(self._head) < HEAD_BYTES:  # it ends there
+            self.content = self._head
         layout = read_layout(self._head)
         if layout is None:
             header = self.header
@@ -183,7 +185,6 @@ class PictureArray(FileArray):
         else:  # a PNG of one channel, like most masks
             self._size, self._bytes = (layout.height, layout.width), max(1, layout.bits // 8)
             check_pixel_count(path, self._size, opening)
-
         self._layout = layout
 
     @property
@@ -219,8 +220,6 @@ class PictureArray(FileArray):
     @cached_property
     def content(self) -> bytes:
         """The whole file; refused if it is far larger than its pixels."""
-        if len(self._head) < HEAD_BYTES:  # it ends there
-            return self._head
         height, width = self._size
         size = os.fstat(self._file.fileno()).st_size
         remedy = f"Its {height} x {width} pixels need less: save it again."
@@ -228,7 +227,7 @@ class PictureArray(FileArray):
         self._file.seek(0)
         return self._file.read()
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,9 @@ _FOREIGN = (
     (b"\x89HDF", "an HDF5 file", "Save each image as .npy or TIFF."),
 )
 _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
+_SUFFIX = re.compile(
+    rf"({'|'.join(map(re.escape, (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES)))})\Z", re.ASCII | re.IGNORECASE
+)
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _PICTURES = tuple(SUFFIXES)
 _JSON_MEMORY = 16  # bytes in memory per byte of JSON: a pair of numbers is a list
@@ -131,10 +135,7 @@ def stem_of(path: Path | str) -> str:
     >>> stem_of(Path("a.nii.gz")), stem_of(Path("a.b.png")), stem_of(Path("a"))
     ('a', 'a.b', 'a')
     """
-    name = path if isinstance(path, str) else path.name
-    lower = name.lower()
-    known = (suffix for suffix in (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES) if lower.endswith(suffix))
-    return name[: -len(suffix)] if (suffix := next(known, "")) else name
+    return _SUFFIX.sub("", path if isinstance(path, str) else path.name)
 
 
 def is_junk(path: Path) -> bool:
@@ -231,15 +232,18 @@ def _describe(head: bytes) -> tuple[str, str]:
     return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
 
 
-@contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Turn any exception of a decoder on hostile bytes into one line that names the file."""
-    try:
-        yield
-    except DataError:
-        raise
-    except Exception as error:
-        raise damaged(path, error) from error
+class damage_named:
+    """Turns any exception of a decoder on hostile bytes into one line that names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, DataError):
+            raise damaged(self.path, error) from error
 
 
 def damaged(path: Path, error: Exception) -> DataError:

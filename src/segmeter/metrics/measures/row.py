@@ -27,9 +27,8 @@ def add_to_hash(sums: list[int], target: NDArray[Any], spec: ClassSpec) -> list[
 
     It depends neither on the file that the labels came from nor on their dtype, nor on leading axes of length 1.
     """
-    planes = target if spec.is_multilabel else [target]
-    flat = (np.ascontiguousarray(plane, spec.label_dtype.newbyteorder("<")).reshape(-1) for plane in planes)
-    return [_crc32(plane.view(np.uint8), known) for plane, known in zip(flat, sums, strict=True)]
+    planes = np.ascontiguousarray(target, spec.label_dtype.newbyteorder("<")).reshape(len(sums), -1)
+    return list(map(_crc32, planes.view(np.uint8), sums))
 
 
 def hash_objects(objects: NDArray[Any]) -> int:
