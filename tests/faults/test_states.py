@@ -172,7 +172,7 @@ def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(table.read_text().splitlines()) == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1], ids=lambda number: number.name)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
 @pytest.mark.parametrize(
     ("late", "more"),
     [("print_summary", ""), ("write_worst_list", ""), ("print_summary", " -m metrics.seed=1,2")],
@@ -180,13 +180,13 @@ def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
 )
 @pytest.mark.usefixtures("_here")
 def test_the_code_and_the_state_agree_on_a_signal_at_the_end(
-    number: signal.Signals, late: str, more: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, late: str, more: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that comes when the run is done is too late to stop it; in a sweep it stops the next job."""
-    real = getattr(score, late)
+    real, number = getattr(score, late), getattr(signal, name)
 
     def signalled(*given: object, **options: object) -> object:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         return real(*given, **options)
 
     monkeypatch.setattr(score, late, signalled)
