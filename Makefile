@@ -36,6 +36,7 @@ fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 src scripts hatch_build.py # encodings that Windows would choose by country
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -3,6 +3,9 @@
 import os
 import shutil
 import signal
+import sysconfig
+import traceback
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -58,3 +61,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             long = [item for item in items if item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, None, None]:
+    """Skip a test on Windows where it asks for a pipe, a link, a signal or a module that only other systems have."""
+    try:
+        return (yield)
+    except (AttributeError, ImportError, OSError) as error:
+        if lacking := _lacks(error):
+            pytest.skip(f"Windows has no {lacking}, which this test uses")
+        raise
+
+
+pytest_runtest_call = pytest_runtest_setup
+
+
+def _lacks(error: Exception) -> str | None:
+    """Return what a test of ours, rather than segmeter, asked Windows for; None if that isn't why it failed."""
+    frames = [Path(each.filename) for each in traceback.extract_tb(error.__traceback__)]
+    here, library = Path(__file__).parent, Path(sysconfig.get_path("stdlib"))
+    ours = [each for each in frames if library not in each.parents or each.name == "monkeypatch.py"]
+    if hasattr(os, "fork") or not (here in ours[-1].parents or ours[-1].name == "monkeypatch.py"):
+        return None
+    if isinstance(error, OSError):
+        return "link without a right to make it" if getattr(error, "winerror", None) == 1314 else None
+    return error.name or str(error)

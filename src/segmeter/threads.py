@@ -73,7 +73,7 @@ def control_groups(kind: str) -> Iterator[Path]:
         The controller, such as "cpu": version 1 has a tree for each, version 2 has one for all.
     """
     with suppress(OSError, ValueError):
-        for line in _OWN_CGROUPS.read_text().splitlines():
+        for line in _OWN_CGROUPS.read_text("utf-8", "replace").splitlines():
             _, kinds, own = line.split(":", 2)
             top = _CGROUPS / kinds
             folder = top / own.lstrip("/")

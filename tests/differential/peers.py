@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, PackagePath, distribution, version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -34,6 +35,11 @@ STAND_INS = {
     "brats-evaluation": ("pandas",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
     "ultralytics": ("cv2",),
+    "label-studio-sdk": ("appdirs", "jwt", "ijson", "lxml", "nltk", "nltk.tokenize", "nltk.tokenize.treebank"),
+    "datumaro": (
+        *("cv2", "defusedxml", "json_stream", "json_stream.base", "json_stream.writer", "lxml", "orjson", "pandas"),
+        *("shapely", "shapely.geometry", "shapely.geometry.base"),
+    ),
 }
 
 if BARE.is_dir() and str(BARE) not in sys.path:
@@ -43,12 +49,17 @@ if BARE.is_dir() and str(BARE) not in sys.path:
 def load(module: str, package: str | None = None) -> ModuleType:
     """Import a peer's module; skip where the package is not installed. Its own warnings at import are not ours."""
     package = package or module.partition(".")[0]
-    try:
-        distribution(package)
-    except PackageNotFoundError:
-        pytest.skip(f"{package} is not installed: it comes with `make test` (groups peers and bare-peers)")
+    peer_files(package)
     with quiet(), lent_modules(package), settings_kept():
         return importlib.import_module(module)
+
+
+def peer_files(package: str) -> list[PackagePath]:
+    """Return the files of a peer; skip where it is not installed."""
+    try:
+        return distribution(package).files or []
+    except PackageNotFoundError:
+        pytest.skip(f"{package} is not installed: it comes with `make test` (groups peers and bare-peers)")
 
 
 def installed(package: str) -> str:
@@ -79,12 +90,17 @@ def settings_kept() -> Iterator[None]:
 @contextmanager
 def lent_modules(package: str) -> Iterator[None]:
     """Give a peer stand-ins for what it imports and does not need here."""
-    missing = {name: mock.MagicMock() for name in STAND_INS.get(package, ()) if not importable(name)}
+    missing = {name: stand_in(name) for name in STAND_INS.get(package, ()) if not importable(name)}
     with mock.patch.dict(sys.modules):
         sys.modules.update(missing)
         yield
         kept = {name: module for name, module in sys.modules.items() if name not in missing}
     sys.modules.update(kept)
+
+
+def stand_in(name: str) -> mock.MagicMock:
+    """A module of anything, with a loader, which datumaro asks for."""
+    return mock.MagicMock(__spec__=ModuleSpec(name, mock.Mock(**{"create_module.return_value": None})))
 
 
 def importable(module: str) -> bool:

@@ -119,24 +119,24 @@ def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "late", "more"),
+    ("name", "late", "more"),
     [
-        (signal.SIGTERM, "print_summary", ""),
-        (signal.SIGINT, "print_summary", ""),
-        (signal.SIGUSR1, "write_worst_list", ""),
-        (signal.SIGINT, "write_worst_list", ""),
-        (signal.SIGTERM, "print_summary", " -m metrics.seed=1,2"),
-        (signal.SIGUSR1, "print_summary", " -m metrics.seed=1,2"),
+        ("SIGTERM", "print_summary", ""),
+        ("SIGINT", "print_summary", ""),
+        ("SIGUSR1", "write_worst_list", ""),
+        ("SIGINT", "write_worst_list", ""),
+        ("SIGTERM", "print_summary", " -m metrics.seed=1,2"),
+        ("SIGUSR1", "print_summary", " -m metrics.seed=1,2"),
     ],
     ids=["done-TERM", "done-INT", "not yet done-USR1", "not yet done-INT", "more to do-TERM", "more to do-USR1"],
 )
 @pytest.mark.usefixtures("_here")
-def test_the_code_and_the_state_agree_on_a_signal_at_the_end(number, late, more, capsys, monkeypatch):
+def test_the_code_and_the_state_agree_on_a_signal_at_the_end(name, late, more, capsys, monkeypatch):
     """One that comes when the run is done is too late to stop it; in a sweep it stops the next job."""
-    real = getattr(score, late)
+    real, number = getattr(score, late), getattr(signal, name)
 
     def signalled(*given: object, **options: object) -> object:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         return real(*given, **options)
 
     monkeypatch.setattr(score, late, signalled)

@@ -1,6 +1,5 @@
 """A process that follows takes the very steps that rank 0 announces, and writes nothing."""
 
-import os
 import signal
 from dataclasses import dataclass, field
 
@@ -77,7 +76,7 @@ def test_a_resumed_run_is_joined_at_its_step(led, tmp_path):
 
 def test_a_signal_is_passed_on_and_the_step_taken(led, tmp_path):
     before = signal.getsignal(signal.SIGUSR1)
-    world = Told(orders=led[0], action=lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    world = Told(orders=led[0], action=lambda: signal.raise_signal(signal.SIGUSR1))
     job = tiny_job(tmp_path, world=world, **SETTINGS)
     follow(job)
     assert world.heard == [0, 0, signal.SIGUSR1, signal.SIGUSR1]

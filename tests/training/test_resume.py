@@ -1,6 +1,5 @@
 """Train N is train k, stop, resume to N: weights, average, optimizer, generators and history, bit for bit."""
 
-import os
 import signal
 
 import pytest
@@ -22,7 +21,7 @@ class StoppingSource(TinySource):
 
     def batch(self, epoch, index, progress):
         if epoch * len(self) + index == self.at:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return super().batch(epoch, index, progress)
 
 
@@ -33,7 +32,7 @@ class StoppingCases(TinyCases):
 
     def __getitem__(self, index):
         if index == self.at and self.read.count(index) == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return super().__getitem__(index)
 
 

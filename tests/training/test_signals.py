@@ -9,7 +9,15 @@ import threading
 import pytest
 import torch
 
-from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted, StopSignals, let_finish
+from segmeter.errors import (
+    EXIT_CODES,
+    EXIT_FAULT,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    Interrupted,
+    StopSignals,
+    let_finish,
+)
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job
@@ -27,24 +35,23 @@ with StopSignals() as stop:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGUSR1, EXIT_FAULT)],
-    ids=lambda value: getattr(value, "name", value),
+    ("name", "code"), [("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT)]
 )
-def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, number, code):
-    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
+def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
+    number = getattr(signal, name)
+    handlers = [signal.getsignal(each) for each in EXIT_CODES]
 
     class Signalling(TinySource):
         def batch(self, epoch, index, progress):
             if (epoch, index) == (1, 0):
-                os.kill(os.getpid(), number)
+                signal.raise_signal(number)
             return super().batch(epoch, index, progress)
 
     job = tiny_job(tmp_path, source=Signalling(TinyCases()))
     with pytest.raises(Interrupted, match=f"stopped by {number.name} after step 3; step-00000003 was saved") as caught:
         train(job)
     assert caught.value.exit_code == code
-    assert handlers == [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
+    assert handlers == [signal.getsignal(each) for each in EXIT_CODES]
     assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 3
 
 
@@ -59,7 +66,7 @@ def test_training_outside_the_main_thread_leaves_signals_alone(tmp_path):
 def test_a_signal_after_the_work_is_only_noted():
     with StopSignals(raises=True) as stop:
         let_finish()
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert stop.received == signal.SIGTERM
     before = signal.getsignal(signal.SIGTERM)
     let_finish()  # nobody listens
@@ -78,7 +85,7 @@ def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch
     def save(*args):
         saves.append(1)
         if len(saves) == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         real(*args)
 
     monkeypatch.setattr(torch, "save", save)
@@ -90,6 +97,7 @@ def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch
     assert 4 <= step < 200
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no process can send another a signal on Windows")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
 def test_a_second_signal_ends_the_process_at_once(number, code):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -133,6 +133,9 @@ class FolderConfig(DataConfig):
     overlap: Literal["error", "smaller_on_top"] = "error"
     """How to treat pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: as an error, or as pixels of the
     smaller one."""
+    corners: Literal["edges", "centres"] = "edges"
+    """Where the corners of YOLO polygons lie: on the edges of pixels, as people draw them, or in the centres of pixels,
+    as Ultralytics and OpenCV trace masks."""
     lists: str | None = None
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
     list_files: dict[str, str] = Field(default_factory=dict)

@@ -188,6 +188,9 @@ class LabelsConfig(ClassesConfig):
     overlap: Literal["error", "smaller_on_top"] = "error"
     """How to treat pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: as an error, or as pixels of the
     smaller one."""
+    corners: Literal["edges", "centres"] = "edges"
+    """Where the corners of YOLO polygons lie: on the edges of pixels, as people draw them, or in the centres of pixels,
+    as Ultralytics and OpenCV trace masks."""
     resample: Literal["refuse", "nearest"] = "refuse"
     """How to treat a prediction on another grid than its reference's: refuse it, or resample it by nearest neighbour
     and say so in its row."""

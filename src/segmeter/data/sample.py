@@ -17,7 +17,8 @@ from segmeter.data.files.sniff import file_error
 from segmeter.data.files.zarr import label_names
 
 Overlap = Literal["error", "smaller_on_top"]
-_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "resample", "level", "timeout_s")
+Corners = Literal["edges", "centres"]
+_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "corners", "resample", "level", "timeout_s")
 _AT_ONCE = 1 << 20  # pixels that are counted at a time
 
 
@@ -102,6 +103,8 @@ class Reading:
         Whether a volume of depth 1 is read as an image.
     overlap
         What happens to pixels that two drawn objects cover.
+    corners
+        Where the corners of YOLO polygons lie: on the edges of pixels, or in their centres.
     resample
         Whether a prediction on another grid is brought onto its reference's grid, by "nearest" neighbour.
     level
@@ -121,6 +124,7 @@ class Reading:
     keeps_invalid: bool = False
     flat: bool = False
     overlap: Overlap = "error"
+    corners: Corners = "edges"
     resample: Literal["refuse", "nearest"] = "refuse"
     level: int = 0
     located: bool = True

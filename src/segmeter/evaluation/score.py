@@ -108,6 +108,7 @@ class Scoring:
                 "instance_divisor": reading.divisor,
                 "flat": reading.flat,
                 "overlap": reading.overlap,
+                "corners": reading.corners,
                 "resample": reading.resample,
             },
             "metrics": self.metrics.model_dump(),

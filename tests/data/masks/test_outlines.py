@@ -2,12 +2,14 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.drawn import read_outlines
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
@@ -130,6 +132,26 @@ def test_a_yolo_id_is_the_next_class_or_what_the_label_map_says(tmp_path):
     assert read_yolo(tmp_path, square + " 0.93\n")[0, 0] == 1  # a confidence behind the corners
     mapped = Reading(spec=CELLS, label_map={"0": 2}, max_pixels=10_000)
     assert read_yolo(tmp_path, square, mapped)[0, 0] == 2
+
+
+def test_a_mark_of_utf_8_is_no_part_of_the_first_id(tmp_path):
+    """Editors on Windows write one. Mutation seen to fail: decoded as plain UTF-8."""
+    assert read_yolo(tmp_path, "\ufeff0 0 0 .5 0 .5 .5 0 .5")[0, 0] == 1
+
+
+def test_corners_in_the_centres_of_pixels_include_the_last_row_and_column(tmp_path):
+    """Six digits of a fraction are rounded to whole pixels, and no other corner is moved."""
+    traced = replace(READING, corners="centres")
+    pixels = [(3, 2), (11, 2), (11, 8), (3, 8)]  # the first of the blocks
+    text = "0 " + " ".join(f"{x / SHAPE[1]:.6f} {y / SHAPE[0]:.6f}" for x, y in pixels)
+    assert np.array_equal(read_yolo(tmp_path, text, traced) > 0, blocks() * (np.arange(SHAPE[1]) < 15) == 1)
+    text = "0 " + " ".join(f"{(x + 0.02) / SHAPE[1]:.6f} {(y + 0.02) / SHAPE[0]:.6f}" for x, y in pixels)
+    assert read_yolo(tmp_path, text, traced).sum() == 6 * 8
+
+
+def test_scoring_and_training_say_where_corners_lie(tmp_path):
+    for config in (LabelsConfig(num_classes=2, corners="centres"), folder(tmp_path, corners="centres")):
+        assert Reading.of(config, config.spec()).corners == "centres"
 
 
 def test_yolo_objects_are_numbered(tmp_path):

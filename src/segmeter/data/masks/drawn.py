@@ -5,9 +5,11 @@ its image is, so the size comes from the image or from the other side of a pair.
 """
 
 import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from segmeter.data.sample import Reading
 
 _SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
 _KINDS = ("Polygon", "MultiPolygon")
+_ROUNDED = 0.01  # pixels: six digits of a fraction, of an image of 20,000
+_LOG = logging.getLogger(__name__)
 _NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}
 
 
@@ -287,7 +291,7 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
 
     YOLO has no background, so id 0 is class 1 here, unless the label map says otherwise.
     """
-    rows = [line.split() for line in content.decode().splitlines() if line.strip()]
+    rows = [line.split() for line in content.decode("utf-8-sig").splitlines() if line.strip()]
     ids = {row[0] for row in rows}
     known = reading.label_map or {str(label - 1): label for label in range(1, reading.spec.num_classes)}
     foreign = sorted(ids - known.keys())
@@ -310,9 +314,25 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
     if any(len(each) == 2 for each in corners):
         remedy = "Export segmentation labels: class x y x y x y ..."
         raise file_error(path, "every line", "to be a polygon", "a box of four numbers", remedy)
+    corners = [each * shape[::-1] for each in corners]
+    traced = [np.where(np.abs(each - np.rint(each)) < _ROUNDED, np.rint(each), each) for each in corners]
+    if reading.corners == "centres":
+        corners = [each + 0.5 for each in traced]
+    elif rows and all((each == np.rint(each)).all() for each in traced):
+        _warn_of_traced(path.parent)
     return (
-        Drawn(mask=fill_polygon(path, each * shape[::-1], shape), label=known[row[0]])
+        Drawn(mask=fill_polygon(path, each, shape), label=known[row[0]])
         for each, row in zip(corners, rows, strict=True)
+    )
+
+
+@cache
+def _warn_of_traced(folder: Path) -> None:
+    """Say once that a folder's objects may lack a row and a column."""
+    _LOG.warning(
+        "%s: all corners of a file lie on whole pixels. If Ultralytics or OpenCV traced them, set "
+        "data.corners=centres; else every object loses its last row and column.",
+        folder,
     )
 
 
