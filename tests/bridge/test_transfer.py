@@ -9,7 +9,7 @@ RULE = Rule("here", "tensor", "to be good", "Do it.")
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int16, torch.int64])
 def test_a_record_tells_count_range_and_first_position(dtype):
-    """Bad are the values 5 and 7, at (0, 2) and (1, 1). Mutation seen to fail: `first` taken from the last."""
+    """Bad are the values 5 and 7, at (0, 2) and (1, 1)."""
     values = torch.tensor([[1, 2, 5], [3, 7, -4]]).to(dtype)
     found = packed(values, values, values > 4, values, RULE)
     assert found.record.shape == (6,)
@@ -21,7 +21,6 @@ def test_a_record_tells_count_range_and_first_position(dtype):
 
 
 def test_large_integers_are_told_exactly():
-    """Mutation seen to fail: integers go through float64."""
     values = torch.full((2, 3), 2**53 + 1)
     found = packed(values, values, values > 0, values, RULE)
     with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):

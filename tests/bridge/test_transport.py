@@ -1,4 +1,5 @@
 import logging
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -7,78 +8,54 @@ from segmeter.bridge import host_copier
 from segmeter.bridge.host_copier import CudaTransport, HostCopier, Transport, open_transport
 
 
-class Recorder:
-    """Stands for CUDA's streams, events and tensors, and notes what is done in which order."""
-
-    def __init__(self):
-        self.calls = []
-
-    def stream(self, device):
-        return type("Stream", (), {"wait_stream": lambda _, other: self.calls.append(f"side waits for {other}")})()
-
-    def event(self):
-        methods = {
-            "record": lambda _, stream: self.calls.append("event recorded"),
-            "synchronize": lambda _: self.calls.append("host waits for the event"),
-        }
-        return type("Event", (), methods)()
-
-    def host(self, name):
-        def copy(_, source, non_blocking=False):
-            self.calls.append(f"copy {source} to {name}, non_blocking={non_blocking}, on side={self.on_side}")
-
-        return type("Host", (), {"copy_": copy})()
-
-    def source(self, name):
-        kept = lambda _, stream: self.calls.append(f"{name} is kept for the side stream")  # noqa: E731
-        return type("Source", (), {"__str__": lambda _: name, "record_stream": kept})()
-
-    on_side = False
-
-
 @pytest.fixture
-def recorder(monkeypatch):
-    recorder = Recorder()
+def cuda(monkeypatch):
+    """A transport whose streams, events and tensors only note what is done in which order: `calls`."""
+    calls, on_side = [], []
 
-    class OnSide:
-        def __init__(self, stream):
-            pass
+    def named(name, **methods):
+        return type("Stand-in", (), {"__str__": lambda _: name, **methods})()
 
-        def __enter__(self):
-            recorder.on_side = True
+    def copy_of(name):
+        return lambda _, source, non_blocking: calls.append((f"{source} to {name}", non_blocking, bool(on_side)))
 
-        def __exit__(self, *_):
-            recorder.on_side = False
+    @contextmanager
+    def enter(stream):
+        on_side.append(stream)
+        yield
+        on_side.clear()
 
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "Stream", recorder.stream)
-    monkeypatch.setattr(torch.cuda, "Event", recorder.event)
-    monkeypatch.setattr(torch.cuda, "stream", OnSide)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the compute stream")
-    return recorder
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "compute")
+    monkeypatch.setattr(torch.cuda, "stream", enter)
+    side = named("side", wait_stream=lambda _, other: calls.append(f"side waits for {other}"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
+    event = {"record": lambda _, stream: calls.append(f"event on {stream}")}
+    event |= {"synchronize": lambda _: calls.append("host waits for the event")}
+    monkeypatch.setattr(torch.cuda, "Event", lambda: named("event", **event))
+    made = CudaTransport(torch.device("cuda"))
+    made.calls = calls
+    made.host = lambda name: named(name, copy_=copy_of(name))
+    made.source = lambda name: named(name, record_stream=lambda _, stream: calls.append(f"{name} kept for {stream}"))
+    return made
 
 
-def test_the_side_stream_waits_then_copies_then_records(recorder):
-    """Mutations seen to fail: no wait_stream; the copies outside the side stream; the event before the copies."""
-    cuda = CudaTransport(torch.device("cuda"))
+def test_the_side_stream_waits_then_copies_then_records(cuda):
     assert cuda.device == torch.device("cuda", 0)
-    sources = [recorder.source(name) for name in "xy"]
-    event = cuda.start(list(zip([recorder.host("payload"), recorder.host("record")], sources, strict=True)))
-    assert recorder.calls == [
-        "side waits for the compute stream",
-        "copy x to payload, non_blocking=True, on side=True",
-        "x is kept for the side stream",
-        "copy y to record, non_blocking=True, on side=True",
-        "y is kept for the side stream",
-        "event recorded",
+    event = cuda.start([(cuda.host("payload"), cuda.source("x")), (cuda.host("record"), cuda.source("y"))])
+    assert cuda.calls == [
+        "side waits for compute",
+        ("x to payload", True, True),  # without blocking, on the side stream
+        "x kept for side",
+        ("y to record", True, True),
+        "y kept for side",
+        "event on side",
     ]
     cuda.wait(event)
-    assert recorder.calls[6:] == ["host waits for the event"]
+    assert cuda.calls[6:] == ["host waits for the event"]
 
 
-@pytest.mark.usefixtures("recorder")
-def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, caplog):
-    """Mutation seen to fail: the RuntimeError of torch passes through."""
+def test_where_pinning_fails_plain_memory_serves_with_one_warning(cuda, monkeypatch, caplog):
     host_copier._warn_once.cache_clear()
     real = torch.empty
 
@@ -88,16 +65,13 @@ def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, c
         return real(*shape, **more)
 
     monkeypatch.setattr(torch, "empty", refuse)
-    cuda = CudaTransport(torch.device("cuda:0"))
     with caplog.at_level(logging.WARNING):
         assert [cuda.empty_like(torch.zeros(64)).shape for _ in range(3)] == [(64,)] * 3
-    assert [record.message for record in caplog.records] == [
-        "host memory could not be pinned, copies are slower: cannot pin"
-    ]
+    assert caplog.messages == ["host memory could not be pinned, copies are slower: cannot pin"]
 
 
 def test_the_cpu_copies_at_once_and_says_so_once(caplog):
-    """Where the caller brings the transport, he knows. Mutation seen to fail: the warning is given each time."""
+    """Who brings the transport knows it."""
     host_copier._warn_once.cache_clear()
     plain = open_transport(torch.device("cpu"))
     assert type(plain) is Transport
@@ -105,9 +79,7 @@ def test_the_cpu_copies_at_once_and_says_so_once(caplog):
         for _ in range(3):
             HostCopier(device="cpu")
             HostCopier(device="cpu", transport=plain)
-    assert [record.message for record in caplog.records] == [
-        "results from cpu are copied at once: nothing overlaps, the values are the same"
-    ]
+    assert caplog.messages == ["results from cpu are copied at once: nothing overlaps, the values are the same"]
     host = torch.zeros(2)
     plain.start([(host, torch.ones(2))])
     assert host.tolist() == [1, 1]
