@@ -9,20 +9,6 @@ from segmeter.files import write_json
 from segmeter.report.html import write_report
 
 
-def test_a_folder_without_figures_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"to hold metrics.json, .* or predictions, got .* Give a run's folder"):
-        write_report(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "history.jsonl"])
-def test_a_damaged_file_is_named(tmp_path, name):
-    (tmp_path / name).write_text("{broken\n")
-    with pytest.raises(
-        InputError, match=rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"
-    ):
-        write_report(tmp_path)
-
-
 @pytest.mark.parametrize("changed", [{"n_cases": "<b>"}, {"per_class": 3}, {"dataset": None}])
 def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
     summary = json.loads((run / "metrics.json").read_text())
@@ -31,8 +17,24 @@ def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
         write_report(run)
 
 
-def test_a_comparison_that_lacks_something_is_refused_by_name(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (None, None, r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
+        *(
+            (name, "{broken\n", rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON")
+            for name in ("metrics.json", "history.jsonl")
+        ),
+        (
+            "compare.json",
+            '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}',
+            r"expected `compare\.json` to be what the run wrote beside its other files",
+        ),
+    ],
+)
+def test_a_folder_whose_file_is_missing_damaged_or_lacks_something_is_refused(tmp_path, name, content, message):
     """Mutation seen to fail: the error of whatever looked at it first."""
-    write_json(tmp_path / "compare.json", {"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"})
-    with pytest.raises(InputError, match=r"expected `compare\.json` to be what the run wrote beside its other files"):
+    if name:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
         write_report(tmp_path)

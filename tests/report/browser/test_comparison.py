@@ -45,16 +45,12 @@ def test_the_pair_is_the_readers_choice_and_turns_round(visit, compared, rows):
     assert set(ids(page)) <= changed(rows, 3)
 
 
-def test_the_least_difference_is_the_readers_choice(visit, compared):
+def test_the_least_difference_and_the_measure_that_decides_are_the_readers_choice(visit, compared):
     page = visit(compared, alone=True)
     page.get_by_label("least difference").fill("0.9")
     page.get_by_label("least difference").press("Enter")
     page.get_by_role("link", name="unchanged 60").wait_for()
     assert page.locator("a.chip", has_text="worse").text_content() == "worse 0"
-
-
-def test_another_measure_may_decide(visit, compared):
-    page = visit(compared, alone=True)
     page.locator("#differences ~ div").get_by_role("link", name="pixel accuracy").first.click()
     page.locator("th[aria-sort]", has_text="difference of pixel accuracy").wait_for()
     assert "difference/pixel_accuracy" in page.get_by_label("measure that decides").input_value()
@@ -71,7 +67,7 @@ def test_where_lower_is_better_a_fall_is_better_and_the_worst_come_first(visit, 
     assert float(column(page, "difference of loss")[0]) == -5.9
 
 
-def test_a_slice_opens_its_cases_of_the_pair(visit, compared):
+def test_a_slice_and_the_number_of_cases_of_a_metric_open_them(visit, compared):
     page = visit(compared, alone=True)
     rows = page.locator("section").filter(has=page.locator("#slices")).get_by_role("row")
     rows.filter(has_text="old, third").filter(has_text="mean Dice").get_by_role("link", name="2", exact=True).click()
@@ -79,6 +75,10 @@ def test_a_slice_opens_its_cases_of_the_pair(visit, compared):
     assert count(page) == "10 of 60 cases"
     assert {name[:6] for name in ids(page)} == {"case-2"}
     assert page.get_by_label("new run").input_value() == "2"
+    rows = page.locator("#differences ~ div").get_by_role("row")
+    rows.filter(has_text="IoU of car").filter(has_text="old, third").get_by_role("link", name="30", exact=True).click()
+    page.locator(".chip", has_text="defined").wait_for()
+    assert count(page) == "30 of 60 cases"
 
 
 def test_another_pair_is_not_shown_with_the_columns_of_the_old_one(visit, compared):
@@ -107,14 +107,6 @@ def test_both_predictions_stand_beside_each_other(visit, compared):
     assert "1.0000" in row
 
 
-def test_the_number_of_cases_of_a_metric_opens_them(visit, compared):
-    page = visit(compared, alone=True)
-    rows = page.locator("#differences ~ div").get_by_role("row")
-    rows.filter(has_text="IoU of car").filter(has_text="old, third").get_by_role("link", name="30", exact=True).click()
-    page.locator(".chip", has_text="defined").wait_for()
-    assert count(page) == "30 of 60 cases"
-
-
 def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page") / "linked #1"
     shutil.copytree(compared.parent, folder)
@@ -130,9 +122,3 @@ def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory
 def test_a_case_that_one_run_drew_shows_that_run(visit, compared):
     page = visit(compared, "#?case=case-12")
     assert page.locator("#case figcaption").all_text_contents() == ["image", "target", "prediction: old", "errors: old"]
-
-
-@pytest.mark.parametrize("width", [360, 1300])
-def test_nothing_hangs_over_the_edge(visit, compared, width):
-    page = visit(compared, width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import DrawnCase, draw_run
 from tests.metrics.build import case_row
 
-from .made import write_run
+from ..conftest import write_run
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,7 @@ def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
     labels = target.copy()
     labels[30, 8:22, 10:16] = 0
     image = (target * 120 + np.arange(40, dtype=np.uint8)[:, None, None])[..., None]
-    write_run(tmp_path, [case_row("scan", [[60000, 0], [84, 6636]])], spec, MetricsConfig(bootstrap=0))
+    write_run(tmp_path, [case_row("scan", [[60000, 0], [84, 6636]])], spec)
     ranking = Ranking(case_ids=["scan"], worst=["scan"])
     draw_run(tmp_path, ranking, lambda name: DrawnCase(image=image, target=target, labels=labels), ReportConfig(), spec)
     write_report(tmp_path)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking
@@ -34,18 +33,13 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def test_the_worst_case_is_drawn_and_cropped_and_nothing_else_is_read(tmp_path):
+def test_the_worst_case_is_drawn_and_cropped_nothing_else_is_read_and_earlier_pictures_go(tmp_path):
+    draw_run(tmp_path, RANKING, lambda name: case(), CONFIG.replace(overlays=-1, worst=2), SPEC)
+    assert names_in(tmp_path / "pictures") == ["a", "b", "c", "d"]
     read = []
     draw_run(tmp_path, RANKING, lambda name: (read.append(name), case())[1], CONFIG, SPEC)
     assert read == ["b"]
     assert names_in(tmp_path / "overlays") == ["b.png"]
-    assert names_in(tmp_path / "pictures") == names_in(tmp_path / "worst") == ["b"]
-
-
-def test_pictures_of_an_earlier_choice_go(tmp_path):
-    draw_run(tmp_path, RANKING, lambda name: case(), CONFIG.replace(overlays=-1, worst=2), SPEC)
-    assert names_in(tmp_path / "pictures") == ["a", "b", "c", "d"]
-    draw_run(tmp_path, RANKING, lambda name: case(), CONFIG, SPEC)
     assert names_in(tmp_path / "pictures") == names_in(tmp_path / "worst") == ["b"]
 
 
@@ -80,27 +74,21 @@ def test_every_case_that_cannot_be_read_has_its_line(tmp_path):
     assert names_in(tmp_path / "overlays") == ["b.png", "d.png"]
 
 
-TASKS = {
-    task: ClassSpec(task=task, names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
-    for task in ("binary", "multilabel")
-}
-
-
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_the_slice_with_the_most_wrong_pixels_is_chosen(task):
-    lead = (2,) if task == "multilabel" else ()
+    spec, lead = class_spec(2, task), (2,) if task == "multilabel" else ()
     target = np.zeros((*lead, 6, 4, 4), np.uint8)
     labels = target.copy()
     labels[..., 1, 0, :2] = 1
     labels[..., 4, 0, :3] = 1
-    assert choose_slice(target, labels, TASKS[task]) == 4
+    assert choose_slice(target, labels, spec) == 4
     target[..., 4, 0, :3] = 255
-    assert choose_slice(target, labels, TASKS[task]) == 1, "ignored pixels are not wrong"
+    assert choose_slice(target, labels, spec) == 1, "ignored pixels are not wrong"
 
 
 def test_without_errors_it_is_the_slice_with_the_most_objects_nearest_to_the_middle():
     target = np.zeros((7, 4, 4), np.uint8)
     target[[0, 5], :2] = 1
-    assert choose_slice(target, target, TASKS["binary"]) == 5
+    assert choose_slice(target, target, SPEC) == 5
     target[:] = 0
-    assert choose_slice(target, target, TASKS["binary"]) == 3
+    assert choose_slice(target, target, SPEC) == 3

@@ -38,60 +38,49 @@ def painted(role, target, labels, spec, *, image=None, panel=1, **options):
     return flatten(draw_layers(image, target, labels, spec, edge=max(image.shape), **options), role, panel=panel)
 
 
-def test_four_panels_in_order_at_a_whole_factor(picture_inputs, spec):
-    image, target, labels = picture_inputs
+def test_four_panels_in_order_at_a_whole_factor_and_two_without_a_target(rng, spec):
+    image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    target, labels = rng.integers(0, 3, (2, 20, 30)).astype(np.uint8)
     picture = draw_overlay(image, target, labels, spec, title="x", score=0.5, panel=130)
     shape = (80, 120)  # 130 // 30 = 4
-    large = [part.repeat(4, 0).repeat(4, 1) for part in picture_inputs]
+    large = [part.repeat(4, 0).repeat(4, 1) for part in (image, target, labels)]
     np.testing.assert_array_equal(panel(picture, 0, shape), large[0])
     for place, role in enumerate(("target", "prediction", "errors"), start=1):
         wanted = painted(role, large[1], large[2], spec, image=large[0])
         np.testing.assert_array_equal(panel(picture, place, shape), wanted)
     assert picture.shape[1] == 4 * 120 + 3 * GAP + 2 * MARGIN
-
-
-def test_without_a_target_there_are_two_panels_and_no_figure(picture_inputs, spec):
-    image, _, labels = picture_inputs
-    picture = draw_overlay(image, None, labels, spec, panel=130)
-    assert picture.shape[1] == 2 * 120 + GAP + 2 * MARGIN
-    scored = draw_overlay(image, None, labels, spec, panel=130, score=0.3)
-    np.testing.assert_array_equal(picture, scored)
+    alone = draw_overlay(image, None, labels, spec, panel=130)
+    assert alone.shape[1] == 2 * 120 + GAP + 2 * MARGIN
+    np.testing.assert_array_equal(alone, draw_overlay(image, None, labels, spec, panel=130, score=0.3))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 7), (129, 128)])
 def test_any_shape_is_drawn(spec, shape):
     zero = np.zeros(shape, np.uint8)
     picture = draw_overlay(zero[..., None], zero, zero, spec, title="x", panel=128)
-    assert picture.dtype == np.uint8
-    assert picture.ndim == 3
+    assert (picture.dtype, picture.ndim) == (np.uint8, 3)
+
+
+SMALL = np.zeros((2, 3), np.uint8)
 
 
 @pytest.mark.parametrize("text", ["", "x" * 500, "a\nb\x1b[31m", "<img onerror=x>", "\udcff", "細胞 клетка", "[red]x"])
-def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
-    image, target, labels = picture_inputs
+def test_any_text_is_drawn_within_the_same_frame(text):
     names = (f"{text}0", f"{text}1", f"{text}2")
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0), (0, 9, 0), (9, 0, 0)))
-    picture = draw_overlay(image, target, labels, spec, title=text, score=None)
-    assert picture.shape[1] == 4 * 480 + 3 * GAP + 2 * MARGIN
+    picture = draw_overlay(SMALL[..., None], SMALL, SMALL + 1, spec, title=text, score=None, panel=129)
+    assert picture.shape[1] == 4 * 129 + 3 * GAP + 2 * MARGIN
 
 
-def test_scores_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
-    image, target, labels = picture_inputs
-    pictures = [
-        draw_overlay(image, target, labels, spec, headline="iou/car", score=value)
+def test_an_undefined_score_is_not_0_and_the_legend_names_what_occurs(spec):
+    undefined, nan, zero = (
+        draw_overlay(SMALL[..., None], SMALL, SMALL, spec, headline="iou/car", score=value, panel=129)
         for value in (None, float("nan"), 0.0)
-    ]
-    np.testing.assert_array_equal(pictures[0], pictures[1])
-    assert (pictures[0] != pictures[2]).any()
-
-
-def test_legend_names_only_what_occurs(spec):
-    zero = np.zeros((20, 30), np.uint8)
-    ones = np.ones((20, 30), np.uint8)
-    image = np.zeros((20, 30, 3), np.uint8)
-    alone = draw_overlay(image, zero, zero, spec)
-    errors = draw_overlay(image, zero, ones, spec)
-    assert errors.shape[0] > alone.shape[0]  # a second line for the kinds of error
+    )
+    np.testing.assert_array_equal(undefined, nan)
+    assert (undefined != zero).any()
+    errors = draw_overlay(SMALL[..., None], SMALL, SMALL + 1, spec, panel=129)
+    assert len(errors) > len(zero)  # a second line for the kinds of error
 
 
 @pytest.mark.parametrize(
@@ -131,16 +120,9 @@ def test_class_0_is_untinted_where_it_is_background_and_drawn_as_any_other_where
     """CamVid's sky is grey, but tinted."""
     names, colours = ("sky", "road"), ((128, 128, 128), (128, 64, 128))
     image = np.repeat(np.linspace(0, 250, 9).astype(np.uint8), 9).reshape(9, 9, 1).repeat(3, axis=-1)
-    sky, background = (
-        painted(
-            "prediction",
-            None,
-            np.zeros((9, 9), np.uint8),
-            ClassSpec(task=task, names=names, colours=colours),
-            image=image,
-        )
-        for task in ("multiclass", "binary")
-    )
+    specs = (ClassSpec(task=task, names=names, colours=colours) for task in ("multiclass", "binary"))
+    zero = np.zeros((9, 9), np.uint8)
+    sky, background = (painted("prediction", None, zero, spec, image=image) for spec in specs)
     assert np.ptp(sky) < np.ptp(background) / 3
     assert (background == background[..., :1]).all()
 
@@ -203,9 +185,7 @@ def test_fit_cuts_to_the_width_and_not_more():
 
 def test_the_legend_takes_as_many_lines_as_it_needs():
     panel = np.zeros((20, 10, 3), np.uint8)
-    heights = [
-        len(compose([("", panel)], title="", figure="", legend=[[(f"class {k}", INK) for k in range(count)]]))
-        for count in (1, 2, 3)
-    ]
+    legends = ([[(f"class {k}", INK) for k in range(count)]] for count in (1, 2, 3))
+    heights = [len(compose([("", panel)], title="", figure="", legend=legend)) for legend in legends]
     assert NARROWEST < 2 * 70, "two entries must not fit side by side here"
     assert np.diff(heights).tolist() == [22, 22]
