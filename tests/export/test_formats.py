@@ -29,6 +29,9 @@ def test_float32_comes_back_bit_for_bit_also_when_written_again(tmp_path, rng, w
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found.reshape(shape), probs)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    if path.is_file():  # equal arrays give equal bytes
+        write(tmp_path / f"again{suffix}", probs)
+        assert (tmp_path / f"again{suffix}").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
@@ -38,16 +41,6 @@ def test_tiff_keeps_integers(tmp_path, rng, dtype):
     found = tifffile.imread(tmp_path / "a.tif")
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, labels)
-
-
-@pytest.mark.parametrize(("write", "suffix", "read"), CASES[:3], ids=IDS[:3])
-def test_equal_arrays_give_equal_bytes(tmp_path, rng, write, suffix, read):
-    probs = rng.random((2, 9, 8), dtype=np.float32)
-    contents = []
-    for name in "ab":
-        write(tmp_path / f"{name}{suffix}", probs)
-        contents.append((tmp_path / f"{name}{suffix}").read_bytes())
-    assert contents[0] == contents[1]
 
 
 @pytest.mark.parametrize(("write", "suffix", "read"), CASES, ids=IDS)
