@@ -1,4 +1,4 @@
-"""Each format read back by its own library; a rewrite replaces, a failed write leaves nothing."""
+"""Each format read back by its own library, also when labels are read by lines; failed writes leave nothing."""
 
 import os
 
@@ -7,7 +7,10 @@ import pytest
 import tifffile
 import zarr
 
+from segmeter.classes import ClassSpec
+from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.export import formats
+from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
 
 CASES = [
     (formats.write_npy, ".npy", lambda path: np.load(path, allow_pickle=False)),
@@ -58,3 +61,62 @@ def test_failed_write_leaves_the_old_file_or_none_and_no_temporary(tmp_path, rng
     monkeypatch.setattr(os, "replace", replace)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     np.testing.assert_array_equal(read(path), old)
+
+
+RNG = np.random.default_rng(0)
+SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
+
+
+def lines_of(array, dtype=None, plane=None):
+    return LinesOf(ArrayRows(array, axis=array.ndim - 2), np.dtype(dtype or array.dtype), plane)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("compression", ["deflate", "zstd"])
+def test_a_tiff_holds_every_line(tmp_path, size, dtype, compression):
+    array, path = RNG.integers(0, 250, size).astype(dtype), tmp_path / "labels" / "a.tif"
+    write_tiff(path, lines_of(array), compression=compression)
+    with tifffile.TiffFile(path) as tiff:
+        assert tiff.is_bigtiff
+        assert (tiff.pages.first.tilelength, tiff.pages.first.tilewidth) == (256, 256)
+        assert tiff.pages.first.compression == {"deflate": 8, "zstd": 50000}[compression]
+    found = tifffile.imread(path)
+    assert found.dtype == dtype
+    assert np.array_equal(found.reshape(size), array)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_zarr_holds_every_line(tmp_path, size):
+    array = RNG.integers(0, 250, size).astype(np.uint8)
+    for _ in range(2):  # the second one takes the place of the first
+        write_zarr(tmp_path / "a.zarr", lines_of(array))
+    found = zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
+    assert found.metadata.zarr_format == 3
+    assert np.array_equal(found[...], array)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_a_plane_of_several_has_the_dtype_that_is_asked_for_and_a_map_the_colours_of_its_classes(tmp_path):
+    planes = RNG.integers(0, 2, (3, 300, 70)).astype(np.uint8)
+    write_tiff(tmp_path / "a.tif", lines_of(planes, np.uint16, plane=2))
+    found = tifffile.imread(tmp_path / "a.tif")
+    assert found.dtype == np.uint16
+    assert np.array_equal(found, planes[2])
+    spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 7), (1, 2, 3)))
+    write_tiff(tmp_path / "b.tif", lines_of(planes[0]), palette=palette_of(spec))
+    with tifffile.TiffFile(tmp_path / "b.tif") as tiff:
+        assert np.array_equal(tiff.pages.first.colormap, palette_of(spec))
+        assert np.array_equal(tiff.pages.first.asarray(), planes[0])
+
+
+@pytest.mark.parametrize("write", [write_tiff, write_zarr])
+def test_a_fault_on_the_way_leaves_nothing(tmp_path, write):
+    def read(start, stop):
+        if start:
+            raise KeyboardInterrupt
+        return np.zeros((stop - start, 9), np.uint8)
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a", LinesOf(LazyArray((600, 9), np.dtype(np.uint8), read), np.dtype(np.uint8)))
+    assert list(tmp_path.iterdir()) == []

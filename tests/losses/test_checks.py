@@ -81,25 +81,17 @@ def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
         focal_loss(case.logits.float(), target, task="multiclass", ignore_index=255, backend=backend)
 
 
-def test_class_weights_on_another_device_are_refused():
-    case = make_case("multiclass")
-    loss = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
+def test_tensors_that_do_not_fit_are_refused_with_the_way_out():
+    logits, target = make_case("multiclass")
+    weighted = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
     with pytest.raises(InputError, match=r"`class_weights` on meta with the logits, got cpu. Move the loss there"):
-        loss(case.logits.to("meta"), case.target.to("meta"))
-
-
-def test_a_mask_of_0_and_255_gets_a_hint():
-    case = make_case("binary")
-    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
-        focal_loss(case.logits, case.target, task="binary")
-
-
-def test_a_backend_that_does_not_fit_is_refused():
-    case = make_case("multiclass")
+        weighted(logits.to("meta"), target.to("meta"))
     with pytest.raises(InputError, match=r"'numba' with logits of at most 32 bits.*got torch.float64"):
-        focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="numba")
+        focal_loss(logits, target, task="multiclass", ignore_index=255, backend="numba")
     with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
-        focal_loss(case.logits.float(), case.target, task="multiclass", ignore_index=255, backend="triton")
+        focal_loss(logits.float(), target, task="multiclass", ignore_index=255, backend="triton")
+    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
+        focal_loss(*make_case("binary"), task="binary")  # a mask of 0 and 255
 
 
 @pytest.mark.parametrize("backend", ["torch", "numba"])

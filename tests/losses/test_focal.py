@@ -26,32 +26,31 @@ def as_taken(backend: str, logits: torch.Tensor) -> torch.Tensor:
     return logits.float() if backend == "numba" else logits
 
 
+def loss_at(p, gamma):
+    """The loss of a pixel whose label has the probability p."""
+    return (1 - p) ** gamma * -math.log(p)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_focal_loss_is_the_hand_worked_value(backend):
-    # Probabilities 1/4, 3/4 over two classes: logits log 1, log 3. Targets 1 and 0 in the two pixels.
+    """Probabilities 1/4 and 3/4; the target is class 1 in one pixel and class 0 in the other."""
     logits = torch.tensor([0.0, math.log(3)]).view(1, 2, 1, 1).expand(1, 2, 1, 2).contiguous()
-    target = torch.tensor([[[1, 0]]])
-    value = focal_loss(logits, target, task="multiclass", gamma=2.0, backend=backend)
-    worked = (0.25**2 * -math.log(0.75) + 0.75**2 * -math.log(0.25)) / 2
-    assert value.item() == pytest.approx(worked, rel=1e-6)
-    weighted = focal_loss(logits, target, task="multiclass", gamma=2.0, class_weights=[3.0, 1.0], backend=backend)
+    loss = partial(focal_loss, logits, torch.tensor([[[1, 0]]]), task="multiclass", gamma=2.0, backend=backend)
+    assert loss().item() == pytest.approx((loss_at(0.75, 2) + loss_at(0.25, 2)) / 2, rel=1e-6)
     # The weight belongs to the target's class, and the mean divides by the weights' sum, 4.
-    worked = (1 * 0.25**2 * -math.log(0.75) + 3 * 0.75**2 * -math.log(0.25)) / 4
-    assert weighted.item() == pytest.approx(worked, rel=1e-6)
+    worked = (1 * loss_at(0.75, 2) + 3 * loss_at(0.25, 2)) / 4
+    assert loss(class_weights=[3.0, 1.0]).item() == pytest.approx(worked, rel=1e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_binary_focal_loss_is_the_hand_worked_value(backend):
-    logits = torch.full((1, 1, 1, 2), math.log(3))  # p = 3/4
-    target = torch.tensor([[[1, 0]]], dtype=torch.int16)
-    value = focal_loss(logits, target, task="binary", gamma=3.0, alpha=0.2, backend=backend)
-    worked = (0.2 * 0.25**3 * -math.log(0.75) + 0.8 * 0.75**3 * -math.log(0.25)) / 2
-    assert value.item() == pytest.approx(worked, rel=1e-6)
-    if backend == "numba":
-        return  # it takes no smoothing
-    smoothed = focal_loss(logits, target, task="binary", gamma=3.0, label_smoothing=0.1, backend=backend)
-    hit, miss = 0.25**3 * -math.log(0.75), 0.75**3 * -math.log(0.25)
-    assert smoothed.item() == pytest.approx((0.95 * hit + 0.05 * miss + 0.95 * miss + 0.05 * hit) / 2, rel=1e-6)
+    logits, target = torch.full((1, 1, 1, 2), math.log(3)), torch.tensor([[[1, 0]]], dtype=torch.int16)  # p = 3/4
+    loss = partial(focal_loss, logits, target, task="binary", gamma=3.0, backend=backend)
+    hit, miss = loss_at(0.75, 3), loss_at(0.25, 3)
+    assert loss(alpha=0.2).item() == pytest.approx((0.2 * hit + 0.8 * miss) / 2, rel=1e-6)
+    if backend == "torch":  # numba takes no smoothing
+        worked = (0.95 * hit + 0.05 * miss + 0.95 * miss + 0.05 * hit) / 2
+        assert loss(label_smoothing=0.1).item() == pytest.approx(worked, rel=1e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

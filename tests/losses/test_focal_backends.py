@@ -1,4 +1,4 @@
-"""Which backend is chosen, and what holds for every one: labels, layouts, derivatives, and what is saved."""
+"""Which backend is chosen, and what holds for every one: labels, layouts, derivatives, digits, and what is saved."""
 
 import subprocess
 import sys
@@ -12,6 +12,7 @@ from segmeter.errors import InputError
 from segmeter.losses.focal import choose_backend, focal_loss
 from segmeter.losses.focal_torch import FocalOptions
 from tests.losses.cases import TASKS, make_case, run
+from tests.losses.extreme import GAMMAS, extreme
 
 
 @pytest.mark.parametrize(
@@ -98,3 +99,20 @@ def test_importing_the_loss_does_not_import_numba_or_triton():
     code = "import sys; import segmeter.losses.focal; print([m for m in ('numba', 'triton') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("task", ["multiclass", "binary"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_float32_is_exact_at_extreme_logits(backend: str, task: str, gamma: float) -> None:
+    case = extreme(task, gamma)
+    leaf = case.logits.clone().requires_grad_()
+    loss = partial(focal_loss, task=task, gamma=gamma, backend=backend, reduction="sum")
+    places = range(leaf.shape[-1])
+    each = torch.stack([loss(leaf[..., [place]], case.target[..., [place]]) for place in places])
+    each.sum().backward()
+    if backend == "torch" and task == "multiclass":  # p is rounded, so digits are lost where it is near 1
+        torch.testing.assert_close(each.detach().double(), case.loss, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(leaf.grad.double(), case.gradient, rtol=1e-4, atol=1e-6)
+    else:
+        case.check(each, leaf.grad)

@@ -1,5 +1,7 @@
 """Which targets and arguments the losses take (soft, bool, one channel), and that each refuses in its own name."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -133,32 +135,25 @@ def test_binary_targets_may_have_the_channel_axis_of_the_logits_and_be_bool(name
 
 
 def test_multilabel_takes_bool_and_a_loss_per_element_has_the_targets_shape():
-    case = make_case("multilabel", ignored=False)
-    plain = focal_loss(case.logits, case.target, task="multilabel")
-    assert focal_loss(case.logits, case.target.bool(), task="multilabel") == plain
-    binary = make_case("binary")
-    for target in (binary.target, binary.target.unsqueeze(1)):
-        every = focal_loss(binary.logits, target, task="binary", ignore_index=255, reduction="none")
-        assert every.shape == target.shape
+    logits, target = make_case("multilabel", ignored=False)
+    bools = focal_loss(logits, target.bool(), task="multilabel")
+    assert bools == focal_loss(logits, target, task="multilabel")
+    logits, target = make_case("binary", ignored=False)
+    for each in (target, target.unsqueeze(1)):
+        assert focal_loss(logits, each, task="binary", reduction="none").shape == each.shape
 
 
 @pytest.mark.parametrize("alpha", [[0.75, 0.25], (0.75, 0.25), np.array([0.75, 0.25]), torch.tensor([0.75, 0.25])])
 def test_alpha_may_be_a_pair_for_target_0_and_1(alpha):
-    case = make_case("binary", ignored=False)
-    pair = focal_loss(case.logits, case.target, task="binary", alpha=alpha)
-    assert pair == focal_loss(case.logits, case.target, task="binary", alpha=0.25)
-    assert FocalLoss("binary", alpha=alpha)(case.logits, case.target) == pair
-    assert focal_loss(case.logits, case.target, task="binary", alpha=[2.0, 2.0]) == 2 * focal_loss(
-        case.logits, case.target, task="binary"
-    )
+    case, loss = make_case("binary", ignored=False), partial(focal_loss, task="binary")
+    assert loss(*case, alpha=alpha) == loss(*case, alpha=0.25) == FocalLoss("binary", alpha=alpha)(*case)
+    assert loss(*case, alpha=[2.0, 2.0]) == 2 * loss(*case)
 
 
 def test_whole_floats_and_numpy_numbers_are_numbers():
-    case = make_case("multiclass")
-    plain = focal_loss(case.logits, case.target, task="multiclass", gamma=2, ignore_index=255)
-    given = focal_loss(case.logits, case.target, task="multiclass", gamma=np.float32(2), ignore_index=255.0)
-    assert given == plain
-    assert focal_loss(case.logits, case.target, task="multiclass", ignore_index=np.int64(255)) == plain
+    case, loss = make_case("multiclass"), partial(focal_loss, task="multiclass")
+    plain = loss(*case, gamma=2, ignore_index=255)
+    assert plain == loss(*case, gamma=np.float32(2), ignore_index=255.0) == loss(*case, ignore_index=np.int64(255))
     weights = [1.0, 2.0, 3.0, 4.0, 5.0]
     for each in (weights, tuple(weights), np.array(weights), torch.tensor(weights)):
         FocalLoss("multiclass", class_weights=each)
@@ -172,10 +167,8 @@ def test_whole_floats_and_numpy_numbers_are_numbers():
         (TverskyLoss, {"alpha": [0.5]}, r"`alpha` to be a number"),
         (TverskyLoss, {"beta": None}, r"`beta` to be given"),
         (TverskyLoss, {"gamma": 0}, r"`gamma` > 0"),
-        (TverskyLoss, {"over": "bath"}, r"`over` to be one of batch, sample, got 'bath'. Did you mean 'batch'"),
         (TverskyLoss, {"ignore_index": 0.5}, r"`ignore_index` to be a whole number"),
-        (LovaszLoss, {"task": "multi"}, r"^lovasz_loss: expected `task` to be one of"),
-        (LovaszLoss, {"over": 1}, r"`over` to be one of"),
+        (LovaszLoss, {"over": "bath"}, r"^lovasz_loss: .*`over` to be one of batch, sample, got 'bath'. Did you mean"),
     ],
 )
 def test_wrong_arguments_of_region_losses_are_refused(make, options, words):

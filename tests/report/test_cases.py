@@ -36,7 +36,7 @@ def parts_of_two(monkeypatch):
 
 def test_scores_are_those_of_the_table_of_cases(rng, spec):
     rows = make_rows(rng, spec, "abcd")
-    found, table = columns_of(rows, spec), case_table(rows, spec)
+    found, table = columns_of(rows, spec, groups={"green": ("ground", "tree")}), case_table(rows, spec)
     for key in ("mean_dice", "pixel_accuracy"):
         np.testing.assert_array_equal(found[key].values, table[key].to_numpy())
     np.testing.assert_array_equal(found["headline"].values, table["mean_iou"].to_numpy())
@@ -44,6 +44,10 @@ def test_scores_are_those_of_the_table_of_cases(rng, spec):
         np.testing.assert_array_equal(found[f"iou/{k}"].values, table[f"iou_{name}"].to_numpy())
         np.testing.assert_array_equal(found[f"support/{k}"].values, table[f"support_{name}"].to_numpy())
         assert found[f"iou/{k}"].of_class == k
+    counts = rows[0].counts  # a group is scored as one region
+    inside = counts[:2, :2].sum()
+    either = counts[:2].sum() + counts[:, :2].sum() - inside
+    assert found["group/0"].values[0] == pytest.approx(inside / either)
 
 
 def test_a_volume_has_its_depth_in_its_size_and_pixels_outside_the_classes_are_counted(rng, spec):
@@ -105,15 +109,6 @@ def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, loss, terms):
     rows = [replace(row, loss=loss, loss_terms=terms) for row in make_rows(rng, spec, "abc")]
     column = columns_of(rows, spec).get("loss")
     np.testing.assert_equal(column and column.values.tolist(), None if loss is None else [np.nan] * 3)
-
-
-def test_a_group_is_scored_as_one_region(rng, spec):
-    rows = make_rows(rng, spec, "ab")
-    found = columns_of(rows, spec, groups={"green": ("ground", "tree")})
-    counts = rows[0].counts
-    inside = counts[:2, :2].sum()
-    either = counts[:2].sum() + counts[:, :2].sum() - inside
-    assert found["group/0"].values[0] == pytest.approx(inside / either)
 
 
 def test_a_binary_run_is_headed_by_its_object(rng):

@@ -22,8 +22,8 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS, write_run
+from .looks import Tab
 from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run
-from .tab import Tab
 
 
 @pytest.fixture(scope="session")

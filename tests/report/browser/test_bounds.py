@@ -71,13 +71,10 @@ def test_nothing_hangs_over_the_edge_of_the_screen(visit, request, name, width):
 
 
 @pytest.mark.parametrize("name", ["named", "site", "many"])
-def test_no_table_scrolls_sideways_on_a_screen(visit, request, name):
+def test_no_table_scrolls_sideways_and_names_of_22_letters_stand_on_one_line(visit, request, named, name):
     page = visit(request.getfixturevalue(name))
     wider = "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"
     assert page.locator(".scroll").evaluate_all(wider) == []
-
-
-def test_names_of_22_letters_stand_on_one_line(visit, named):
     page = visit(named)
     lines = page.locator("td.swatched a").evaluate_all("links => links.map((link) => link.getClientRects().length)")
     assert lines == [1] * 12
@@ -98,16 +95,16 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_small_cells_of_a_large_matrix_are_seen(visit, many, scheme):
+def test_small_cells_of_a_large_matrix_are_seen(visit, many):
     page = visit(many, alone=True)
-    page.emulate_media(color_scheme=scheme)
-    page.evaluate(FRAME)
-    picture = pixels(page, "#confusion .cells")
-    height, width = picture.shape[:2]
-    row, column = ((np.array([10, 50]) + 0.5) / 120 * width).round().astype(int)
-    assert contrast(picture[row, column], picture[row, column + 20]) > 1.7
-    assert abs(height - width) < 3
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate(FRAME)
+        picture = pixels(page, "#confusion .cells")
+        height, width = picture.shape[:2]
+        row, column = ((np.array([10, 50]) + 0.5) / 120 * width).round().astype(int)
+        assert contrast(picture[row, column], picture[row, column + 20]) > 1.7, scheme
+        assert abs(height - width) < 3
 
 
 def test_the_classes_of_a_case_leave_room_for_its_pictures(visit, many):

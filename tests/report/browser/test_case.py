@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.layers import LONGEST, draw_layers, write_layers
 from tests.metrics.build import case_row
 
 from ..conftest import write_run
-from .looks import back, ids, near, pixels
+from .looks import back, drag, ids, near, pixels
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +22,8 @@ CASE = "#?case=case-12"  # of draw_case: tree, and a car that is predicted as tr
 
 
 def filters(page):
-    return page.locator("#filters feFuncA[tableValues]").evaluate_all(
-        "nodes => nodes.map((node) => node.getAttribute('tableValues'))"
-    )
+    values = "nodes => nodes.map((node) => node.getAttribute('tableValues'))"
+    return page.locator("#filters feFuncA[tableValues]").evaluate_all(values)
 
 
 ZOOMS = """nodes => nodes.map((node) => {
@@ -47,14 +49,14 @@ def test_a_row_opens_its_case_and_back_closes_it(visit, site):
 
 
 def test_the_keyboard_walks_the_table_and_opens_a_case(visit, site):
-    page = visit(site, "#?sort=id")
+    page = visit(site, "#?sort=-loss")
     page.locator("#table tr[data-place='0'] a").focus()
     for key in ("PageDown", "PageDown", "PageDown", "ArrowDown", "ArrowDown", "ArrowUp"):  # to rows not yet drawn
         page.keyboard.press(key)
     box, row = (page.locator(found).bounding_box() for found in (".rows", "#table tr[data-place='31']"))
     assert box["y"] <= row["y"] <= box["y"] + box["height"] - row["height"]  # it is seen
     page.keyboard.press("Enter")
-    assert page.locator("#case-title").text_content() == "case-31"
+    assert page.locator("#case-title").text_content() == "case-28"
 
 
 def test_arrows_go_to_the_neighbours_in_the_choice(visit, site):
@@ -96,7 +98,7 @@ def check_colours(page, role, wanted, tolerance=3):
 GREEN, RED = (0, 200, 0), (200, 0, 0)
 
 
-def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips(visit, site):
+def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips(visit, site, linked):
     page = visit(site, CASE, alone=True)
     page.locator("#opacity").fill("1")
     check_colours(page, "target", (24, 32, (9, 9, GREEN), (16, 23, RED)))
@@ -107,9 +109,13 @@ def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips
     check_colours(page, "target", (24, 32, (9, 9, GREEN)))
     page.get_by_role("button", name="car", exact=True).click()
     check_colours(page, "target", (24, 32, (16, 23, RED)))
+    page = visit(linked, CASE, alone=True)  # whose pictures lie beside the page
+    page.locator("#opacity").fill("1")
+    assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
+    check_colours(page, "target", (24, 32, (16, 23, RED)))
 
 
-def test_panels_zoom_in_step_and_fit_again(visit, site):
+def test_panels_zoom_in_step_and_fit_again_and_a_drag_moves_all_but_not_past_their_edge(visit, site):
     page = visit(site, CASE)
     page.locator("#case .pane.target .stage").hover()
     page.mouse.wheel(0, -300)
@@ -121,28 +127,18 @@ def test_panels_zoom_in_step_and_fit_again(visit, site):
     assert scales(page)[0][0] == 1.2
     page.keyboard.press("0")
     assert set(scales(page)) == {(1, 0, 0)}
-
-
-def test_a_drag_moves_all_panels_but_not_past_their_edge(visit, site):
-    page = visit(site, CASE)
     for _ in range(3):
         page.click("#zoom-in")
     box = page.locator("#case .pane.image .stage").bounding_box()
     before = scales(page)
-    page.mouse.move(box["x"] + 100, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 140, box["y"] + 80, steps=3)
-    page.mouse.up()
+    drag(page, (box["x"] + 100, box["y"] + 60), (box["x"] + 140, box["y"] + 80))
     assert scales(page) != before
     assert len(set(scales(page))) == 1
-    page.mouse.move(box["x"] + 10, box["y"] + 10)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 2000, box["y"] + 2000, steps=3)
-    page.mouse.up()
+    drag(page, (box["x"] + 10, box["y"] + 10), (box["x"] + 2000, box["y"] + 2000))
     assert scales(page)[0][1:] == (0, 0)
 
 
-def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
+def test_all_that_is_known_of_a_case_is_there_and_why_it_has_no_picture(visit, site, rows):
     page = visit(site, CASE)
     facts = page.locator(".case-facts").text_content()
     assert "prediction: case-12.png" in facts
@@ -151,9 +147,6 @@ def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
     counts = rows[12].counts
     overlap = counts[1, 1] / (counts[1].sum() + counts[:, 1].sum() - counts[1, 1])
     assert f"{overlap:.4f}" in row.last.text_content()
-
-
-def test_a_case_without_a_picture_says_why(visit, site):
     page = visit(site, "#?case=case-50")
     assert "This case has no picture" in page.locator("#case").text_content()
     assert page.locator(".tools").is_hidden()
@@ -171,13 +164,6 @@ def test_small_pictures_follow_the_choice_and_open_their_cases(visit, site):
     page.get_by_role("heading", name="pictures of the").get_by_role("combobox").select_option("prediction")
     page.locator(".tile").last.click()
     assert page.locator("#case-title").text_content() == page.locator(".tile .name").last.text_content()
-
-
-def test_pictures_beside_the_page_are_coloured_too(visit, linked):
-    page = visit(linked, CASE, alone=True)
-    page.locator("#opacity").fill("1")
-    assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
-    check_colours(page, "target", (24, 32, (16, 23, RED)))
 
 
 def test_labels_that_overlap_mix_their_colours(visit, multilabel):
@@ -267,3 +253,28 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
     found = (middle[:, 2] - middle[:, 0] > 50).mean() * page.locator("#case .stage").first.bounding_box()["width"]
     pixel = page.locator("#case .world").first.bounding_box()["width"] / 2000
     assert round(found / pixel) == 5
+
+
+def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
+    spec = ClassSpec(task="binary", names=("rest", "organ"), colours=((0, 0, 0), (255, 0, 0)))
+    target = np.zeros((40, 30, 40), np.uint8)
+    target[8:32, 8:22, 10:30] = 1
+    labels = target.copy()
+    labels[30, 8:22, 10:16] = 0
+    image = (target * 120 + np.arange(40, dtype=np.uint8)[:, None, None])[..., None]
+    write_run(tmp_path, [case_row("scan", [[60000, 0], [84, 6636]])], spec)
+    ranking = Ranking(case_ids=["scan"], worst=["scan"])
+    draw_run(tmp_path, ranking, lambda name: DrawnCase(image=image, target=target, labels=labels), ReportConfig(), spec)
+    write_report(tmp_path)
+    page = visit(tmp_path / "report.html", "#?case=scan", alone=True)
+    about, plane = page.locator(".about"), page.locator("#plane")
+    assert "slice 31 of 40, the one with the most wrong pixels" in about.text_content()
+    assert plane.get_attribute("max") == "17", "17 along the axis, and the worst"
+    source = page.locator("#case img.base.image").get_attribute("src")
+    plane.fill("0")
+    assert "slice 1 of 40 ·" in about.text_content()
+    assert page.locator("#case img.base.image").get_attribute("src") != source
+    plane.focus()
+    for _ in range(17):
+        page.keyboard.press("ArrowRight")
+    assert "slice 40 of 40 ·" in about.text_content()

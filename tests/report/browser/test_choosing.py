@@ -5,23 +5,20 @@ import re
 
 import pytest
 
-from .looks import back, column, count, ids
+from .looks import back, column, count, drag, ids
 from .made import TENS
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site, rows):
+def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site):
     page = visit(site)
     page.get_by_role("button", name="loss").click()
     assert ids(page)[0] == "case-59"
     page.get_by_role("button", name="loss").click()
     assert ids(page)[0] == "case-00"
     assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
-
-
-def test_undefined_values_stand_last_either_way(visit, site):
-    for sort in ("iou/3", "-iou/3"):
+    for sort in ("iou/3", "-iou/3"):  # undefined values stand last either way
         page = visit(site, f"#?sort={sort}&cols=iou/3")
         assert column(page, "IoU of lamp")[:12].count("n/a") == 0  # every fifth of 60 cases has one
         assert column(page, "IoU of lamp")[12] == "n/a"
@@ -94,6 +91,9 @@ FOLLOW = """() => {
   }
   return links.map((link) => [...link, counts[link[0]]]);
 }"""
+BARE = """() => [...document.querySelectorAll("td.n[data-value]")]
+    .filter((cell) => Number(cell.dataset.value) && !cell.querySelector("a"))
+    .map((cell) => cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent)"""
 COUNTS = ("cases", "failed", "undefined", "missed in cases", "false alarm in cases", "cases")
 
 
@@ -105,13 +105,7 @@ def test_every_link_opens_cases_and_every_count_as_many_as_it_says(visit, site):
     counts = [(link, int(text), found) for link, head, text, found in links if head in COUNTS]
     assert len(counts) > 50
     assert not [link for link, said, found in counts if said != found]
-
-
-def test_a_figure_of_a_table_is_a_link_wherever_it_is_of_cases(visit, site):
-    bare = """() => [...document.querySelectorAll("td.n[data-value]")]
-        .filter((cell) => Number(cell.dataset.value) && !cell.querySelector("a"))
-        .map((cell) => cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent)"""
-    assert set(visit(site).evaluate(bare)) == {"p (Holm)"}
+    assert set(visit(site).evaluate(BARE)) == {"p (Holm)"}, "every other figure of a table is of cases"
 
 
 CLICK = """(found) => {
@@ -171,20 +165,12 @@ def test_a_slice_opens_its_cases(visit, site):
     assert count(page) == "60 cases"
 
 
-def drag(page, start, end):
-    box = page.locator("#scatter").bounding_box()
-    page.mouse.move(box["x"] + start[0], box["y"] + start[1])
-    page.mouse.down()
-    page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=4)
-    page.mouse.move(box["x"] + end[0] + 40, box["y"] + end[1])  # out of the plot
-    page.mouse.up()
-
-
 def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     page = visit(site, "#?x=loss&y=pixels&sort=-loss")
     page.locator("#scatter").scroll_into_view_if_needed()
-    width = page.locator("#scatter").bounding_box()["width"]
-    drag(page, (width / 2, 5), (width - 3, 170))
+    box = page.locator("#scatter").bounding_box()
+    right, low = box["x"] + box["width"], box["y"] + 170
+    drag(page, (right - box["width"] / 2, box["y"] + 5), (right - 3, low), (right + 37, low))  # out of the plot
     assert len(page.locator("#toolbar .chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from .looks import drag
 from .made import NAME
 
 pytestmark = pytest.mark.slow
@@ -43,10 +44,7 @@ def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trai
 def test_a_drag_zooms_all_charts_the_whole_run_comes_back_and_the_axis_is_the_readers_choice(visit, trained):
     page = visit(trained, alone=True)
     box = chart(page, "loss").locator(".u-over").bounding_box()
-    page.mouse.move(box["x"] + 200, box["y"] + 80)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 300, box["y"] + 80, steps=3)
-    page.mouse.up()
+    drag(page, (box["x"] + 200, box["y"] + 80), (box["x"] + 300, box["y"] + 80))
     zoomed = ink(page, "figure.chart:nth-of-type(1) canvas")
     page.click("#whole")
     assert ink(page, "figure.chart:nth-of-type(1) canvas") != zoomed
