@@ -10,7 +10,7 @@ from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier, Uploader
 from segmeter.errors import InputError
-from tests.bridge.fake_stream import FakeTransport
+from tests.bridge.fake_stream import POISON, FakeTransport
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 
@@ -182,3 +182,22 @@ def test_an_upload_does_not_wait_for_the_device():
         assert not busy.query(), "the upload returned only after the kernel before it"
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def naive(transport, source):
+    """What is often written: start a non-blocking copy and hand out its destination at once."""
+    host = torch.empty_like(source)
+    return host.numpy(), transport.start([(host, source)])
+
+
+def test_the_fake_stream_shows_reading_early_and_sources_that_are_overwritten_or_freed():
+    """Otherwise the tests that use it prove nothing."""
+    transport, source = FakeTransport(), torch.arange(4.0)
+    array, event = naive(transport, source)
+    assert (array.view("uint8") == POISON).all()
+    source.fill_(9)
+    transport.wait(event)
+    assert array.tolist() == [9, 9, 9, 9]
+    _, event = naive(transport, torch.arange(4.0))
+    with pytest.raises(AssertionError, match="freed while its copy was in flight"):
+        transport.wait(event)

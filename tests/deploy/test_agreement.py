@@ -24,41 +24,24 @@ def image(side: int) -> list[tuple[str, np.ndarray]]:
     return [("a", np.zeros((side, side, 3), np.uint8))]
 
 
-def test_a_near_tie_may_be_decided_otherwise_and_is_counted():
+def test_a_near_tie_may_be_decided_otherwise_and_is_counted_and_anything_else_is_refused():
     """200 x 200 and, as a batch of two, 133 x 133: 40000 + 2 * 17689 pixels, one of which (once, twice) differs."""
-    logits = torch.zeros(1, 2, 200, 200)
-    logits[:, 0] = 4.0
-    logits[:, 1, 0, 0] = 4.0 - 2e-3  # 2e-3 of 4: 5e-4
 
     def model(images):
         labels = np.zeros(images.shape[:3], np.uint8)
         labels[:, 0, 0] = 1
         return labels
 
+    logits = torch.zeros(1, 2, 200, 200)
+    logits[:, 0] = 4.0
+    logits[:, 1, 0, 0] = 4.0 - 2e-3  # 2e-3 of 4: 5e-4
     found = compare(model, predictor_of(logits), image(200))
     assert (found.pixels, found.differing) == (40000 + 2 * 17689, 3)
     assert found.widest == pytest.approx(5e-4, rel=1e-3)
     assert found.to_dict()["near_tie"] == 1e-3
-
-
-def test_a_pixel_that_is_no_near_tie_is_refused():
-    logits = torch.zeros(1, 2, 200, 200)
-    logits[:, 0] = 4.0
     logits[:, 1, 0, 0] = 4.0 - 5e-3  # 1.25e-3 of 4
-
-    def model(images):
-        labels = np.zeros(images.shape[:3], np.uint8)
-        labels[:, 0, 0] = 1
-        return labels
-
     with pytest.raises(RunError, match=r"1 of 40000 pixels of case 'a' .* no near-ties .* 0\.0013"):
         compare(model, predictor_of(logits), image(200))
-
-
-def test_many_near_ties_are_refused_too():
-    logits = torch.zeros(1, 2, 60, 60)  # all equal: the first class wins, and every pixel is a tie
-    with pytest.raises(RunError, match="more than 1 in 10,000, though all are near-ties"):
-        compare(lambda images: np.ones(images.shape[:3], np.uint8), predictor_of(logits), image(60))
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
@@ -76,15 +59,20 @@ def test_thresholded_labels_are_held_against_the_logit_of_the_threshold(task):
         compare(model, predictor_of(logits, task), image(200))
 
 
-def test_another_shape_or_dtype_is_refused():
-    logits = torch.zeros(1, 2, 60, 60)
-    with pytest.raises(RunError, match=r"expected uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"):
-        compare(lambda images: np.zeros(images.shape[:3], np.int64), predictor_of(logits), image(60))
+def failing(images):
+    raise ValueError("index 12\nout of range")
 
 
-def test_an_engine_that_fails_ends_in_one_line():
-    def model(images):
-        raise ValueError("index 12\nout of range")
-
-    with pytest.raises(RunError, match=r"can't label case 'a' \(ValueError: index 12 out of range\)"):
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda images: np.ones(images.shape[:3], np.uint8), "more than 1 in 10,000, though all are near-ties"),
+        (lambda images: np.zeros(images.shape[:3], int), r"uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"),
+        (failing, r"can't label case 'a' \(ValueError: index 12 out of range\)"),
+    ],
+    ids=["many near-ties", "another dtype", "failing"],
+)
+def test_a_model_of_other_labels_is_refused_in_one_line(model, message):
+    """All logits are equal: the first class wins, and every pixel is a tie."""
+    with pytest.raises(RunError, match=message):
         compare(model, predictor_of(torch.zeros(1, 2, 60, 60)), image(60))

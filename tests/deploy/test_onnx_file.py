@@ -57,7 +57,10 @@ def test_missing_packages_are_named_with_the_extra(monkeypatch):
         onnx_file.check_tools()
 
 
-def test_what_onnx_cannot_say_is_refused_in_one_line():
+def test_what_cannot_be_traced_or_written_as_onnx_is_refused_in_one_line():
+    asking = Segmenter(Stub(lambda image: image if image.sum() > 0 else -image), make_card()).eval()
+    with pytest.raises(ConfigError, match=r"the network 'unet' can't be traced for images of any size"):
+        trace(asking, threshold=0.5, dtype="uint8")
     program = SimpleNamespace(graph=SimpleNamespace(nodes=[]))
     with pytest.raises(ConfigError, match=r"^export: this network can't be written as ONNX \(.*\)\. Use a network.*$"):
         onnx_file.encode(program, {})
@@ -78,12 +81,6 @@ def test_padding_by_indices_is_the_padding_of_training(size, least):
     images = torch.rand(2, *size, 3)
     padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2)
     assert torch.equal(padded, pad_to_multiple(images.permute(0, 3, 1, 2), multiple=16, least=least))
-
-
-def test_a_network_that_asks_for_the_values_of_an_image_is_refused_by_name():
-    network = Stub(lambda image: image if image.sum() > 0 else -image)
-    with pytest.raises(ConfigError, match=r"the network 'unet' can't be traced for images of any size"):
-        trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8")
 
 
 def test_a_network_that_tells_maps_of_one_pixel_apart_takes_images_larger_than_its_stride():

@@ -107,7 +107,6 @@ def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, 
 def test_other_labels_than_ours_are_refused_and_nothing_is_published(
     tmp_path: Path, checkpoint_of, images_of, monkeypatch
 ):
-    """Mutation seen to fail: the file written before it is compared."""
     checkpoint = checkpoint_of(make_card())
     monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: (None, 1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")

@@ -68,14 +68,13 @@ def test_every_unit_is_read_back_and_nothing_is_said_where_nothing_is_known(tmp_
         assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
 
 
-@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))])
-def test_a_zarr_says_it_too(tmp_path, place):
-    write_zarr(tmp_path / "a.zarr", LABELS, locate=lambda: place)
-    write_zarr(tmp_path / "b.zarr", LinesOf(ArrayRows(LABELS), LABELS.dtype), locate=lambda: place)
-    for name in ("a.zarr", "b.zarr"):
-        found = read_geometry(tmp_path / name)
-        assert (found.spacing, found.unit) == (place.spacing, place.unit)
-        assert zarr.open_array(str(tmp_path / name), mode="r").attrs["spacing"] == list(place.spacing)
+@pytest.mark.parametrize("labels", [LABELS, LinesOf(ArrayRows(LABELS), LABELS.dtype)], ids=["whole", "by lines"])
+@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))], ids=["um", "no unit"])
+def test_a_zarr_says_it_too(tmp_path, place, labels):
+    write_zarr(tmp_path / "a.zarr", labels, locate=lambda: place)
+    found = read_geometry(tmp_path / "a.zarr")
+    assert (found.spacing, found.unit) == (place.spacing, place.unit)
+    assert zarr.open_array(str(tmp_path / "a.zarr"), mode="r").attrs["spacing"] == list(place.spacing)
 
 
 def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):

@@ -148,7 +148,6 @@ def test_label_maps_may_be_tiff_and_ignored_pixels_are_refused(two_series, tmp_p
 
 @quiet()
 def test_the_images_of_one_series_are_in_memory_at_a_time(two_series, monkeypatch):
-    """Mutation seen to fail: all images kept while they are grouped into series."""
     write_images(Path(), "1.2.3.3", "c")
     read, seen, alive = dicom._read, [], []
 

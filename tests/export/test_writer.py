@@ -94,10 +94,11 @@ def test_a_class_name_that_can_not_be_a_folder_name_stays_inside(tmp_path, monke
     assert kept == (set() if system == "Windows" else {"con", "a:b"})
 
 
-@pytest.mark.parametrize("case_id", ["../x", "a\nb", "<script>", "=cmd()", "/etc/passwd", "\udcff"])
-def test_case_ids_never_leave_the_folder(tmp_path, spec, case_id):
-    writer(tmp_path / "p", spec).write(case_id, FLAT)
-    assert len(list((tmp_path / "p" / "labels").iterdir())) == 1
+def test_case_ids_never_leave_the_folder(tmp_path, spec):
+    ids = ("../x", "a\nb", "<script>", "=cmd()", "/etc/passwd", "\udcff")
+    for case_id in ids:
+        writer(tmp_path / "p", spec).write(case_id, FLAT)
+    assert len(list((tmp_path / "p" / "labels").iterdir())) == len(ids)
     assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
 
 
@@ -232,7 +233,6 @@ def test_confidence_is_the_probability_of_what_was_predicted(tmp_path, spec, pla
 
 
 def test_the_planes_of_a_case_are_converted_one_after_the_other(tmp_path):
-    """Mutation seen to fail: all files listed before the first is written."""
     export, peaks = writer(tmp_path, many(16, task="multilabel"), dtype="uint16"), []
     labels = np.zeros((16, 512, 512), np.uint8)
     for case_id in ("first", "second"):  # the first loads what writes

@@ -44,7 +44,6 @@ def test_arrays_and_the_facts_of_columns_stand_beside_them():
 
 
 def test_groups_that_do_not_fit_are_left_out_whole():
-    """Mutation seen to fail: single columns left out, which leaves gaps in a case's table of classes."""
     groups = {"a": 2, "b": 3, "a again": 1, "c": 1}  # columns, 20 bytes each
     columns = [
         CaseColumn(key=f"{group}{k}", label="", values=[0.5] * 10, kind="score", group=group.partition(" ")[0])

@@ -125,15 +125,12 @@ def test_class_0_is_untinted_where_it_is_background_and_drawn_as_any_other_where
     sky, background = (painted("prediction", None, zero, spec, image=image) for spec in specs)
     assert np.ptp(sky) < np.ptp(background) / 3
     assert (background == background[..., :1]).all()
-
-
-def test_overlapping_planes_mix_their_colours():
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)))
-    planes = np.ones((2, 5, 5), np.uint8)
-    planes[1, :, :2] = 0
-    found = painted("prediction", None, planes, spec).astype(int)
+    planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)))
+    labels = np.ones((2, 5, 5), np.uint8)
+    labels[1, :, :2] = 0
+    found = painted("prediction", None, labels, planes).astype(int)
     assert found[2, 0, 0] > found[2, 0, 2]
-    assert found[2, 4, 0] == found[2, 4, 2] > found[2, 4, 1]
+    assert found[2, 4, 0] == found[2, 4, 2] > found[2, 4, 1], "planes that overlap mix their colours"
 
 
 def test_right_pixels_are_dim_wrong_ones_strong_and_ignored_ones_striped(spec):
