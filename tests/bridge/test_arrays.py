@@ -7,8 +7,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from segmeter.bridge.arrays import read_scalars, to_numpy, to_torch
-from segmeter.bridge.dtypes import check_device
 from segmeter.bridge.host_copier import HostCopier
+from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 

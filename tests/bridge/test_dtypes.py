@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.dtypes import NUMPY, TORCH, cast, wanted_dtype
-from segmeter.bridge.transfer import Rule, packed
+from segmeter.bridge.transfer import NUMPY, TORCH, Rule, cast, packed, wanted_dtype
 from segmeter.errors import InputError
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]

@@ -16,8 +16,7 @@ from segmeter.deploy.publish import compare, describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.card import ModelCard
-from segmeter.models.config import PspnetConfig
+from segmeter.models.config import ModelCard, PspnetConfig
 from segmeter.models.segmenter import Segmenter
 from segmeter.models.trained import Checkpoints
 from tests.models.parts import TINY, Stub, make_card, make_spec

@@ -9,7 +9,6 @@ import torch
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
-from segmeter.losses.build import build_loss, class_weights, fix_weights
 from segmeter.losses.config import (
     LOSSES,
     CrossEntropyConfig,
@@ -21,6 +20,7 @@ from segmeter.losses.config import (
     TverskyConfig,
     build_loss,
     class_weights,
+    fix_weights,
 )
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec

@@ -5,8 +5,7 @@ import torch
 
 from segmeter.errors import InputError
 from segmeter.losses.additive import check_labels
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import FocalConfig, FocalTverskyConfig, LovaszConfig, SumConfig
+from segmeter.losses.config import FocalConfig, FocalTverskyConfig, LovaszConfig, SumConfig, build_loss
 from segmeter.losses.focal import FocalLoss, focal_loss
 from tests.losses.cases import TASKS, make_case, make_spec, run
 

@@ -8,8 +8,7 @@ from PIL import Image
 
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.report.html import write_report
-from segmeter.report.page.runs import write_index
+from segmeter.report.html import write_index, write_report
 
 from .conftest import fill_run, write_picture
 

@@ -9,14 +9,13 @@ from PIL import Image
 from scipy.ndimage import label
 
 from segmeter.data.config import FolderConfig
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.drawn import DrawnCase
 from segmeter.report.pictures.finished import EvaluatedCases, choose_slice, draw_run
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.layers import DrawnCase
@@ -184,7 +183,7 @@ def test_a_case_larger_than_memory_keeps_a_thin_structure_whole_and_its_own_pixe
     tifffile.imwrite(tmp_path / "data" / "images" / "a.tif", image, photometric="rgb", tile=(64, 64))
     tifffile.imwrite(tmp_path / "data" / "masks" / "a.tif", mask, tile=(32, 32), compression="zlib")
     for name, value in (("LONGEST", 100), ("TILE", 64), ("MOST_TILES", 3)):
-        monkeypatch.setattr(f"segmeter.report.pictures.drawn.{name}", value)
+        monkeypatch.setattr(f"segmeter.report.pictures.layers.{name}", value)
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     dataset = cases_of(tmp_path)
     object.__setattr__(dataset, "streams", True)

@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import label
 
 from segmeter.classes import ClassSpec
-from segmeter.report.pictures.drawn import reduce_labels
+from segmeter.report.pictures.layers import reduce_labels
 from segmeter.report.pictures.maps import (
     IGNORED,
     classify_errors,
