@@ -44,6 +44,11 @@ def tensor(name: str) -> Tensor:
         return torch.from_numpy(array).clone().to(getattr(torch, name))
 
 
+def inference(source: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return source.clone()
+
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda t: t,
     "transposed": lambda t: t.transpose(0, 3),
@@ -55,23 +60,18 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "empty": lambda t: t[:0],
     "subclass": lambda t: t.as_subclass(Labelled),
     "parameter": lambda t: torch.nn.Parameter(t, requires_grad=t.is_floating_point() and t.element_size() > 1),
-    "inference": lambda t: inference(t),
+    "inference": inference,
 }
-
-
-def inference(source: Tensor) -> Tensor:
-    with torch.inference_mode():
-        return source.clone()
+IN_NUMPY: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # those that don't keep shape and values
+    "transposed": lambda a: a.transpose(3, 1, 2, 0),
+    "expanded": lambda a: np.broadcast_to(a[:1], (3, *a.shape[1:])),
+    "strided": lambda a: a[:, :, ::2, 1:],
+    "slice": lambda a: a[1],
+    "zero_d": lambda a: a[1, 2, 3, 4],
+    "empty": lambda a: a[:0],
+}
 
 
 def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
     """What `LAYOUTS[layout]` means, in NumPy."""
-    same = {
-        "transposed": lambda a: a.transpose(3, 1, 2, 0),
-        "expanded": lambda a: np.broadcast_to(a[:1], (3, *a.shape[1:])),
-        "strided": lambda a: a[:, :, ::2, 1:],
-        "slice": lambda a: a[1],
-        "zero_d": lambda a: a[1, 2, 3, 4],
-        "empty": lambda a: a[:0],
-    }
-    return same.get(layout, lambda a: a)(array)
+    return IN_NUMPY[layout](array) if layout in IN_NUMPY else array

@@ -1,5 +1,6 @@
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -7,6 +8,8 @@ import torch
 
 from segmeter.bridge import argmax as channels
 from segmeter.bridge.argmax import winners
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
 def draw(shape, seed=0, dtype=torch.float32):
@@ -40,7 +43,7 @@ LAYOUTS = {
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 2, 1), (2, 19, 50), (3, 1, 8), (2, 4, 70), (1, 300, 15), (1, 3, 2100)])
 def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
     """Mutations seen to fail, in each loop: >= for >; high not set anew per block; every second part skipped; rows of
@@ -55,7 +58,7 @@ def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_few_logits_need_no_compiled_loop(monkeypatch, layout):
-    """numba takes a moment to load. Mutation seen to fail: the loops for every size."""
+    """numba takes a moment to load."""
     monkeypatch.setitem(sys.modules, "segmeter.bridge._argmax_numba", None)
     logits = LAYOUTS[layout](draw((2, 5, 30)))
     found, (lows, highs) = winners(logits, torch.uint8)
@@ -67,7 +70,6 @@ def test_a_few_logits_need_no_compiled_loop(monkeypatch, layout):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_equal_channels_and_signed_zeros_go_to_the_first(layout):
-    """-0.0 and 0.0 are equal. Mutation seen to fail: >= for >."""
     logits = torch.tensor([[-0.0, 0.0, -1.0], [0.0, -0.0, -0.0], [-1.0, 0.0, 0.0], [-0.0, -1.0, 0.0]]).t()[None]
     found, _ = winners(LAYOUTS[layout](logits), torch.uint8)
     assert found.tolist() == [[0, 0, 1, 0]]
@@ -75,9 +77,9 @@ def test_equal_channels_and_signed_zeros_go_to_the_first(layout):
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
-    """A sum of them is not. Mutation seen to fail: the values added up instead of 0 times them."""
+    """A sum of them is not."""
     largest = torch.finfo(dtype).max
     logits = torch.tensor([[largest, -largest, largest], [largest, largest, largest]], dtype=dtype).t()[None]
     found, extremes = winners(LAYOUTS[layout](logits), torch.uint8)
@@ -88,7 +90,7 @@ def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("bad_in_main", [True, False])
 def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in_main):
-    """Both threads get a part, as each waits for the other. Mutations seen to fail: one or the other is not asked."""
+    """Both threads get a part, as each waits for the other."""
     both = threading.Barrier(2)
     main = threading.get_ident()
 
@@ -103,7 +105,7 @@ def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "every second"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("position", [(0, 0, 0), (1, 3, 39), (1, 1, 20), (1, 0, 39)])
 def test_winners_give_the_range_where_a_channel_is_not_finite(position, bad, dtype, layout):
@@ -120,21 +122,12 @@ def test_winners_give_the_range_where_a_channel_is_not_finite(position, bad, dty
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_winners_work_in_inference_mode_and_from_other_threads(monkeypatch, dtype):
-    """Inference mode belongs to a thread, and what was made in it can't be written to by torch's operations outside.
-
-    Mutation seen to fail: `found[image, span].copy_(...)` in the workers.
-    """
+    """Inference mode belongs to a thread, and what was made in it can't be written to by torch's operations outside."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     logits = draw((2, 5, 30), dtype=dtype)
     expected = logits.float().numpy().argmax(1)
     with torch.inference_mode():
         np.testing.assert_array_equal(winners(logits.clone(), torch.uint8)[0].numpy(), expected)
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(winners(logits, torch.uint8)[0])) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 4
-    for answer in answers:
-        np.testing.assert_array_equal(answer.numpy(), expected)
+    with ThreadPoolExecutor(4) as pool:
+        for found, _ in pool.map(lambda _: winners(logits, torch.uint8), range(4)):
+            np.testing.assert_array_equal(found.numpy(), expected)

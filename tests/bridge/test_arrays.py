@@ -4,8 +4,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from segmeter.bridge.arrays import read_scalars, to_numpy, to_torch
+from segmeter.bridge.host_copier import HostCopier
+from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
@@ -24,10 +27,11 @@ def test_to_numpy_keeps_value_dtype_and_layout(name, layout):
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "slice", "zero_d", "subclass", "parameter", "inference"])
-def test_to_numpy_gives_a_read_only_view_where_one_is_possible(layout):
-    """Mutation seen to fail: read_only leaves the array writeable."""
+@pytest.mark.parametrize("copy", [None, False])
+def test_to_numpy_gives_a_read_only_view_where_one_is_possible(layout, copy):
+    """So gradients stay right: nothing is written behind autograd's back."""
     source = LAYOUTS[layout](tensor("float32"))
-    array = to_numpy(source)
+    array = to_numpy(source, copy=copy)
     assert np.shares_memory(array, source.detach().numpy())
     with pytest.raises(ValueError, match="read-only"):
         array[...] = 1
@@ -35,48 +39,29 @@ def test_to_numpy_gives_a_read_only_view_where_one_is_possible(layout):
 
 @pytest.mark.parametrize("layout", ["transposed", "channels_last", "expanded", "strided"])
 def test_to_numpy_packs_what_is_not_contiguous_into_memory_of_its_own(layout):
-    """Mutation seen to fail: a strided view is handed out."""
     source = LAYOUTS[layout](tensor("float32"))
     array = to_numpy(source)
     assert array.flags.writeable
     assert not np.shares_memory(array, source.numpy())
-    array.flat[0] = 777
-    assert not (source == 777).any(), "writing to the array must not reach the tensor"
+    with pytest.raises(ValueError, match=r"to be a contiguous CPU tensor of the same dtype for copy=False"):
+        to_numpy(source, copy=False)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_to_numpy_with_copy_owns_its_memory(layout):
-    """Mutation seen to fail: the view is returned whatever `copy` says."""
     source = LAYOUTS[layout](tensor("float32"))
     before = source.detach().clone()
-    array = to_numpy(source, copy=True)
-    assert array.flags.writeable
-    array[...] = -1
+    to_numpy(source, copy=True)[...] = -1
     assert torch.equal(source.detach().as_subclass(torch.Tensor), before.as_subclass(torch.Tensor))
-
-
-@pytest.mark.parametrize("layout", ["transposed", "channels_last", "expanded", "strided"])
-def test_to_numpy_without_copy_refuses_to_pack(layout):
-    """Mutation seen to fail: copy=False copies."""
-    with pytest.raises(ValueError, match=r"to be a contiguous CPU tensor of the same dtype for copy=False"):
-        to_numpy(LAYOUTS[layout](tensor("float32")), copy=False)
 
 
 @pytest.mark.parametrize(("source", "dtype"), [("int32", "float64"), ("int32", "uint8"), ("bfloat16", "float32")])
 def test_to_numpy_without_copy_refuses_to_convert(source, dtype):
-    """Mutation seen to fail: copy=False copies, or widening counts as no copy."""
     with pytest.raises(ValueError, match="Pass copy=None or copy=True"):
         to_numpy(tensor(source), dtype=dtype, copy=False)
 
 
-def test_to_numpy_without_copy_gives_the_view():
-    """Mutation seen to fail: any `copy` copies."""
-    source = tensor("int16")
-    assert np.shares_memory(to_numpy(source, copy=False), source.numpy())
-
-
 def test_to_numpy_resolves_conj_and_neg_bits():
-    """Mutation seen to fail: pack leaves out resolve_conj().resolve_neg() (torch itself would then raise)."""
     source = torch.tensor([1 + 2j, 3 - 4j])
     assert to_numpy(source.conj()).tolist() == [1 - 2j, 3 + 4j]
     negative = source.conj().imag
@@ -84,16 +69,6 @@ def test_to_numpy_resolves_conj_and_neg_bits():
     assert to_numpy(negative).tolist() == [-2.0, 4.0]
     with pytest.raises(ValueError, match="copy=False"):
         to_numpy(negative, copy=False)
-
-
-def test_to_numpy_leaves_gradients_correct():
-    """Mutation seen to fail: the view is writeable, and writing goes behind autograd's back."""
-    weight = torch.tensor([2.0, 3.0], requires_grad=True)
-    square = weight * weight
-    with pytest.raises(ValueError, match="read-only"):
-        to_numpy(square)[0] = 0.0
-    (square * square).sum().backward()
-    assert weight.grad.tolist() == [4 * 2.0**3, 4 * 3.0**3]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +82,6 @@ def test_to_numpy_leaves_gradients_correct():
     ],
 )
 def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
-    """Mutation seen to fail: -2**63 counts as lost."""
     array = to_numpy(given, dtype=dtype)
     assert array.dtype == np.dtype(dtype)
     assert [complex(value) for value in array.tolist()] == [complex(value) for value in given.tolist()]
@@ -118,20 +92,14 @@ def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
     [
         ([0, 256], "uint8", r"fit uint8, got min 0 and max 256, 1 bad value\(s\), the first at index \(1,\)"),
         ([[5, 6], [-1, 300]], "uint8", r"min -1 and max 300, 2 bad value\(s\), the first at index \(1, 0\)"),
-        ([70000], "uint16", "max 70000"),
         ([2**24 + 1], "float32", "max 16777217"),
-        ([2**63 - 1], "float64", "fit float64"),
-        ([1.5], "int64", "fit int64"),
         ([math.nan], "int32", r"1 bad value\(s\) \(1 NaN, 0 infinite\)"),
         ([-math.inf], "int16", r"\(0 NaN, 1 infinite\)"),
-        ([2.0**63], "int64", "fit int64"),
         ([1e39], "float32", "fit float32"),
-        ([65520.0], "float16", "fit float16"),
-        ([2, 0], "bool", "fit bool"),
     ],
 )
 def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
-    """Mutations seen to fail: `measure` returns None; _lost_to_integer without trunc; _lost without the upper limit."""
+    """The limits of every dtype are tried in test_dtypes."""
     wide = torch.tensor(given)
     wide = torch.tensor(given, dtype=torch.float64) if wide.is_floating_point() else wide
     with pytest.raises(InputError, match=message):
@@ -139,7 +107,6 @@ def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
 
 
 def test_to_numpy_keeps_nan_infinity_and_negative_zero():
-    """Mutation seen to fail: something is added."""
     array = to_numpy(torch.tensor([math.nan, math.inf, -math.inf, -0.0], dtype=torch.bfloat16))
     assert np.isnan(array[0])
     assert array[1:3].tolist() == [math.inf, -math.inf]
@@ -147,16 +114,11 @@ def test_to_numpy_keeps_nan_infinity_and_negative_zero():
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"dtype": "bfloat16"}, "`dtype` to name a NumPy dtype, got 'bfloat16'"),
-        ({"dtype": "U3"}, "`dtype` to be one of bool, uint8"),
-    ],
+    ("dtype", "message"), [("bfloat16", "to name a NumPy dtype, got 'b"), ("U3", "to be one of bool")]
 )
-def test_to_numpy_refuses_unknown_options(more, message):
-    """Mutation seen to fail: any `check` passes."""
-    with pytest.raises(InputError, match=message):
-        to_numpy(torch.zeros(2), **more)
+def test_to_numpy_refuses_unknown_dtypes(dtype, message):
+    with pytest.raises(InputError, match=f"`dtype` {message}"):
+        to_numpy(torch.zeros(2), dtype=dtype)
 
 
 def read_only(array):
@@ -182,21 +144,12 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NATIVE)
 def test_to_torch_takes_every_array_and_comes_back(name, form):
-    """Mutation seen to fail: torch.from_numpy(array) instead of the copy (strides, byte order, read-only warning)."""
     array = FORMS[form](values(name))
     tensor = to_torch(array)
     assert tensor.dtype == getattr(torch, name)
     assert tensor.is_contiguous()
     assert not np.shares_memory(tensor.numpy(), array)
     np.testing.assert_array_equal(to_numpy(tensor), array)
-
-
-def test_to_torch_never_aliases():
-    """Mutation seen to fail: torch.from_numpy(array) where the array is contiguous and writeable."""
-    array = np.zeros(4, np.float32)
-    tensor = to_torch(array)
-    tensor += 1
-    assert array.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -212,34 +165,22 @@ def test_to_torch_never_aliases():
     ],
 )
 def test_to_torch_refuses_what_is_no_array_of_numbers(array, message):
-    """Mutation seen to fail: a mask is dropped."""
     with pytest.raises(InputError, match=message):
         to_torch(array)
 
 
-def test_read_scalars_reads_every_kind_exactly():
-    """Mutation seen to fail: floats stacked as float32."""
-    given = [torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.5).bfloat16(), torch.tensor(-3), torch.tensor(True)]
-    assert read_scalars(given) == [0.1, 0.5, -3.0, 1.0]
-    assert read_scalars([]) == []
-
-
-def test_read_scalars_reads_nan_infinity_and_what_has_a_gradient():
-    """Mutation seen to fail: NaN is read as 0."""
-    loss = torch.tensor(2.0, requires_grad=True) * 2
-    values = read_scalars([torch.tensor(math.nan), torch.tensor(-math.inf), loss])
-    assert math.isnan(values[0])
-    assert values[1:] == [-math.inf, 4.0]
-
-
-def test_read_scalars_crosses_once(monkeypatch):
-    """Mutation seen to fail: one to_numpy per scalar."""
+def test_read_scalars_reads_every_kind_exactly_in_one_crossing(monkeypatch):
     crossings = []
     module = sys.modules[read_scalars.__module__]  # the package has a function of the module's name
     real = module.to_numpy
     monkeypatch.setattr(module, "to_numpy", lambda tensor: crossings.append(tensor.shape) or real(tensor))
-    assert read_scalars([torch.tensor(float(n)) for n in range(5)]) == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert crossings == [(5,)]
+    given = [torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.5).bfloat16(), torch.tensor(-3), torch.tensor(True)]
+    given += [torch.tensor(2.0, requires_grad=True) * 2, torch.tensor(-math.inf), torch.tensor(math.nan)]
+    *found, undefined = read_scalars(given)
+    assert found == [0.1, 0.5, -3.0, 1.0, 4.0, -math.inf]
+    assert math.isnan(undefined)
+    assert crossings == [(7,)]
+    assert read_scalars([]) == []
 
 
 @pytest.mark.parametrize(
@@ -253,3 +194,68 @@ def test_read_scalars_crosses_once(monkeypatch):
 def test_read_scalars_refuses_what_is_no_number_for_a_float(given, message):
     with pytest.raises(InputError, match=message):
         read_scalars(given)
+
+
+def fake():
+    with FakeTensorMode():
+        return torch.zeros(2)
+
+
+def nested(layout):
+    return lambda: torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)], layout=layout)
+
+
+REFUSED = {
+    "sparse": (lambda: torch.eye(2).to_sparse(), r"layout torch.sparse_coo of shape \(2, 2\). Pass tensor.to_dense"),
+    "nested": (nested(torch.strided), r"a nested tensor. .*unbind"),
+    "jagged": (nested(torch.jagged), "a nested tensor"),
+    "quantised": (
+        lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8),
+        r"a quantised tensor of shape \(2,\). Pass tensor.dequantize",
+    ),
+    "meta": (lambda: torch.zeros(2, device="meta"), "a meta tensor .* no values"),
+    "fake": (fake, "a FakeTensor .* no values"),
+    "list": (lambda: [1, 2], "to be a torch.Tensor, got list"),
+    "packed": (
+        lambda: torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+        r"got torch\.float4_e2m1fn_x2\. Packed sub-byte values",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+@pytest.mark.filterwarnings("ignore:.*quant.*")
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_to_numpy_refuses_what_has_no_dense_values(make, message):
+    with pytest.raises(InputError, match=message):
+        to_numpy(make())
+
+
+def test_to_numpy_refuses_tensors_inside_a_transform():
+    with pytest.raises(InputError, match=r"inside a torch.func transform of shape \(2,\). Return it from vmap"):
+        torch.vmap(lambda row: torch.tensor(to_numpy(row)))(torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("count", "build", "device", "message"),
+    [
+        (0, "13.2", "cuda", "'cuda', with 0 GPUs found.* is built for CUDA 13.2 but sees no GPU"),
+        (0, None, "cuda:1", "is built without CUDA: install a CUDA build, or set device=cpu"),
+        (2, "13.2", "cuda:2", "got 'cuda:2', with 2 GPUs found. Use cuda:0 to cuda:1"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_the_reason(monkeypatch, count, build, device, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.version, "cuda", build)
+    monkeypatch.setattr(torch.version, "hip", None)
+    asked = [
+        lambda: check_device("here", device),
+        lambda: to_torch(torch.zeros(2).numpy(), device=device),
+        lambda: HostCopier(device=device),
+    ]
+    for ask in asked:
+        with pytest.raises(InputError, match=message):
+            ask()
+    if count:
+        assert check_device("here", "cuda:1") == torch.device("cuda:1")

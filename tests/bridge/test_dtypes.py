@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.transfer import NUMPY, TORCH, cast, wanted_dtype
+from segmeter.bridge.transfer import NUMPY, TORCH, Rule, cast, packed, wanted_dtype
 from segmeter.errors import InputError
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]
@@ -33,10 +33,7 @@ def arrives(values, target):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SMALL)
 def test_cast_marks_what_does_not_arrive(source, target):
-    """Floats in a narrower float may be rounded, which no pair here needs. All values of each source are tried.
-
-    Mutation seen to fail: every number fits a bool.
-    """
+    """Floats in a narrower float may be rounded, which no pair here needs. All values of each source are tried."""
     values = every_value(source)
     converted, bad = cast("here", torch.from_numpy(values), TORCH[np.dtype(target)])
     good = arrives(values, target)
@@ -50,7 +47,7 @@ BIG = [0, 1, -1, 2**24, 2**24 + 1, 2**31 - 1, -(2**31), 2**53, 2**53 + 1, 2**62,
 
 @pytest.mark.parametrize("target", ["float16", "float32", "float64", "int32", "uint32"])
 def test_cast_of_large_integers_agrees_with_exact_integers(target):
-    """Python's integers are exact. Mutation seen to fail: -2**63 gets no exception."""
+    """Python's integers are exact."""
     values = np.array(BIG, np.int64)
     _, bad = cast("here", torch.from_numpy(values), TORCH[np.dtype(target)])
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -62,7 +59,6 @@ def test_cast_of_large_integers_agrees_with_exact_integers(target):
 
 @pytest.mark.parametrize("target", ["int8", "uint16", "int32", "int64"])
 def test_cast_of_floats_to_integers_refuses_fractions_and_limits(target):
-    """Mutation seen to fail: the upper limit is one too high."""
     info = np.iinfo(target)
     good = [0.0, -0.0, 1.0, float(info.min)]
     bad = [0.5, -1.0 if info.min == 0 else -1.5, float(info.max) + 1.0, np.inf, -np.inf, np.nan]
@@ -94,3 +90,26 @@ def test_a_conversion_without_meaning_is_refused():
             cast("test", torch.ones(1, dtype=source), target)
     with pytest.raises(InputError, match="no arithmetic for uint64"):
         cast("test", torch.ones(1, dtype=torch.uint64), torch.float32)
+
+
+RULE = Rule("here", "tensor", "to be good", "Do it.")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int16, torch.int64])
+def test_a_record_tells_count_range_and_first_position(dtype):
+    """Bad are the values 5 and 7, at (0, 2) and (1, 1)."""
+    values = torch.tensor([[1, 2, 5], [3, 7, -4]]).to(dtype)
+    found = packed(values, values, values > 4, values, RULE)
+    assert found.record.shape == (6,)
+    low, high = (-4.0, 7.0) if dtype.is_floating_point else (-4, 7)
+    message = f"here: expected `tensor` to be good, got min {low} and max {high}, 2 bad value(s), "
+    with pytest.raises(InputError) as caught:
+        found.check(found.record, "x/1")
+    assert str(caught.value) == message + "the first at index (0, 2) of case 'x/1'. Do it."
+
+
+def test_large_integers_are_told_exactly():
+    values = torch.full((2, 3), 2**53 + 1)
+    found = packed(values, values, values > 0, values, RULE)
+    with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):
+        found.check(found.record)

@@ -1,7 +1,8 @@
 """The fused kernels: their logic under Triton's interpreter here, and compiled for a GPU where there is one."""
 
 import importlib
-from unittest.mock import Mock
+from contextlib import contextmanager
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -60,22 +61,14 @@ def on_a_gpu(monkeypatch):
     return lambda *shape, dtype=torch.float32: torch.zeros(shape, dtype=dtype).as_subclass(Claimed)
 
 
-def test_nothing_outside_cuda_is_taken():
-    assert not argmax.fused_takes(torch.zeros(1, 2, 3))
-    assert not argmax.fused_takes(torch.zeros(1, 2, 3, device="meta"))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
-def test_only_floats_of_32_bits_and_less_are_taken(on_a_gpu, dtype):
-    assert argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype)) == (
-        dtype in (torch.float32, torch.bfloat16, torch.float16)
-    )
-
-
-def test_empty_logits_and_too_many_channels_are_not_taken(on_a_gpu, monkeypatch):
-    assert not argmax.fused_takes(on_a_gpu(1, 2, 0))
+def test_the_kernel_takes_floats_of_32_bits_and_less_on_cuda_with_triton(on_a_gpu, monkeypatch):
+    taken = {torch.float32: True, torch.bfloat16: True, torch.float16: True, torch.float64: False, torch.int32: False}
+    assert {dtype: argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype)) for dtype in taken} == taken
     assert argmax.fused_takes(on_a_gpu(1, argmax.MOST_CHANNELS, 3))
     assert not argmax.fused_takes(on_a_gpu(1, argmax.MOST_CHANNELS + 1, 3))
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 0))
+    for device in ("cpu", "meta"):
+        assert not argmax.fused_takes(torch.zeros(1, 2, 3, device=device))
     monkeypatch.setattr(argmax, "has_triton", lambda: False)
     assert not argmax.fused_takes(on_a_gpu(1, 2, 3))
 
@@ -92,25 +85,18 @@ def test_programs_share_the_processors_among_images(monkeypatch, tiles, share, p
 
 
 def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
-    """Triton takes the current device, which cuda:1 need not be. Mutation seen to fail: no device_of."""
-    calls = []
+    """Triton takes the current device, which cuda:1 need not be."""
+    calls, kernel = [], MagicMock()
+    kernel.__getitem__.return_value = lambda *arguments, **options: calls.append("launch")
 
-    class Launch:
-        def __getitem__(self, grid):
-            return lambda *arguments, **options: calls.append("launch")
+    @contextmanager
+    def on(tensor):
+        calls.append(f"on {tensor.device}")
+        yield
+        calls.append("left")
 
-    class On:
-        def __init__(self, tensor):
-            calls.append(f"on {tensor.device}")
-
-        def __enter__(self):
-            pass
-
-        def __exit__(self, *_):
-            calls.append("left")
-
-    monkeypatch.setattr(torch.cuda, "device_of", On)
-    monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=Launch()), raising=False)
+    monkeypatch.setattr(torch.cuda, "device_of", on)
+    monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=kernel), raising=False)
     monkeypatch.setattr(argmax, "_processors", lambda device: 4)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():

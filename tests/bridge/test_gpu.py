@@ -6,13 +6,12 @@ import threading
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.bridge import read_scalars
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.errors import InputError
-from tests.bridge.crossing import Crossing
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 pytestmark = [
@@ -20,6 +19,19 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none"),
 ]
 ROUNDS = int(os.environ.get("SEGMETER_GPU_ROUNDS", "1000"))
+
+
+class Crossing(TorchDispatchMode):
+    """Adds up the bytes that cross to the host, below everything that Python code can hide them behind."""
+
+    nbytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        source = {torch.ops.aten.copy_.default: 1, torch.ops.aten._to_copy.default: 0}.get(func)
+        if source is not None and result.is_cpu and not args[source].is_cpu:
+            self.nbytes += result.numel() * result.element_size()
+        return result
 
 
 def draw(*shape, seed=0):
@@ -40,26 +52,11 @@ def test_to_numpy_is_bitwise_that_of_the_cpu(name, layout):
 
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
-def test_labels_are_bitwise_those_of_the_cpu(task):
+def test_probs_are_those_of_the_cpu(task):
+    """Labels, and what is said of bad logits, are compared in test_fused_triton."""
     logits = draw(2, 1 if task == "binary" else 7, 65, 129)
-    more = {"task": task, "num_classes": 2 if task == "binary" else 7}
-    np.testing.assert_array_equal(labels_to_numpy(logits.cuda(), **more), labels_to_numpy(logits, **more))
-    ties = logits.round()
-    np.testing.assert_array_equal(labels_to_numpy(ties.cuda(), **more), labels_to_numpy(ties, **more))
-    np.testing.assert_allclose(
-        probs_to_numpy(logits.cuda(), task=task), probs_to_numpy(logits, task=task), rtol=1e-5, atol=1e-6
-    )
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_checks_find_the_same_position_as_on_the_cpu(bad):
-    logits = draw(2, 5, 33, 17)
-    logits[1, 2, 30, 4] = bad
-    for device in ("cpu", "cuda"):
-        with pytest.raises(InputError, match=r"1 bad value\(s\) .* the first at index \(1, 30, 4\)"):
-            labels_to_numpy(logits.to(device), task="multiclass", num_classes=5)
-        with pytest.raises(InputError, match=r"max 300, 1 bad value\(s\), the first at index \(1,\)"):
-            to_numpy(torch.tensor([0, 300], device=device), dtype="uint8")
+    found, expected = (probs_to_numpy(each, task=task) for each in (logits.cuda(), logits))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_round_trip_through_the_device_changes_nothing():
@@ -70,7 +67,7 @@ def test_a_round_trip_through_the_device_changes_nothing():
 
 def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
     logits = torch.zeros(2, 19, 1024, 1024, device="cuda")
-    with Crossing(lambda tensor: tensor.device.type == "cpu") as crossing:
+    with Crossing() as crossing:
         labels_to_numpy(logits, task="multiclass", num_classes=19)
     assert crossing.nbytes == 2 * 1024 * 1024 + 48, "the labels and the record of the check"
 
@@ -163,10 +160,3 @@ def test_a_stream_other_than_the_default_is_followed(asynchronous):
         else:
             labels = labels_to_numpy(logits, task="multiclass", num_classes=3)
     assert (labels == 2).all()
-
-
-def test_a_device_that_is_not_there_is_refused():
-    missing = f"cuda:{torch.cuda.device_count()}"
-    for make in (lambda: HostCopier(device=missing), lambda: to_torch(np.zeros(1), device=missing)):
-        with pytest.raises(InputError, match=r"this machine shows \d+ device"):
-            make()

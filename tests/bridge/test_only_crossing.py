@@ -47,7 +47,6 @@ def modules():
 
 
 def test_no_prediction_crosses_outside_the_bridge():
-    """Mutation seen to fail: `logits.cpu()` in a module of another room."""
     found = [
         crossing
         for path in modules()

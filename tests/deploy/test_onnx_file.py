@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from segmeter.deploy import onnx_file
-from segmeter.deploy.onnx_file import LabelModel, padded_by_indices, trace
+from segmeter.deploy.onnx_file import padded_by_indices, trace
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.segmenter import Segmenter, pad_to_multiple
@@ -31,32 +31,24 @@ def test_the_file_holds_its_facts_and_names_its_axes(encoded):
     assert [axis.dim_param for axis in model.graph.output[0].type.tensor_type.shape.dim] == ["batch", "height", "width"]
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (3, 40, 33)])
-def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
-    images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    labels = onnx_file.run_on_cpu(encoded)(images)
-    model = LabelModel(make_pointwise().eval(), threshold=0.5)
-    with torch.no_grad():
-        expected = model(torch.from_numpy(images)).numpy()
-    assert labels.dtype == np.uint8
-    np.testing.assert_array_equal(labels, expected)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (3, 40, 33)])
 @pytest.mark.parametrize(
     "segmenter",
     [
+        pytest.param(make_pointwise().eval(), id="plain"),
         pytest.param(make_pointwise(downsample=2).eval(), id="downsample"),
         pytest.param(make_tiny(card=make_card(model=TINY.replace(downsample=2, logits_stride=2))), id="logits_stride"),
     ],
 )
-def test_a_network_whose_logits_are_enlarged_gives_the_labels_of_the_segmenter(segmenter, shape):
+def test_it_gives_the_labels_of_the_segmenter_for_any_size_also_where_logits_are_enlarged(segmenter):
     """Mutation seen to fail: the traced network given the image at its own size."""
-    images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    labels = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))(images)
-    with torch.no_grad():
-        expected = segmenter(torch.from_numpy(images).permute(0, 3, 1, 2)).argmax(1).numpy()
-    np.testing.assert_array_equal(labels, expected)
+    run = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))
+    for shape in [(1, 1, 1), (2, 9, 5), (3, 40, 33)]:
+        images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+        with torch.no_grad():
+            expected = segmenter(torch.from_numpy(images).permute(0, 3, 1, 2)).argmax(1).numpy()
+        labels = run(images)
+        assert labels.dtype == np.uint8
+        np.testing.assert_array_equal(labels, expected, err_msg=str(shape))
 
 
 def test_missing_packages_are_named_with_the_extra(monkeypatch):
@@ -65,7 +57,10 @@ def test_missing_packages_are_named_with_the_extra(monkeypatch):
         onnx_file.check_tools()
 
 
-def test_what_onnx_cannot_say_is_refused_in_one_line():
+def test_what_cannot_be_traced_or_written_as_onnx_is_refused_in_one_line():
+    asking = Segmenter(Stub(lambda image: image if image.sum() > 0 else -image), make_card()).eval()
+    with pytest.raises(ConfigError, match=r"the network 'unet' can't be traced for images of any size"):
+        trace(asking, threshold=0.5, dtype="uint8")
     program = SimpleNamespace(graph=SimpleNamespace(nodes=[]))
     with pytest.raises(ConfigError, match=r"^export: this network can't be written as ONNX \(.*\)\. Use a network.*$"):
         onnx_file.encode(program, {})
@@ -85,15 +80,7 @@ def test_padding_by_indices_is_the_padding_of_training(size, least):
     segmenter.size_multiple, segmenter.size_least = 16, least
     images = torch.rand(2, *size, 3)
     padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2)
-    torch.testing.assert_close(
-        padded, pad_to_multiple(images.permute(0, 3, 1, 2), multiple=16, least=least), rtol=0, atol=0
-    )
-
-
-def test_a_network_that_asks_for_the_values_of_an_image_is_refused_by_name():
-    network = Stub(lambda image: image if image.sum() > 0 else -image)
-    with pytest.raises(ConfigError, match=r"the network 'unet' can't be traced for images of any size"):
-        trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8")
+    assert torch.equal(padded, pad_to_multiple(images.permute(0, 3, 1, 2), multiple=16, least=least))
 
 
 def test_a_network_that_tells_maps_of_one_pixel_apart_takes_images_larger_than_its_stride():

@@ -1,4 +1,4 @@
-"""An exported file gives the labels that segmeter gives, for any batch and size, run by its own engine alone."""
+"""An exported file gives the labels that segmeter gives, but for near-ties, for any batch and size, alone."""
 
 import json
 from dataclasses import replace
@@ -12,11 +12,14 @@ import torch
 
 from segmeter.bridge import labels_to_numpy, to_torch
 from segmeter.deploy import onnx_file
-from segmeter.deploy.publish import describe, export_model
+from segmeter.deploy.publish import compare, describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
 from segmeter.models.config import ModelCard, PspnetConfig
+from segmeter.models.segmenter import Segmenter
 from segmeter.models.trained import Checkpoints
-from tests.models.parts import TINY, make_card, make_spec
+from tests.models.parts import TINY, Stub, make_card, make_spec
 
 # Batch, height and width that were not traced: single pixels, less than the stride, its multiples, one more
 SHAPES = [(3, 1, 1), (1, 5, 40), (2, 9, 8), (1, 8, 8), (1, 64, 33), (4, 17, 16)]
@@ -63,15 +66,10 @@ def test_onnx_gives_our_labels_for_every_size(
     assert (given.name, given.shape, given.type) == ("labels", ["batch", *planes, "height", "width"], "tensor(uint8)")
     check_every_size(lambda images: session.run(None, {"images": images})[0], checkpoint, images_of, dtype, threshold)
     facts = json.loads(session.get_modelmeta().custom_metadata_map["segmeter"])
-    check_facts(facts, checkpoint, dtype, None if task == "multiclass" else threshold)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.json", "model.onnx", "step"]
-
-
-def check_facts(facts, checkpoint, dtype: str, threshold: float | None) -> None:
     assert ModelCard.from_dict(facts["card"]) == checkpoint.card
     assert facts["checkpoint_sha256"] == checkpoint.sha256
-    assert facts["input"]["dtype"] == dtype
-    assert facts["threshold"] == threshold
+    assert (facts["input"]["dtype"], facts["threshold"]) == (dtype, None if task == "multiclass" else threshold)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.json", "model.onnx", "step"]
 
 
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
@@ -112,7 +110,6 @@ def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, 
 def test_other_labels_than_ours_are_refused_and_nothing_is_published(
     tmp_path: Path, checkpoint_of, images_of, monkeypatch
 ):
-    """Mutation seen to fail: the file written before it is compared."""
     checkpoint = checkpoint_of(make_card())
     monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: (None, 1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
@@ -132,26 +129,89 @@ def test_images_of_two_dtypes_or_none_are_refused(tmp_path: Path, checkpoint_of,
 
 
 @pytest.mark.parametrize(
-    ("task", "classes", "axes", "threshold", "dtype"),
+    ("task", "classes", "threshold", "dtype"),
     [
-        ("multiclass", 3, ["batch", "height", "width"], None, "uint8"),
-        ("multiclass", 300, ["batch", "height", "width"], None, "uint16"),
-        ("binary", 2, ["batch", "height", "width"], 0.4, "uint8"),
-        ("multilabel", 3, ["batch", "class", "height", "width"], 0.4, "uint8"),
+        ("multiclass", 3, None, "uint8"),
+        ("multiclass", 300, None, "uint16"),
+        ("binary", 2, 0.4, "uint8"),
+        ("multilabel", 3, 0.4, "uint8"),
     ],
 )
-def test_a_file_says_what_goes_in_and_what_comes_out(checkpoint_of, task, classes, axes, threshold, dtype):
+def test_a_file_says_what_goes_in_and_what_comes_out(checkpoint_of, task, classes, threshold, dtype):
     checkpoint = Checkpoints((checkpoint_of(make_card(make_spec(classes, task))),))
     facts = describe(checkpoint, threshold=0.4, dtype="uint8", least=17)
     json.dumps(facts)
-    assert facts["input"] == {
-        "name": "images",
-        "axes": ["batch", "height", "width", "channel"],
-        "dtype": "uint8",
-        "least_size": 17,
-    }
+    axes = ["batch", "height", "width", "channel"]
+    assert facts["input"] == {"name": "images", "axes": axes, "dtype": "uint8", "least_size": 17}
+    axes = ["batch", *(["class"] if task == "multilabel" else []), "height", "width"]
     assert facts["output"] == {"name": "labels", "axes": axes, "dtype": dtype}
     assert facts["threshold"] == threshold
     assert facts["checkpoint_sha256"] == checkpoint.sha256
     assert facts["averaged"] is None
     assert facts["card"] == checkpoint.card.to_dict()
+
+
+def predictor_of(logits: torch.Tensor, task: str = "multiclass") -> Predictor:
+    """A predictor that gives these logits (1, K, H, W) for any image of their size."""
+    classes = 2 if task == "binary" else logits.shape[1]
+    stub = Segmenter(Stub(lambda image: logits[..., : image.shape[2], : image.shape[3]].expand(len(image), -1, -1, -1)),
+                     make_card(make_spec(classes, task)))  # fmt: skip
+    return Predictor(stub, InferenceConfig(precision="float32"), torch.device("cpu"))
+
+
+def image(side: int) -> list[tuple[str, np.ndarray]]:
+    return [("a", np.zeros((side, side, 3), np.uint8))]
+
+
+def test_a_near_tie_may_be_decided_otherwise_and_is_counted_and_anything_else_is_refused():
+    """200 x 200 and, as a batch of two, 133 x 133: 40000 + 2 * 17689 pixels, one of which (once, twice) differs."""
+
+    def model(images):
+        labels = np.zeros(images.shape[:3], np.uint8)
+        labels[:, 0, 0] = 1
+        return labels
+
+    logits = torch.zeros(1, 2, 200, 200)
+    logits[:, 0] = 4.0
+    logits[:, 1, 0, 0] = 4.0 - 2e-3  # 2e-3 of 4: 5e-4
+    found = compare(model, predictor_of(logits), image(200))
+    assert (found.pixels, found.differing) == (40000 + 2 * 17689, 3)
+    assert found.widest == pytest.approx(5e-4, rel=1e-3)
+    assert found.to_dict()["near_tie"] == 1e-3
+    logits[:, 1, 0, 0] = 4.0 - 5e-3  # 1.25e-3 of 4
+    with pytest.raises(RunError, match=r"1 of 40000 pixels of case 'a' .* no near-ties .* 0\.0013"):
+        compare(model, predictor_of(logits), image(200))
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_thresholded_labels_are_held_against_the_logit_of_the_threshold(task):
+    logits = torch.full((1, 1 if task == "binary" else 3, 200, 200), -3.0)
+    logits[:, 0, 3, 4] = 9e-4  # present, by less than a near-tie; the model says absent
+
+    def model(images):
+        shape = images.shape[:3] if task == "binary" else (len(images), 3, *images.shape[1:3])
+        return np.zeros(shape, np.uint8)
+
+    assert compare(model, predictor_of(logits, task), image(200)).differing == 3
+    logits[:, 0, 3, 4] = 1.1e-3
+    with pytest.raises(RunError, match="no near-ties"):
+        compare(model, predictor_of(logits, task), image(200))
+
+
+def failing(images):
+    raise ValueError("index 12\nout of range")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda images: np.ones(images.shape[:3], np.uint8), "more than 1 in 10,000, though all are near-ties"),
+        (lambda images: np.zeros(images.shape[:3], int), r"uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"),
+        (failing, r"can't label case 'a' \(ValueError: index 12 out of range\)"),
+    ],
+    ids=["many near-ties", "another dtype", "failing"],
+)
+def test_a_model_of_other_labels_is_refused_in_one_line(model, message):
+    """All logits are equal: the first class wins, and every pixel is a tie."""
+    with pytest.raises(RunError, match=message):
+        compare(model, predictor_of(torch.zeros(1, 2, 60, 60)), image(60))

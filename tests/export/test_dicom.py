@@ -83,11 +83,17 @@ def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
     assert (kind.LongCodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning) == codes[1]
 
 
+CODES = [  # none of them is one
+    *(("85756007", "SCT", meaning) for meaning in ("a" * 65, "a\\b", "a\nb")),
+    *(("85756007", scheme, "Tissue") for scheme in ("S" * 17, " ")),
+    *((value, "SCT", "Tissue") for value in ("8575\\6007", "", 85756007)),
+]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"labels": [[0, 1], [1, 0]]}, r"`labels` to be a ndarray, got \[\[0, 1\]"),
-        ({"labels": None}, "`labels` to be a ndarray, got None"),
         ({"spec": ["background", "cell"]}, "`spec` to be a ClassSpec"),
         ({"source": "0.dcm"}, r"`source` to be a list of the images' paths, got '0.dcm'. Of one image give \[path\]"),
         ({"source": []}, "`source` to be a list"),
@@ -100,20 +106,8 @@ def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
         ({"path": "nowhere/seg.dcm"}, "`path` to lie in an existing folder"),
         ({"codes": {NAMES[1]: ("85756007", "SCT", "Tissue")}}, "`codes` to be two codes for "),
         *(
-            (
-                {"codes": {NAMES[1]: (TISSUE, code)}},
-                f"`codes` to be two codes for {NAMES[1]}, .* A scheme has at most 16",
-            )
-            for code in (
-                ("85756007", "SCT", "a" * 65),
-                ("85756007", "S" * 17, "Tissue"),
-                ("85756007", "SCT", "a\\b"),
-                ("8575\\6007", "SCT", "Tissue"),
-                ("85756007", "SCT", "a\nb"),
-                ("85756007", " ", "Tissue"),
-                ("", "SCT", "Tissue"),
-                (85756007, "SCT", "Tissue"),
-            )
+            ({"codes": {NAMES[1]: (TISSUE, code)}}, "`codes` to be two codes for .* A scheme has at most 16")
+            for code in CODES
         ),
     ],
 )
@@ -142,15 +136,6 @@ def test_labels_that_do_not_fit_are_refused(change, message, source, tmp_path):
     with pytest.raises(InputError, match=message):
         write_segmentation(tmp_path / "seg.dcm", change(draw_mask(shape=SHAPE)), SPEC, source=source)
     assert not (tmp_path / "seg.dcm").exists()
-
-
-def test_what_is_no_image_is_refused(source, tmp_path):
-    source[1].write_bytes(b"no DICOM at all")
-    with pytest.raises(DataError, match=r"1\.dcm: expected `file` to be a DICOM image"):
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source)
-    source[1].unlink()
-    with pytest.raises(DataError, match="No such file"):
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source)
 
 
 def change(path, **values):
@@ -190,14 +175,22 @@ def test_an_image_that_is_no_slice_of_the_series_is_refused(values, message, sou
     assert not (tmp_path / "seg.dcm").exists()
 
 
-def test_an_image_given_twice_and_what_highdicom_refuses_is_said(source, tmp_path):
-    labels = draw_mask(shape=SHAPE)
+def test_what_is_no_image_is_given_twice_or_is_refused_by_highdicom_is_said(source, tmp_path):
+    def write(paths):
+        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=paths)
+
     with pytest.raises(DataError, match=r"0\.dcm: expected `SOPInstanceUID` to differ from 0\.dcm"):
-        write_segmentation(tmp_path / "seg.dcm", labels, SPEC, source=[source[0], source[1], source[0]])
+        write([source[0], source[1], source[0]])
     for path in source:
         change(path, SOPClassUID="1.2.3")
     with pytest.raises(DataError, match=r"0\.dcm: expected `source` to be images .* got KeyError: '1\.2\.3'"):
-        write_segmentation(tmp_path / "seg.dcm", labels, SPEC, source=source)
+        write(source)
+    source[1].write_bytes(b"no DICOM at all")
+    with pytest.raises(DataError, match=r"1\.dcm: expected `file` to be a DICOM image"):
+        write(source)
+    source[1].unlink()
+    with pytest.raises(DataError, match="No such file"):
+        write(source)
 
 
 def test_what_an_anonymiser_took_away_stays_empty(source, tmp_path):

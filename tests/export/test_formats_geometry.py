@@ -57,30 +57,24 @@ def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
         assert page.resolution == pytest.approx((1e4 / 0.2521, 1e4 / 0.5), rel=1e-6)
 
 
-@pytest.mark.parametrize("unit", [None, *MILLIMETRES])
-def test_every_unit_is_read_back(tmp_path, unit):
-    place = Geometry(spacing=(2.0, 3.5), unit=unit)
-    for write in (whole, by_lines):
-        write(tmp_path / "a.tif", LABELS[:3, :4], place)
+@pytest.mark.parametrize("write", [whole, by_lines])
+def test_every_unit_is_read_back_and_nothing_is_said_where_nothing_is_known(tmp_path, write):
+    for unit in (None, *MILLIMETRES):
+        write(tmp_path / "a.tif", LABELS[:3, :4], Geometry(spacing=(2.0, 3.5), unit=unit))
         found = read_geometry(tmp_path / "a.tif")
         assert (found.spacing, found.unit) == ((2.0, 3.5), unit)
+    write(tmp_path / "a.tif", LABELS, Geometry())
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
 
 
-@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))])
-def test_a_zarr_says_it_too(tmp_path, place):
-    write_zarr(tmp_path / "a.zarr", LABELS, locate=lambda: place)
-    write_zarr(tmp_path / "b.zarr", LinesOf(ArrayRows(LABELS), LABELS.dtype), locate=lambda: place)
-    for name in ("a.zarr", "b.zarr"):
-        found = read_geometry(tmp_path / name)
-        assert (found.spacing, found.unit) == (place.spacing, place.unit)
-        assert zarr.open_array(str(tmp_path / name), mode="r").attrs["spacing"] == list(place.spacing)
-
-
-def test_nothing_is_said_where_nothing_is_known(tmp_path):
-    for write in (whole, by_lines):
-        write(tmp_path / "a.tif", LABELS, Geometry())
-        with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
-            assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
+@pytest.mark.parametrize("labels", [LABELS, LinesOf(ArrayRows(LABELS), LABELS.dtype)], ids=["whole", "by lines"])
+@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))], ids=["um", "no unit"])
+def test_a_zarr_says_it_too(tmp_path, place, labels):
+    write_zarr(tmp_path / "a.zarr", labels, locate=lambda: place)
+    found = read_geometry(tmp_path / "a.zarr")
+    assert (found.spacing, found.unit) == (place.spacing, place.unit)
+    assert zarr.open_array(str(tmp_path / "a.zarr"), mode="r").attrs["spacing"] == list(place.spacing)
 
 
 def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):

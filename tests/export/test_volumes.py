@@ -1,4 +1,4 @@
-"""Label volumes are written in every format, and read back by other libraries and by our reader."""
+"""Label volumes, and MHA and NRRD maps, are read back by other libraries and by our reader."""
 
 from functools import partial
 
@@ -11,9 +11,11 @@ import zarr
 from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import open_array
+from segmeter.data.masks.reading import read_values
 from segmeter.export.config import ExportConfig
-from segmeter.export.volumes import check_volume_export, label_file, write_nifti
+from segmeter.export.volumes import ENCODERS, check_volume_export, label_file, write_nifti
 from segmeter.export.writer import Writer
+from tests.data.formats_written import library
 
 LABELS = np.random.default_rng(0).integers(0, 3, (4, 30, 17)).astype(np.uint8)
 EDGES = (3.0, 0.5, 0.25)
@@ -78,7 +80,7 @@ def test_nifti_of_another_format_states_the_affine_in_millimetres(tmp_path):
     assert found.header.get_zooms() == EDGES[::-1]
 
 
-@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])
+@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr", *ENCODERS])
 def test_a_multilabel_volume_has_a_file_per_class(form, tmp_path):
     spec = ClassSpec(task="multilabel", names=("liver", "lung"), colours=((9, 0, 0), (0, 9, 0)))
     labels = np.stack([LABELS == 1, LABELS > 0]).astype(np.uint8)
@@ -102,3 +104,30 @@ def test_files_that_hold_no_planes_are_refused_together():
         "objects",
     ]
     assert not check_volume_export(ExportConfig(), spec)
+
+
+@pytest.mark.parametrize("form", ENCODERS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize(
+    ("location", "spacing"),
+    [
+        (Geometry(spacing=(0.5, 0.2521), unit="mm"), (0.5, 0.2521)),
+        (Geometry(spacing=(500.0, 250.0), unit="um"), (0.5, 0.25)),
+        (Geometry(spacing=(500.0, 250.0)), None),
+        (NOWHERE, None),
+    ],
+    ids=["mm", "um", "no unit", "nothing"],
+)
+def test_files_are_read_by_itk_and_by_us(form, dtype, location, spacing, tmp_path):
+    sitk = library("SimpleITK")
+    labels = LABELS[0].astype(dtype) * dtype(300 if dtype == np.uint16 else 1)
+    path = tmp_path / f"a.{form}"
+    path.write_bytes(ENCODERS[form](labels, location))
+    image = sitk.ReadImage(str(path))
+    assert np.array_equal(sitk.GetArrayFromImage(image), labels)
+    assert sitk.GetArrayFromImage(image).dtype == dtype
+    assert image.GetSpacing() == (spacing[::-1] if spacing else (1.0, 1.0))
+    found = read_values(path, max_pixels=1000)
+    assert np.array_equal(found.values, labels)
+    assert (found.geometry.spacing, found.geometry.unit) == (spacing, "mm" if spacing else None)
+    assert ENCODERS[form](labels, location) == path.read_bytes()

@@ -14,6 +14,8 @@ from tests.losses.cases import make_case
     [
         ({"gamma": -1.0}, r"`gamma` >= 0 and finite, got -1.0"),
         ({"gamma": float("nan")}, r"`gamma` >= 0 and finite, got nan"),
+        ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
+        ({"gamma": None}, r"`gamma` to be given, got None"),
         ({"alpha": 0.5}, r"`alpha` to be None for multiclass, got 0.5. Use class_weights"),
         ({"task": "binary", "alpha": 1.5}, r"`alpha` >= 0 and <= 1, got 1.5"),
         ({"task": "binary", "class_weights": [1.0]}, r"`class_weights` to be None for binary"),
@@ -25,7 +27,6 @@ from tests.losses.cases import make_case
         ({"backend": "cuda"}, r"`backend` to be one of"),
         ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),
         ({"backend": "closed"}, r"got 'closed'. It is called 'torch' now."),
-        ({"task": None}, r"`task` to be one of"),
         ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
         ({"alpha": [0.2, 0.3, 0.5]}, r"`alpha` to be None for multiclass, got \(0.2, 0.3, 0.5\). Use class_weights"),
         ({"task": "binary", "alpha": [0.5]}, r"`alpha` to be one number, or for binary a pair"),
@@ -33,16 +34,10 @@ from tests.losses.cases import make_case
         ({"task": "binary", "alpha": ["a", 1.0]}, r"`alpha` to be a number, got 'a'"),
         ({"task": "multilabel", "alpha": [0.5, 0.5]}, r"`alpha` to be one number"),
         ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
-        (
-            {"class_weights": [1.0, -2.0, 1.0, 1.0, 1.0]},
-            r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0",
-        ),
+        ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
         ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
         ({"ignore_index": "void"}, r"`ignore_index` to be a whole number or None, got 'void'"),
         ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
-        ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
-        ({"gamma": None}, r"`gamma` to be given, got None"),
-        ({"reduction": None}, r"`reduction` to be one of"),
         ({"normalizer": None}, r"`normalizer` to be given"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
@@ -63,16 +58,14 @@ def test_all_bad_options_are_named_at_once():
     assert len(caught.value.problems) == 4
 
 
-def test_dtypes_that_are_no_labels_are_refused():
+def test_soft_targets_and_weights_that_do_not_fit_are_refused():
     case = make_case("multiclass", ignored=False)
-    with pytest.raises(InputError, match=r"dtype uint8, int16, int32 or int64.*got torch.bool"):
-        focal_loss(case.logits, case.target.bool(), task="multiclass")
-    with pytest.raises(InputError, match=r"`logits` to be floating"):
-        focal_loss(case.logits.long(), case.target, task="multiclass")
     with pytest.raises(InputError, match=r"`ignore_index` to be None with a soft target"):
         focal_loss(case.logits, case.logits.softmax(1), task="multiclass", ignore_index=255)
     with pytest.raises(InputError, match=r"`class_weights` to have 5 values"):
         focal_loss(case.logits, case.target, task="multiclass", class_weights=[1.0, 2.0])
+    with pytest.raises(InputError, match=r"got \(3, 7, 9\). A floating target .* pass target.long\(\)"):
+        focal_loss(case.logits, case.target.float(), task="multiclass")
 
 
 @pytest.mark.parametrize("backend", ["torch", "numba"])
@@ -88,25 +81,17 @@ def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
         focal_loss(case.logits.float(), target, task="multiclass", ignore_index=255, backend=backend)
 
 
-def test_class_weights_on_another_device_are_refused():
-    case = make_case("multiclass")
-    loss = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
+def test_tensors_that_do_not_fit_are_refused_with_the_way_out():
+    logits, target = make_case("multiclass")
+    weighted = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
     with pytest.raises(InputError, match=r"`class_weights` on meta with the logits, got cpu. Move the loss there"):
-        loss(case.logits.to("meta"), case.target.to("meta"))
-
-
-def test_a_mask_of_0_and_255_gets_a_hint():
-    case = make_case("binary")
-    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
-        focal_loss(case.logits, case.target, task="binary")
-
-
-def test_a_backend_that_does_not_fit_is_refused():
-    case = make_case("multiclass")
+        weighted(logits.to("meta"), target.to("meta"))
     with pytest.raises(InputError, match=r"'numba' with logits of at most 32 bits.*got torch.float64"):
-        focal_loss(case.logits, case.target, task="multiclass", ignore_index=255, backend="numba")
+        focal_loss(logits, target, task="multiclass", ignore_index=255, backend="numba")
     with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
-        focal_loss(case.logits.float(), case.target, task="multiclass", ignore_index=255, backend="triton")
+        focal_loss(logits.float(), target, task="multiclass", ignore_index=255, backend="triton")
+    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
+        focal_loss(*make_case("binary"), task="binary")  # a mask of 0 and 255
 
 
 @pytest.mark.parametrize("backend", ["torch", "numba"])

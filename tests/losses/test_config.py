@@ -1,10 +1,12 @@
-"""The configuration of losses: ranges, what the classes refuse, sums and class weights."""
+"""The configuration of losses: ranges, what the classes refuse, builders, and class weights as numbers."""
+
+from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
 from segmeter.losses.config import (
@@ -13,16 +15,15 @@ from segmeter.losses.config import (
     DiceConfig,
     FocalConfig,
     FocalTverskyConfig,
+    Scheme,
     SumConfig,
     TverskyConfig,
     build_loss,
     class_weights,
+    fix_weights,
 )
-from tests.losses.cases import make_case
-
-
-def make_spec(task="multiclass", names=("sky", "road", "car")):
-    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=255)
+from segmeter.losses.region import TverskyLoss
+from tests.losses.cases import TASKS, make_case, make_spec
 
 
 @pytest.mark.parametrize(
@@ -53,16 +54,12 @@ def test_values_out_of_range_are_refused(schema, options, words):
 @pytest.mark.parametrize(
     ("task", "options", "words"),
     [
-        (
-            "multiclass",
-            {"class_weights": (1.0, 2.0)},
-            r"loss: expected `class_weights` to have 3 values, one for each of",
-        ),
+        ("multiclass", {"class_weights": (1.0, 2.0)}, r"loss: expected `class_weights` to have 3 values, one for each"),
         ("multiclass", {"alpha": 0.25}, r"focal_loss: expected `alpha` to be None for multiclass, got 0.25. Use"),
         (
             "multiclass",
             {"class_weights": "auto"},
-            r"to be numbers where the pixels per class of the training set are not known, got 'auto'",
+            r"the pixels per class of the training set are not known, got 'auto'",
         ),
         ("multiclass", {"normalizer": "positives"}, r"focal_loss: expected `normalizer`"),
         ("binary", {"class_weights": (1.0, 2.0)}, r"`class_weights` to be null for binary.*`loss.alpha`"),
@@ -70,17 +67,15 @@ def test_values_out_of_range_are_refused(schema, options, words):
     ],
 )
 def test_options_that_do_not_fit_the_classes_are_refused(task, options, words):
-    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
     with pytest.raises(ConfigError, match=words):
-        build_loss(FocalConfig(**options), spec)
+        build_loss(FocalConfig(**options), make_spec(task))
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("task", TASKS)
 def test_every_registered_loss_trains_under_bfloat16(name, task):
     case = make_case(task, num_classes=3)
-    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
-    loss = build_loss(LOSSES.schema(name)(), spec)
+    loss = build_loss(LOSSES.schema(name)(), make_spec(task))
     leaf = case.logits.bfloat16().requires_grad_()
     value = loss(leaf, case.target)
     value.backward()
@@ -91,12 +86,11 @@ def test_every_registered_loss_trains_under_bfloat16(name, task):
 
 
 @pytest.mark.parametrize("name", LOSSES.names())
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("task", TASKS)
 def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_way(name, task):
     """A tensor of the device "meta" has a shape and no values: reading one, as a GPU would have to, raises."""
     case = make_case(task, num_classes=3)
-    spec = make_spec(task, ("a", "b") if task == "binary" else ("sky", "road", "car"))
-    loss = build_loss(LOSSES.schema(name)(), spec)
+    loss = build_loss(LOSSES.schema(name)(), make_spec(task))
     sums, denominators = loss.sums(case.logits, case.target), loss.denominators(case.target)
     assert sums.shape == denominators.shape == (2 if name == "sum" else 1,)
     assert denominators.dtype == torch.float64
@@ -107,17 +101,68 @@ def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_
     assert leaf.grad.shape == leaf.shape
 
 
+def test_cross_entropy_is_torchs():
+    case, weights = make_case("multiclass", num_classes=3), (1.0, 2.0, 3.0)
+    loss = build_loss(CrossEntropyConfig(class_weights=weights, label_smoothing=0.1), make_spec("multiclass"))
+    options = {"weight": torch.tensor(weights).double(), "label_smoothing": 0.1, "ignore_index": 255}
+    expected = torch.nn.functional.cross_entropy(case.logits, case.target.long(), **options)
+    torch.testing.assert_close(loss(case.logits, case.target), expected)
+
+
+SPEC = make_spec("multiclass")
+
+
+def test_the_loss_knows_the_classes():
+    loss = build_loss(DiceConfig(smooth=2.0), SPEC)
+    assert isinstance(loss, TverskyLoss)
+    assert (loss.task, loss.ignore_index, loss.smooth) == ("multiclass", 255, 2.0)
+
+
+def test_a_builder_that_gives_no_module_is_refused(monkeypatch):
+    monkeypatch.setattr(LOSSES, "build", lambda config, **_: 0.5)
+    with pytest.raises(ConfigError, match=r"loss: expected the builder of 'mine' to give a torch module, got .*float"):
+        build_loss(SimpleNamespace(name="mine"), SPEC)
+
+
+def test_schemes_become_numbers_in_a_loss_and_in_the_parts_of_a_sum():
+    counts = np.array([900, 90, 10])
+    loss = build_loss(FocalConfig(class_weights="median"), SPEC, counts)
+    assert loss.class_weights.tolist() == pytest.approx([0.1, 1.0, 9.0])  # shares 0.9, 0.09 and 0.01
+    assert fix_weights(DiceConfig(over="sample"), SPEC, None) == DiceConfig(over="sample")
+    given = SumConfig(
+        focal=FocalConfig(class_weights="inverse"), cross_entropy=CrossEntropyConfig(class_weights=(1, 2, 3))
+    )
+    found = fix_weights(given, SPEC, counts)
+    assert found.focal.class_weights == pytest.approx((1000 / 2700, 1000 / 270, 1000 / 30))
+    assert found.replace(focal=given.focal) == given
+    message = r"expected `class_weights` to be numbers where the pixels per class of the training set are not known"
+    with pytest.raises(ConfigError, match=message):
+        fix_weights(given, SPEC, None)
+
+
 def test_class_weight_schemes_are_their_formulas():
-    counts = np.array([70, 20, 10, 0])
-    np.testing.assert_allclose(class_weights(counts), 1 / np.log(1.02 + np.array([0.7, 0.2, 0.1, 0.0])), rtol=1e-12)
-    np.testing.assert_array_equal(class_weights(counts, "log"), class_weights(counts, "auto"))
-    mild = class_weights(counts, "mild")
-    np.testing.assert_allclose(mild, 1 / np.log(1.1 + np.array([0.7, 0.2, 0.1, 0.0])), rtol=1e-12)
-    np.testing.assert_allclose(class_weights(counts, "median"), [0.2 / 0.7, 1.0, 2.0, 0.0], rtol=1e-12)
-    inverse = class_weights(counts, "inverse")
-    np.testing.assert_allclose((inverse * counts)[:3], [25, 25, 25], rtol=1e-12)  # 100 pixels over 4 classes
-    assert inverse[3] == 0
-    assert inverse.dtype == np.float64
+    counts, share = np.array([70, 20, 10, 0]), np.array([0.7, 0.2, 0.1, 0.0])
+    wanted = {
+        "log": 1 / np.log(1.02 + share),
+        "mild": 1 / np.log(1.1 + share),
+        "median": [0.2 / 0.7, 1.0, 2.0, 0.0],
+        "inverse": [25 / 70, 25 / 20, 25 / 10, 0.0],  # 100 pixels over 4 classes
+    }
+    for scheme, weights in wanted.items():
+        found = class_weights(counts, scheme)
+        np.testing.assert_allclose(found, weights, rtol=1e-12)
+        assert found.dtype == np.float64
+    for auto in (class_weights(counts), class_weights(counts, "auto")):
+        np.testing.assert_array_equal(auto, class_weights(counts, "log"))
+
+
+@pytest.mark.parametrize("scheme", get_args(Scheme))
+def test_the_share_decides_not_the_number_of_pixels(scheme):
+    counts, order = np.array([700, 200, 99, 1, 0]), [3, 1, 4, 0, 2]
+    weights = class_weights(counts, scheme)
+    np.testing.assert_allclose(class_weights(counts * 2**40, scheme), weights, rtol=1e-12)
+    np.testing.assert_allclose(class_weights(counts.astype(np.uint16), scheme), weights, rtol=1e-12)
+    np.testing.assert_array_equal(class_weights(counts[order], scheme), weights[order])
 
 
 @pytest.mark.parametrize(
@@ -133,23 +178,3 @@ def test_class_weight_schemes_are_their_formulas():
 def test_counts_that_are_none_are_refused(counts, scheme, words):
     with pytest.raises(InputError, match=words):
         class_weights(np.array(counts), scheme)
-
-
-def test_cross_entropy_is_torchs():
-    case, spec = make_case("multiclass", num_classes=3), make_spec()
-    loss = build_loss(CrossEntropyConfig(class_weights=(1.0, 2.0, 3.0), label_smoothing=0.1), spec)
-    expected = torch.nn.functional.cross_entropy(
-        case.logits,
-        case.target.long(),
-        weight=torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64),
-        label_smoothing=0.1,
-        ignore_index=255,
-    )
-    torch.testing.assert_close(loss(case.logits, case.target), expected)
-
-
-def test_class_weights_from_counts_reach_the_loss():
-    counts = np.array([900, 90, 10])
-    loss = build_loss(FocalConfig(class_weights="median"), make_spec(), counts)
-    # Shares 0.9, 0.09 and 0.01, the middle one 0.09.
-    torch.testing.assert_close(loss.class_weights, torch.tensor([0.1, 1.0, 9.0]))

@@ -16,13 +16,10 @@ NUM_CLASSES = 5
 def test_torchvision_is_ours_in_value_and_gradient(alpha):
     case = make_case("binary", ignored=False)
     floats = case.target.unsqueeze(1).double()
-    theirs = run(
-        lambda x: sigmoid_focal_loss(x, floats, alpha=-1 if alpha is None else alpha, gamma=2.0, reduction="mean"),
-        case.logits,
-    )
-    torch.testing.assert_close(
-        run(lambda x: focal_loss(x, case.target, task="binary", alpha=alpha), case.logits), theirs
-    )
+    options = {"alpha": -1 if alpha is None else alpha, "gamma": 2.0, "reduction": "mean"}
+    theirs = run(lambda x: sigmoid_focal_loss(x, floats, **options), case.logits)
+    ours = run(lambda x: focal_loss(x, case.target, task="binary", alpha=alpha), case.logits)
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_torchvisions_gradient_is_nan_where_ours_is_not():
@@ -67,12 +64,8 @@ def test_monai_is_ours_by_the_number_of_classes():
     value, gradient = run(lambda x: NUM_CLASSES * theirs(x, case.target.unsqueeze(1)), case.logits.float())
     torch.testing.assert_close((value, gradient), ours)
     case = make_case("multilabel", ignored=False)
-    torch.testing.assert_close(
-        monai.FocalLoss(gamma=2.0)(case.logits, case.target.double()).double(),
-        focal_loss(case.logits, case.target, task="multilabel"),
-        rtol=1e-5,  # MONAI computes in float32
-        atol=1e-6,
-    )
+    theirs = monai.FocalLoss(gamma=2.0)(case.logits, case.target.double()).double()  # computed in float32
+    torch.testing.assert_close(theirs, focal_loss(*case, task="multilabel"), rtol=1e-5, atol=1e-6)
 
 
 def test_kornia_is_a_mean_over_classes_too():

@@ -6,12 +6,12 @@ import segmentation_models_pytorch as smp
 import torch
 
 from segmeter.losses.region import LovaszLoss, TverskyLoss
-from tests.losses.cases import make_case, run
+from tests.losses.cases import TASKS, make_case, run
 
-TASKS = ["binary", "multiclass", "multilabel"]
+BOTH = pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("task", TASKS)
 def test_dice_is_that_of_segmentation_models_pytorch_where_every_class_occurs(task):
     case = make_case(task, num_classes=3, ignored=task == "multiclass")
     theirs = smp.losses.DiceLoss(task, smooth=1.5, ignore_index=255 if task == "multiclass" else None)
@@ -22,7 +22,7 @@ def test_dice_is_that_of_segmentation_models_pytorch_where_every_class_occurs(ta
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+@BOTH
 def test_ignored_pixels_move_neither_value_nor_gradient(make, task):
     case = make_case(task)
     hidden = case.target == 255 if task == "multilabel" else (case.target == 255).unsqueeze(1)
@@ -37,7 +37,7 @@ def test_ignored_pixels_move_neither_value_nor_gradient(make, task):
     assert not gradient.any()
 
 
-@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+@BOTH
 def test_a_perfect_prediction_costs_nothing_and_has_a_finite_gradient(make):
     case = make_case("multiclass", ignored=False)
     logits = 50.0 * torch.nn.functional.one_hot(case.target.long(), 5).movedim(-1, 1)
@@ -48,7 +48,7 @@ def test_a_perfect_prediction_costs_nothing_and_has_a_finite_gradient(make):
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
+@BOTH
 def test_half_precision_is_computed_in_float32(make):
     case = make_case("multiclass")
     loss = make("multiclass", ignore_index=255)
@@ -76,24 +76,21 @@ def brute_jaccard_extension(errors, hot):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_lovasz_is_its_definition(task):
+    """Errors are those of the probabilities for multiclass, and hinges otherwise."""
     case = make_case(task, num_classes=3, size=(4, 5))
-    loss = LovaszLoss(task, ignore_index=255)(case.logits, case.target).item()
-    target = case.target.numpy()
+    logits, target = case.logits.numpy(), case.target.numpy()
     if task == "multiclass":
-        probs, valid = case.logits.softmax(1).numpy(), target != 255
-        each = []
-        for k in range(3):
-            hot = (target == k)[valid]
-            each.append(brute_jaccard_extension(np.abs(hot - probs[:, k][valid]), hot))
+        planes = [(target == k, target != 255) for k in range(3)]
+        errors = [np.abs(hot - case.logits.softmax(1).numpy()[:, k]) for k, (hot, _) in enumerate(planes)]
     else:
-        target = target[:, None] if task == "binary" else target
-        each = []
-        for k in range(target.shape[1]):
-            valid = target[:, k] != 255
-            hot = (target[:, k] == 1)[valid]
-            margins = 1 - case.logits[:, k].numpy()[valid] * (2.0 * hot - 1)
-            each.append(brute_jaccard_extension(np.maximum(margins, 0), hot))
-    assert loss == pytest.approx(np.mean(each), rel=1e-12)
+        each = np.moveaxis(target.reshape(logits.shape), 1, 0)
+        planes = [(plane == 1, plane != 255) for plane in each]
+        errors = [np.maximum(1 - logits[:, k] * (2.0 * hot - 1), 0) for k, (hot, _) in enumerate(planes)]
+    worked = [
+        brute_jaccard_extension(error[valid], hot[valid]) for error, (hot, valid) in zip(errors, planes, strict=True)
+    ]
+    loss = LovaszLoss(task, ignore_index=255)(case.logits, case.target).item()
+    assert loss == pytest.approx(np.mean(worked), rel=1e-12)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])

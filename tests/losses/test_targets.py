@@ -1,10 +1,11 @@
 """Which targets and arguments the losses take (soft, bool, one channel), and that each refuses in its own name."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss, check_labels
 from segmeter.losses.config import (
@@ -18,16 +19,13 @@ from segmeter.losses.config import (
 )
 from segmeter.losses.focal import FocalLoss, focal_loss
 from segmeter.losses.region import LovaszLoss, TverskyLoss
-from tests.losses.cases import make_case, run
+from tests.losses.cases import TASKS, make_case, make_spec, run
 
-TASKS = ["binary", "multiclass", "multilabel"]
 SOFT = ["focal", "cross_entropy", "dice", "tversky", "focal_tversky"]  # Lovasz refuses
 
 
 def build(name: str, task: str, ignore_index: int | None = None) -> AdditiveLoss:
-    names = ("a", "b") if task == "binary" else tuple("abcde")
-    spec = ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=ignore_index)
-    return build_loss(LOSSES.schema(name)(), spec)
+    return build_loss(LOSSES.schema(name)(), make_spec(task, 5, ignore_index=ignore_index))
 
 
 def as_soft(target: torch.Tensor, task: str) -> torch.Tensor:
@@ -79,8 +77,8 @@ def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
 
 
 def test_a_sum_refuses_in_the_name_of_the_part_that_does():
-    spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5)
-    loss = build_loss(SumConfig(weights=PartWeights(focal=0.0, dice=0.5, lovasz=0.5)), spec)
+    config = SumConfig(weights=PartWeights(focal=0.0, dice=0.5, lovasz=0.5))
+    loss = build_loss(config, make_spec("multiclass", 5, ignore_index=None))
     case = make_case("multiclass", ignored=False)
     with pytest.raises(InputError, match=r"^lovasz_loss: expected `target` to hold integer labels"):
         loss(case.logits, as_soft(case.target, "multiclass"))
@@ -116,18 +114,14 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
             lambda logits, target: (logits, target.numpy()),
             r"`target` to be a torch.Tensor, got ndarray. Use torch.from",
         ),
-        (lambda logits, target: (logits, target.tolist()), r"`target` to be a torch.Tensor, got list"),
         (lambda logits, target: (logits, target.to("meta")), r"`target` on cpu with the logits, got meta"),
     ],
-    ids=["size", "integer", "one", "int8", "bool", "axis", "range", "array", "target-array", "list", "device"],
+    ids=["size", "integer", "one", "int8", "bool", "axis", "range", "array", "target-array", "device"],
 )
 def test_every_loss_refuses_in_its_own_name(name, spoil, words):
     case = make_case("multiclass")
-    with pytest.raises(
-        InputError, match=rf"^{name}_loss: expected {words}" if words.startswith("`") else words
-    ) as caught:
+    with pytest.raises(InputError, match=rf"\A{name}_loss: expected .*{words}") as caught:
         build(name, "multiclass", 255)(*spoil(case.logits, case.target.clamp(max=254)))
-    assert str(caught.value).startswith(f"{name}_loss: ")
     assert "\n" not in str(caught.value)
 
 
@@ -141,38 +135,25 @@ def test_binary_targets_may_have_the_channel_axis_of_the_logits_and_be_bool(name
 
 
 def test_multilabel_takes_bool_and_a_loss_per_element_has_the_targets_shape():
-    case = make_case("multilabel", ignored=False)
-    plain = focal_loss(case.logits, case.target, task="multilabel")
-    assert focal_loss(case.logits, case.target.bool(), task="multilabel") == plain
-    binary = make_case("binary")
-    for target in (binary.target, binary.target.unsqueeze(1)):
-        every = focal_loss(binary.logits, target, task="binary", ignore_index=255, reduction="none")
-        assert every.shape == target.shape
-
-
-def test_a_float_map_of_class_numbers_gets_the_way_out():
-    case = make_case("multiclass", ignored=False)
-    with pytest.raises(InputError, match=r"got \(3, 7, 9\). A floating target .* pass target.long\(\)"):
-        focal_loss(case.logits, case.target.float(), task="multiclass")
+    logits, target = make_case("multilabel", ignored=False)
+    bools = focal_loss(logits, target.bool(), task="multilabel")
+    assert bools == focal_loss(logits, target, task="multilabel")
+    logits, target = make_case("binary", ignored=False)
+    for each in (target, target.unsqueeze(1)):
+        assert focal_loss(logits, each, task="binary", reduction="none").shape == each.shape
 
 
 @pytest.mark.parametrize("alpha", [[0.75, 0.25], (0.75, 0.25), np.array([0.75, 0.25]), torch.tensor([0.75, 0.25])])
 def test_alpha_may_be_a_pair_for_target_0_and_1(alpha):
-    case = make_case("binary", ignored=False)
-    pair = focal_loss(case.logits, case.target, task="binary", alpha=alpha)
-    assert pair == focal_loss(case.logits, case.target, task="binary", alpha=0.25)
-    assert FocalLoss("binary", alpha=alpha)(case.logits, case.target) == pair
-    assert focal_loss(case.logits, case.target, task="binary", alpha=[2.0, 2.0]) == 2 * focal_loss(
-        case.logits, case.target, task="binary"
-    )
+    case, loss = make_case("binary", ignored=False), partial(focal_loss, task="binary")
+    assert loss(*case, alpha=alpha) == loss(*case, alpha=0.25) == FocalLoss("binary", alpha=alpha)(*case)
+    assert loss(*case, alpha=[2.0, 2.0]) == 2 * loss(*case)
 
 
 def test_whole_floats_and_numpy_numbers_are_numbers():
-    case = make_case("multiclass")
-    plain = focal_loss(case.logits, case.target, task="multiclass", gamma=2, ignore_index=255)
-    given = focal_loss(case.logits, case.target, task="multiclass", gamma=np.float32(2), ignore_index=255.0)
-    assert given == plain
-    assert focal_loss(case.logits, case.target, task="multiclass", ignore_index=np.int64(255)) == plain
+    case, loss = make_case("multiclass"), partial(focal_loss, task="multiclass")
+    plain = loss(*case, gamma=2, ignore_index=255)
+    assert plain == loss(*case, gamma=np.float32(2), ignore_index=255.0) == loss(*case, ignore_index=np.int64(255))
     weights = [1.0, 2.0, 3.0, 4.0, 5.0]
     for each in (weights, tuple(weights), np.array(weights), torch.tensor(weights)):
         FocalLoss("multiclass", class_weights=each)
@@ -186,10 +167,8 @@ def test_whole_floats_and_numpy_numbers_are_numbers():
         (TverskyLoss, {"alpha": [0.5]}, r"`alpha` to be a number"),
         (TverskyLoss, {"beta": None}, r"`beta` to be given"),
         (TverskyLoss, {"gamma": 0}, r"`gamma` > 0"),
-        (TverskyLoss, {"over": "bath"}, r"`over` to be one of batch, sample, got 'bath'. Did you mean 'batch'"),
         (TverskyLoss, {"ignore_index": 0.5}, r"`ignore_index` to be a whole number"),
-        (LovaszLoss, {"task": "multi"}, r"^lovasz_loss: expected `task` to be one of"),
-        (LovaszLoss, {"over": 1}, r"`over` to be one of"),
+        (LovaszLoss, {"over": "bath"}, r"^lovasz_loss: .*`over` to be one of batch, sample, got 'bath'. Did you mean"),
     ],
 )
 def test_wrong_arguments_of_region_losses_are_refused(make, options, words):
@@ -204,8 +183,7 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(config, mon
     """As on a GPU, where reading them at once would mean waiting."""
     for module in ("focal", "region"):
         monkeypatch.setattr(f"segmeter.losses.{module}.refuse_bad_labels", lambda *args, **options: None)
-    spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5, ignore_index=255)
-    case, loss = make_case("multiclass"), build_loss(config, spec)
+    case, loss = make_case("multiclass"), build_loss(config, make_spec("multiclass", 5))
     target = case.target.clone()
     target[1, 2, 3:5] = 7
     assert loss(case.logits, target).isnan()

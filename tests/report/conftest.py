@@ -42,6 +42,16 @@ def spec():
     return SPEC
 
 
+def write_run(folder, rows, spec, config=None):
+    """An evaluation without pictures; gives its summary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_cases(folder, rows, spec)
+    summary = summarise(rows, spec, config or MetricsConfig(bootstrap=0))
+    write_json(folder / "metrics.json", summary)
+    write_json(folder / "run.json", {"command": "eval", "state": "done"})
+    return summary
+
+
 def make_rows(rng, spec, ids):
     rows = []
     for share, case_id in zip(np.linspace(0.95, 0.4, len(ids)), ids, strict=True):
@@ -53,10 +63,7 @@ def make_rows(rng, spec, ids):
 
 
 def fill_run(folder, rng, spec, ids):
-    rows = make_rows(rng, spec, ids)
-    write_cases(folder, rows, spec)
-    summary = summarise(rows, spec, MetricsConfig(bootstrap=200))
-    write_json(folder / "metrics.json", summary)
+    summary = write_run(folder, make_rows(rng, spec, ids), spec, MetricsConfig(bootstrap=200))
     for case_id in ids:
         write_picture(folder, case_id, rng, spec)
     return summary
@@ -94,14 +101,6 @@ def hostile_run(tmp_path, rng):
     (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
     (tmp_path / "history.jsonl").write_text(json.dumps({"step": 1, "<svg onload=alert(6)>": 0.5}) + "\n")
     return tmp_path
-
-
-@pytest.fixture
-def picture_inputs(rng):
-    target = rng.integers(0, 3, (20, 30)).astype(np.uint8)
-    labels = rng.integers(0, 3, (20, 30)).astype(np.uint8)
-    image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
-    return image, target, labels
 
 
 def unpack_page(block):

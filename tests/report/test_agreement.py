@@ -1,17 +1,19 @@
 """Terminal, compare.md, compare.html and compare.json give every change the same sign and the same word."""
 
+import html
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.summary.summarise import summarise
+from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import BINARY
 from tests.metrics.build import case_row
+
+from .conftest import write_run
+from .parsed import Page
 
 CASES = 24
 TITLES = {  # as all three texts call them, and which way is better
@@ -30,33 +32,7 @@ def make_run(folder, *, missed, distance, quality):
         lost = missed + i % 5 + (i % 2)
         scores = {"hd95/cell": distance + i % 3, "pq/cell": quality - 0.01 * (i % 4)}
         rows.append(case_row(f"c{i:02d}-{'ab'[i % 2]}", [[400, 0], [lost, 100 - lost]], scores=scores))
-    folder.mkdir()
-    write_cases(folder, rows, BINARY)
-    (folder / "metrics.json").write_text(json.dumps(summarise(rows, BINARY)))
-
-
-class Rows(HTMLParser):
-    """Cells of every row of a page's tables."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.rows, self._cell = [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self._cell = ""
-
-    def handle_data(self, data):
-        if self._cell is not None:
-            self._cell += data
-
-    def handle_endtag(self, tag):
-        if tag in ("td", "th") and self._cell is not None:
-            self.rows[-1].append(self._cell.strip())
-            self._cell = None
+    write_run(folder, rows, BINARY, MetricsConfig())
 
 
 def piped(text):
@@ -75,12 +51,8 @@ def changes(rows, first):
 def test_all_outputs_agree_in_sign_and_word(better, nearer, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "monday", missed=20, distance=5.0, quality=0.5)
-    make_run(
-        tmp_path / "friday",
-        missed=10 if better else 30,
-        distance=3.0 if nearer else 8.0,
-        quality=0.6 if better else 0.4,
-    )
+    changed = {"missed": 10 if better else 30, "quality": 0.6 if better else 0.4}
+    make_run(tmp_path / "friday", distance=3.0 if nearer else 8.0, **changed)
     require = f"require=[{','.join(REQUIRED)}]"
     main(["compare", "runs=[monday,friday]", "metrics.bootstrap=1000", "metrics.slice_by=['-(.)$']", require])
     (folder,) = Path("runs/compare").iterdir()
@@ -88,7 +60,7 @@ def test_all_outputs_agree_in_sign_and_word(better, nearer, tmp_path, monkeypatc
     texts = {
         "terminal": [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()],
         "compare.md": piped((folder / "compare.md").read_text()),
-        "compare.html": Rows((folder / "compare.html").read_text()).rows,
+        "compare.html": Page((folder / "compare.html").read_text()).rows,
     }
     for title, (metric, sign) in TITLES.items():
         word = "better" if (nearer if sign < 0 else better) else "worse"
@@ -114,7 +86,5 @@ def test_all_outputs_agree_in_sign_and_word(better, nearer, tmp_path, monkeypatc
         assert entry["change"] == word
         said = f"{entry['difference']:+.4f} {word}"
         for name, rows in texts.items():
-            first = (
-                entry["require"].replace(">", "&gt;").replace("<", "&lt;") if name == "compare.md" else entry["require"]
-            )
+            first = html.escape(entry["require"]) if name == "compare.md" else entry["require"]
             assert changes(rows, [first]) == [said], name

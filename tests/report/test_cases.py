@@ -1,4 +1,4 @@
-"""Rows -> columns: the numbers of cases.csv, and what is found, missed or absent."""
+"""Rows -> columns: the numbers of cases.csv, what is found, missed or absent, and which slice each case is in."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.cases import board_of, case_columns
+from segmeter.report.cases import board_of, case_columns, slice_columns
 from segmeter.report.columns import CellLists
 
 from .conftest import make_rows
@@ -36,7 +36,7 @@ def parts_of_two(monkeypatch):
 
 def test_scores_are_those_of_the_table_of_cases(rng, spec):
     rows = make_rows(rng, spec, "abcd")
-    found, table = columns_of(rows, spec), case_table(rows, spec)
+    found, table = columns_of(rows, spec, groups={"green": ("ground", "tree")}), case_table(rows, spec)
     for key in ("mean_dice", "pixel_accuracy"):
         np.testing.assert_array_equal(found[key].values, table[key].to_numpy())
     np.testing.assert_array_equal(found["headline"].values, table["mean_iou"].to_numpy())
@@ -44,6 +44,19 @@ def test_scores_are_those_of_the_table_of_cases(rng, spec):
         np.testing.assert_array_equal(found[f"iou/{k}"].values, table[f"iou_{name}"].to_numpy())
         np.testing.assert_array_equal(found[f"support/{k}"].values, table[f"support_{name}"].to_numpy())
         assert found[f"iou/{k}"].of_class == k
+    counts = rows[0].counts  # a group is scored as one region
+    inside = counts[:2, :2].sum()
+    either = counts[:2].sum() + counts[:, :2].sum() - inside
+    assert found["group/0"].values[0] == pytest.approx(inside / either)
+
+
+def test_a_volume_has_its_depth_in_its_size_and_pixels_outside_the_classes_are_counted(rng, spec):
+    (row,) = make_rows(rng, spec, "a")
+    row = replace(row, depth=40, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=3))
+    found = columns_of([row], spec.replace(count_invalid=True))
+    assert found["size"].values == ["40 × 12 × 16"]  # noqa: RUF001
+    assert found["pixels"].values.tolist() == [16 * 12 * 40]
+    assert found["invalid"].values.tolist() == [9]
 
 
 def test_what_became_of_a_class_is_said_in_words(spec):
@@ -55,23 +68,11 @@ def test_what_became_of_a_class_is_said_in_words(spec):
     assert found["weakest"].values == ["tree"]
 
 
-def test_a_volume_has_its_depth_in_its_size(rng, spec):
-    (row,) = make_rows(rng, spec, "a")
-    found = columns_of([replace(row, depth=40)], spec)
-    assert found["size"].values == ["40 × 12 × 16"]  # noqa: RUF001
-    assert found["pixels"].values.tolist() == [16 * 12 * 40]
-
-
 def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
-    rows = [
-        replace(
-            row,
-            measured=(MeasureColumn("hd95", "tree", 1.5 + i), MeasureColumn("hd95", "car", float("inf"))),
-            extra={"missing": float(i)},
-            changed_pixels={"fill": i},
-        )
-        for i, row in enumerate(make_rows(rng, spec, ["p1_a", "p2_b"]))
-    ]
+    rows = make_rows(rng, spec, ["p1_a", "p2_b"])
+    for i, row in enumerate(rows):
+        measured = (MeasureColumn("hd95", "tree", 1.5 + i), MeasureColumn("hd95", "car", float("inf")))
+        rows[i] = replace(row, measured=measured, extra={"missing": float(i)}, changed_pixels={"fill": i})
     found = columns_of(rows, spec, cluster="prefix:_")
     assert found["measure/hd95/tree"].values.tolist() == [1.5, 2.5]
     assert (found["measure/hd95/tree"].better, found["measure/hd95/tree"].of_class) == ("lower", 1)
@@ -103,23 +104,11 @@ def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
     assert "measure/fn/tree" in columns
 
 
-@pytest.mark.parametrize(("losses", "shown"), [([None] * 3, None), ([np.nan] * 3, [np.nan] * 3)], ids=["none", "nan"])
-def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, losses, shown):
-    terms = () if losses[0] is None else ((0.0, 0.0),)
-    rows = [
-        replace(row, loss=loss, loss_terms=terms) for row, loss in zip(make_rows(rng, spec, "abc"), losses, strict=True)
-    ]
+@pytest.mark.parametrize(("loss", "terms"), [(None, ()), (np.nan, ((0.0, 0.0),))], ids=["none", "nan"])
+def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, loss, terms):
+    rows = [replace(row, loss=loss, loss_terms=terms) for row in make_rows(rng, spec, "abc")]
     column = columns_of(rows, spec).get("loss")
-    np.testing.assert_equal(column and column.values.tolist(), shown)
-
-
-def test_a_group_is_scored_as_one_region(rng, spec):
-    rows = make_rows(rng, spec, "ab")
-    found = columns_of(rows, spec, groups={"green": ("ground", "tree")})
-    counts = rows[0].counts
-    inside = counts[:2, :2].sum()
-    either = counts[:2].sum() + counts[:, :2].sum() - inside
-    assert found["group/0"].values[0] == pytest.approx(inside / either)
+    np.testing.assert_equal(column and column.values.tolist(), None if loss is None else [np.nan] * 3)
 
 
 def test_a_binary_run_is_headed_by_its_object(rng):
@@ -131,10 +120,8 @@ def test_a_binary_run_is_headed_by_its_object(rng):
 
 
 def test_the_score_that_was_set_as_headline_comes_first_with_its_direction_and_unit(rng, spec):
-    rows = [
-        replace(row, measured=(MeasureColumn("hd95", "car", 2.0 + i),))
-        for i, row in enumerate(make_rows(rng, spec, "abc"))
-    ]
+    made = enumerate(make_rows(rng, spec, "abc"))
+    rows = [replace(row, measured=(MeasureColumn("hd95", "car", 2.0 + i),)) for i, row in made]
     column = list(columns_of(rows, spec, headline="hd95/car", measures=(SurfaceConfig(),)).values())[1]
     assert (column.key, column.label, column.kind, column.better) == ("headline", "HD95 of car", "number", "lower")
     assert (column.unit, column.values.tolist()) == ("pixels", [2, 3, 4])
@@ -151,14 +138,6 @@ def test_a_case_without_a_score_that_others_have_is_undefined(rng, spec):
     np.testing.assert_array_equal(found["loss"].values, [*(row.loss for row in rows[:3]), np.nan])
 
 
-def test_pixels_outside_the_classes_are_counted(rng, spec):
-    rows = [
-        replace(row, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=3))
-        for row in make_rows(rng, spec, "abc")
-    ]
-    assert columns_of(rows, spec.replace(count_invalid=True))["invalid"].values.tolist() == [9] * 3
-
-
 def test_cells_are_given_the_counts_of_all_cases(rng, spec):
     rows = make_rows(rng, spec, "abcde")
     cells, wanted = CellLists(3), CellLists(3)
@@ -166,3 +145,51 @@ def test_cells_are_given_the_counts_of_all_cases(rng, spec):
     wanted.add(np.stack([row.counts for row in rows]))
     for name, values in wanted.arrays().items():
         np.testing.assert_array_equal(cells.arrays()[name], values)
+
+
+@pytest.fixture
+def sliced(tmp_path, rng, spec):
+    """Rows, their table of facts, and the slices of their summary."""
+    rows = make_rows(rng, spec, "abcdef")
+    table = tmp_path / "facts.csv"
+    lines = [f"{row.case_id},{'xy'[i % 2]},{i}" for i, row in enumerate(rows)]
+    table.write_text("\n".join(["case_id,ward,dose", *lines]))
+    options = {"slice_by": ("ward", "thirds(dose)", "share/wood"), "groups": {"wood": ("tree", "car")}}
+    return rows, table, summarise(rows, spec, MetricsConfig(bootstrap=0, slices=str(table), **options))
+
+
+def slices_of(sliced, spec):
+    board, found = board_of(as_table(sliced[0]), spec, sliced[2]), sliced[2]["slices"]
+    return slice_columns(board, found["hashes"], table=found["table"])
+
+
+def test_each_case_has_the_slice_that_was_counted(sliced, spec):
+    columns, lost = slices_of(sliced, spec)
+    assert not lost
+    assert [column.key for column in columns] == ["slice/ward", "slice/thirds(dose)", "slice/share/wood"]
+    assert columns[0].values == list("xyxyxy")
+    assert columns[1].order == ("below 1.667", "1.667 to 3.333", "above 3.333")
+    by = sliced[2]["slices"]["by"]
+    for column in columns:
+        for label, entry in by[column.label].items():
+            assert list(column.values).count(label) == entry["n"]
+
+
+def test_a_table_that_lacks_cases_or_swapped_them_gives_no_slice(sliced, spec):
+    """Where two cases were swapped, each slice still has as many."""
+    table = sliced[1]
+    table.write_text(table.read_text().replace("a,x,", "a,y,").replace("b,y,", "b,x,"))
+    columns, lost = slices_of(sliced, spec)
+    assert "by ward can't" in lost[0]
+    assert [column.key for column in columns] == ["slice/thirds(dose)", "slice/share/wood"]
+    table.write_text("case_id,ward,dose\na,x,1\n")
+    columns, lost = slices_of(sliced, spec)
+    assert [column.key for column in columns] == ["slice/share/wood"]
+    assert "by ward, thirds(dose) can't" in lost[0]
+
+
+def test_a_run_that_recorded_no_hash_gives_no_slice(sliced, spec):
+    board = board_of(as_table(sliced[0]), spec, sliced[2])
+    columns, (line,) = slice_columns(board, {"ward": None}, table=None)
+    assert not columns
+    assert line.endswith("by ward can't be listed: an older version wrote the run and did not record them.")

@@ -31,20 +31,16 @@ def test_notes_say_what_was_resampled_and_what_was_left_out():
     assert lines[4:] == ["Only 3 independent units.", "not measured in all runs: hd95, pq"]
 
 
+UNKNOWN = "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}"
+
+
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
         ({"outcome": "pass"}, "met, margin +0.0100 [-0.0200, 0.0400]; {}"),
         ({"outcome": "regression", "margin_ci95": None}, "REGRESSION, margin +0.0100; {}"),
-        (
-            {"outcome": "unknown", "n_units_needed": 12345},
-            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; "
-            "about 12,345 wards like these would tell",
-        ),
-        (
-            {"outcome": "unknown"},
-            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; the interval contains the bound",
-        ),
+        ({"outcome": "unknown", "n_units_needed": 12345}, f"{UNKNOWN}; about 12,345 wards like these would tell"),
+        ({"outcome": "unknown"}, f"{UNKNOWN}; the interval contains the bound"),
     ],
     ids=lambda value: value["outcome"] if isinstance(value, dict) else None,
 )

@@ -9,7 +9,7 @@ from segmeter.report.config import ReportConfig
     [
         ("overlays", (-1, 0), -2),
         ("panel", (128, 4096), 127),
-        ("panel", (128,), 4097),
+        ("panel", (128, 4096), 4097),
         ("worst", (0, 100), -1),
         ("picture_mb", (0.1,), 0),
         ("pictures", ("embed", "link"), "none"),

@@ -15,13 +15,13 @@ def shown(**aims: float) -> Shown:
 
 def test_each_aim_has_its_table_and_its_chart() -> None:
     both = shown(width=0.05, detect=0.03)
-    assert [table.title.partition(":")[0] for table in both.tables] == [
-        "95 % interval of width 0.05",
-        "difference of 0.03 told with power 0.8",
-    ]
+    titles = [table.title.partition(":")[0] for table in both.tables]
+    assert titles == ["95 % interval of width 0.05", "difference of 0.03 told with power 0.8"]
     assert [chart.svg()[:4] for _, chart in both.charts] == ["<svg"] * 2
     (line,) = both.tables[0].rows
     assert line[3:5] == ["93", "[62, 149]"]
+    plan = plan_published(mean=0.78, sd=0.12, cases=None, config=MetricsConfig(), aims=Aims(width=0.05))
+    assert "counts as exact" in show_plan(plan).notes[0]  # a spread without its cases
 
 
 @pytest.mark.parametrize("cluster", [None, "prefix:_"], ids=["cases", "clusters"])
@@ -36,22 +36,11 @@ def test_a_plan_fits_80_columns(cluster: str | None, capsys: pytest.CaptureFixtu
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
-def test_a_spread_without_its_cases_is_noted() -> None:
-    plan = plan_published(mean=0.78, sd=0.12, cases=None, config=MetricsConfig(), aims=Aims(width=0.05))
-    assert "counts as exact" in show_plan(plan).notes[0]
-
-
 def tuned(**more: Any) -> dict[str, Any]:
-    tried = [
-        {
-            "values": {"threshold": t, "size": s},
-            "score": score,
-            "ci95": [score - 0.1, score + 0.1],
-            "gain": score - 0.5,
-            "share": 0.25,
-        }
-        for t, s, score in (("0.4", "0", 0.6), ("0.5", "0", 0.5), ("0.4", "8", 0.55), ("0.5", "8", 0.45))
-    ]
+    tried = []
+    for t, s, score in (("0.4", "0", 0.6), ("0.5", "0", 0.5), ("0.4", "8", 0.55), ("0.5", "8", 0.45)):
+        found = {"score": score, "ci95": [score - 0.1, score + 0.1], "gain": score - 0.5, "share": 0.25}
+        tried.append({"values": {"threshold": t, "size": s}, **found})
     known = {"gain": 0.1, "optimism": 0.02, "corrected_gain": 0.08, "gain_ci95": [0.01, 0.2], "score": 0.58}
     known |= {"score_ci95": [0.5, 0.66], "chosen": 0, "usual": 1, "n_cases": 20, "split": "val", "kind": "dataset"}
     return {"by": "iou/cell", "better": "higher", "settings": tried, **known, **more}
@@ -64,6 +53,10 @@ def test_a_tuning_shows_the_chosen_setting_first_and_a_curve_per_size() -> None:
     assert [curve.name for curve in chart.curves] == ["size=0", "size=8"]
     assert caption.startswith("2 of 2 curves")
     assert not any("can't tell" in note for note in found.notes)
+    result = tuned()
+    for one, value in zip(result["settings"], ("no", "yes", "no", "yes"), strict=True):
+        one["values"] = {"largest_component": value}
+    assert show_tuned(result).charts == []  # without numbers there is no curve
 
 
 def test_a_gain_whose_interval_holds_0_is_called_undecided() -> None:
@@ -79,10 +72,3 @@ def test_a_gain_is_corrected_only_where_it_has_an_interval() -> None:
     assert few[0] == "gain over the usual setting +0.1000"
     assert not any("corrected" in note for note in few)
     assert show_tuned(tuned(corrected_gain=-0.00001)).notes[0].endswith("corrected +0.0000 [0.0100, 0.2000]")
-
-
-def test_steps_without_numbers_have_a_table_and_no_curve() -> None:
-    result = tuned()
-    for one, value in zip(result["settings"], ("no", "yes", "no", "yes"), strict=True):
-        one["values"] = {"largest_component": value}
-    assert show_tuned(result).charts == []

@@ -13,13 +13,8 @@ from tests.metrics.summary.test_compare import spoil
 
 RESAMPLING = {"interval": "expanded", "resamples": 500, "cluster": None, "warning": None}
 ROWS = random_rows(12)
-REST = {
-    "convention": "segmeter",
-    "rank_by": "mean_iou",
-    "order": ["base", "new"],
-    "other_orders": {},
-    "bootstrap": RESAMPLING,
-}
+REST = {"convention": "segmeter", "rank_by": "mean_iou", "order": ["base", "new"], "other_orders": {}}
+REST |= {"bootstrap": RESAMPLING}
 
 
 def ran(*shares, names=("base", "new", "third"), spec=None, require=(), **options):

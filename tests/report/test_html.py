@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -14,55 +13,17 @@ from segmeter.classes import ClassSpec
 from segmeter.files import write_json
 from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.calibration_file import summarise_calibration
-from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 
-from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, unpack_page, write_picture
-
-VOID = {"meta", "img", "input", "br"}
-
-
-class Page(HTMLParser):
-    """Tags with their attributes, the text of each, rows of tables, and whether the nesting is right."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.rows, self.open = [], [], [], []
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag == "td":
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append((self.open[-1] if self.open else "", data))
-        if "td" in self.open:
-            self.rows[-1][-1] += data.strip()
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    def text(self, tag):
-        return [data.strip() for name, data in self.texts if name == tag and data.strip()]
+from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, unpack_page, write_picture, write_run
+from .parsed import Page
 
 
 def render(folder, config=None):
@@ -90,19 +51,16 @@ def test_the_page_holds_every_case_with_its_scores(run):
     assert found["sort"] == "headline"
 
 
-def test_the_page_loads_nothing(run):
-    page = render(run)
+def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_style_and_script(run):
+    text = write_report(run).read_text()
+    page = Page(text)
     assert {name for name, _ in page.tags} >= {"svg", "table", "style", "script"}
     for _, attributes in page.tags:
         assert not {"src", "srcset", "action", "style", "xlink:href"} & set(attributes)
         assert not [name for name in attributes if name.startswith("on")]
         assert attributes.get("href", "#").startswith("#")
     assert not {"link", "iframe", "object", "embed", "base", "form"} & {name for name, _ in page.tags}
-
-
-def test_the_policy_allows_only_the_pages_own_style_and_script(run):
-    text = write_report(run).read_text()
-    policy = next(tag["content"] for tag in Page(text).all("meta") if tag.get("http-equiv"))
+    policy = next(tag["content"] for tag in page.all("meta") if tag.get("http-equiv"))
     for kind in ("style", "script"):
         body = re.search(f"<{kind}>(.*?)</{kind}>", text, re.DOTALL).group(1)
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
@@ -131,28 +89,22 @@ def test_hostile_names_stay_text(hostile_run, rng):
     assert "x: </pre><script>alert(5)</script>" in page.text("pre")
 
 
-def test_pictures_are_in_the_page_or_beside_it(run):
+def test_pictures_are_in_the_page_or_beside_it_and_those_that_are_too_much_are_named(run):
     inside = pictures_of(render(run))
     assert set(inside) == set("abcdefgh")
     beside = pictures_of(render(run, ReportConfig(pictures="link")))
     for case_id, picture in beside.items():
         for name, path in picture["files"].items():
             assert base64.b64encode((run / path).read_bytes()).decode() == inside[case_id]["files"][name]
-
-
-def test_pictures_that_are_too_much_are_named(run):
-    size = len(json.dumps(pictures_of(render(run))["h"]))
-    page = render(run, ReportConfig(picture_mb=2.5 * size / 2**20))
+    page = render(run, ReportConfig(picture_mb=2.5 * len(json.dumps(inside["h"])) / 2**20))
     assert "h" in pictures_of(page)  # the worst
-    assert len(pictures_of(page)) == 2
     assert any("leaves no room for 6 pictures" in text for text in page.text("p"))
 
 
-def test_undefined_is_shown_as_such(tmp_path, spec):
+def test_undefined_is_shown_as_such_and_multilabel_has_no_confusion(tmp_path, spec):
     empty = CaseRow(case_id="empty", height=2, width=2, counts=np.zeros((3, 3), np.int64))
     ground = CaseRow(case_id="ground only", height=2, width=2, counts=np.diag([4, 0, 0]))
-    write_cases(tmp_path, [empty, ground], spec)
-    write_json(tmp_path / "metrics.json", summarise([empty, ground], spec, MetricsConfig(bootstrap=0)))
+    write_run(tmp_path, [empty, ground], spec)
     page = render(tmp_path)
     scores = dict(zip(*(data_of(page)["columns"][key]["values"] for key in ("id", "headline")), strict=True))
     assert scores["ground only"] == 1
@@ -160,17 +112,9 @@ def test_undefined_is_shown_as_such(tmp_path, spec):
     values = [attributes.get("data-value") for attributes in page.all("td")]
     assert values[values.index("car") + 1] == ""  # a class that never occurs has no IoU
     assert page.text("td").count("n/a") >= 2
-
-
-def test_multilabel_runs_have_no_confusion_between_classes(tmp_path, rng):
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 0, 0), (0, 9, 0)))
-    rows = [
-        CaseRow(case_id=name, height=4, width=4, counts=rng.integers(0, 9, (2, 2, 2)).astype(np.int64)) for name in "xy"
-    ]
-    write_cases(tmp_path, rows, spec)
-    write_json(tmp_path / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=0)))
-    page = render(tmp_path)
-    assert page.text("h2")[-2:] == ["Classes", "Cases"]
+    planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 0, 0), (0, 9, 0)))
+    write_run(tmp_path, [CaseRow(case_id="x", height=4, width=4, counts=np.ones((2, 2, 2), np.int64))], planes)
+    assert render(tmp_path).text("h2")[-3:] == ["Classes", "Cases", "Run"], "no confusion between planes"
 
 
 def test_a_failed_write_keeps_the_old_report(run, monkeypatch):
@@ -203,8 +147,7 @@ def measured_run(folder, rng, names=("ground", "tree", "car")):
         counts = confusion_matrix(target, labels, num_classes=3)
         rows.append(CaseRow(case_id=str(i), height=12, width=16, counts=counts, measured=measured))
         sums.update(target, np.moveaxis(rng.dirichlet((1, 1, 1), target.shape) * 0.5 + np.eye(3)[labels] * 0.5, -1, 0))
-    write_cases(folder, rows, spec)
-    summary = summarise(rows, spec, config) | {"calibration": summarise_calibration(sums.compute(), spec)}
+    summary = write_run(folder, rows, spec, config) | {"calibration": summarise_calibration(sums.compute(), spec)}
     write_json(folder / "metrics.json", summary)
     return summary
 
@@ -223,48 +166,25 @@ def test_measures_and_probabilities_are_shown_with_their_failures(tmp_path, rng)
     assert any(tag.get("data-value") == "inf" for tag in page.all("td"))
 
 
-def test_names_in_the_charts_of_probabilities_are_escaped(tmp_path, rng):
-    measured_run(tmp_path, rng, names=HOSTILE[:3])
-    page = render(tmp_path)
+def test_names_of_classes_and_groups_are_escaped_in_charts_and_tables(tmp_path, rng, spec):
+    measured_run(tmp_path / "measured", rng, names=HOSTILE[:3])
+    page = render(tmp_path / "measured")
     assert len(page.all("script")) == 4
     assert not page.all("img")
+    config = MetricsConfig(bootstrap=0, groups={"green <i>": ("ground", "tree")})
+    write_run(tmp_path / "grouped", make_rows(rng, spec, "ab"), spec, config)
+    assert "green <i> (ground, tree)" in render(tmp_path / "grouped").text("a")
 
 
 def test_conventions_are_shown_with_what_differs(tmp_path, rng, spec):
-    rows = make_rows(rng, spec, "abc")
-    write_cases(tmp_path, rows, spec)
-    summary = summarise(rows, spec, MetricsConfig(bootstrap=0, convention="all"))
-    write_json(tmp_path / "metrics.json", summary)
-    page = Page(write_report(tmp_path).read_text())
-    entries = {entry["name"]: entry for entry in summary["conventions"]}
+    config = MetricsConfig(bootstrap=0, convention="all")
+    summary = write_run(tmp_path, make_rows(rng, spec, "abc"), spec, config)
+    entries, page = {entry["name"]: entry for entry in summary["conventions"]}, render(tmp_path)
     rows = {row[0]: row for row in page.rows if row and row[0] in entries}
     assert list(rows) == list(entries)
     assert rows["smp"][1] == f"{entries['smp']['figures']['mean_iou']:.4f}"
     assert "all pixels pooled" in rows["smp"][-1]
     assert any("0.0 for the mean distance when every object was missed" in text for text in page.text("p"))
-
-
-def test_a_binary_run_is_sorted_by_its_object(tmp_path):
-    """By the mean IoU "b" is the worst case, by the object's "a" is."""
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    counts = {"a": [[960, 20], [20, 0]], "b": [[200, 600], [0, 200]]}
-    rows = [CaseRow(case_id=name, height=10, width=100, counts=np.array(table)) for name, table in counts.items()]
-    write_cases(tmp_path, rows, spec)
-    write_json(tmp_path / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=0)))
-    page = render(tmp_path)
-    columns = data_of(page)["columns"]
-    assert list(columns["headline"]["values"] < columns["mean_iou"]["values"]) == [True, False]
-    assert columns["headline"]["label"] == "IoU of cell"
-    assert page.text("h2")[:3] == ["IoU of cell", "Dice of cell", "mean IoU"]
-
-
-def test_groups_have_a_table(tmp_path, rng, spec):
-    rows = make_rows(rng, spec, "ab")
-    write_cases(tmp_path, rows, spec)
-    config = MetricsConfig(bootstrap=0, groups={"green <i>": ("ground", "tree")})
-    write_json(tmp_path / "metrics.json", summarise(rows, spec, config))
-    page = render(tmp_path)
-    assert "green <i> (ground, tree)" in page.text("a")
 
 
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):

@@ -1,10 +1,8 @@
 """The words and crops of suspects."""
 
 import io
-from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from segmeter.report.decisions import print_shown
@@ -16,26 +14,23 @@ ROW |= {"score": 0.7, "top": 0, "left": 30, "height": 6, "width": 8, "size": 40,
 
 
 def test_a_crop_shows_the_suspect_at_the_edge_of_an_image() -> None:
-    image = np.zeros((40, 40, 3), np.uint8)
-    labels = np.zeros((40, 40), np.uint8)
+    image, labels = np.zeros((40, 40, 3), np.uint8), np.zeros((40, 40), np.uint8)
     labels[0:6, 30:38] = 1
     picture = Image.open(io.BytesIO(draw_crop(image, np.zeros_like(labels), labels, ROW, BINARY)))
     assert picture.format == "WEBP"
     assert min(picture.size) > 100
 
 
-def test_suspects_are_said_in_words_with_the_limits_of_their_chances(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    missing: dict[str, float | None] = {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}
-    kinds = {"missing": missing}
-    shown = show_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, tmp_path)
+def test_suspects_are_said_in_words_with_the_limits_of_their_chances(tmp_path, capsys):
+    missing = {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}
+    found = {"kinds": {"missing": missing}, "n_cases": 4, "runs": ["r"]}
+    shown = show_suspects(found | {"suspects": [ROW]}, tmp_path)
     assert shown.tables[1].rows == [["1", "a", "missing cell", "0.50", "0", "30", "40", "+0.1"]]
     print_shown(shown, {})
     text = capsys.readouterr().out
     assert "missing cell" in text
-    assert "if 5 % of the objects are wrong" in " ".join(suspect_notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
+    assert "if 5 % of the objects are wrong" in " ".join(suspect_notes(found))
     assert "too few objects" not in text
     missing |= {"planted": 0, "recovered": None}
-    assert "errors of: missing" in suspect_notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]})[0]
+    assert "errors of: missing" in suspect_notes(found)[0]
     assert "noise" in " ".join(show_label_next({"by": "entropy", "images": []}).notes)

@@ -69,7 +69,6 @@ WORDS = Table.of(
 
 
 def test_a_name_is_wrapped_before_a_column_gives_way(printed):
-    """Mutation seen to fail: the whole name counted, by which the value went."""
     assert "value" in printed(lambda printer: printer.table(WORDS), 54)
     assert "value" not in printed(lambda printer: printer.table(WORDS), 53)
 

@@ -21,9 +21,9 @@ from segmeter.report.html import write_index, write_report
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
-from ..conftest import HOSTILE, HOSTILE_IDS
-from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run, write_run
-from .tab import Tab
+from ..conftest import HOSTILE, HOSTILE_IDS, write_run
+from .looks import Tab
+from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run
 
 
 @pytest.fixture(scope="session")
@@ -124,32 +124,43 @@ def hostile(tmp_path_factory):
     return write_report(folder)
 
 
+def write_tables(root, names, tables, pixels):
+    """A run of cases of so many pixels with these matrices."""
+    spec = ClassSpec(task="multiclass", names=tuple(names), colours=((9, 99, 9),) * len(names))
+    sides = dict(zip(("height", "width"), pixels, strict=True))
+    rows = [CaseRow(case_id=f"case-{i}", counts=table, **sides) for i, table in enumerate(tables)]
+    write_run(root / "run", rows, spec)
+    return root / "run", spec
+
+
 @pytest.fixture(scope="session")
 def large(tmp_path_factory):
     """10,000 cases of 19 classes."""
     rng = np.random.default_rng(3)
-    spec = ClassSpec(task="multiclass", names=tuple(f"class {k}" for k in range(19)), colours=((9, 99, 9),) * 19)
     counts = rng.poisson(3, (10_000, 19, 19)) * (rng.random((10_000, 19, 19)) < 0.1)
     counts[:, range(19), range(19)] = rng.integers(0, 900, (10_000, 19))
-    rows = [CaseRow(case_id=f"scene/{i:05}", height=100, width=100, counts=table) for i, table in enumerate(counts)]
-    folder = tmp_path_factory.mktemp("large") / "run"
-    write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
-    return write_report(folder)
+    names = [f"class {k}" for k in range(19)]
+    return write_report(write_tables(tmp_path_factory.mktemp("large"), names, counts, (100, 100))[0])
+
+
+@pytest.fixture(scope="session")
+def named(tmp_path_factory):
+    """1200 large cases whose classes have names of 22 letters."""
+    rng = np.random.default_rng(1)
+    counts = rng.integers(0, 100_000, (1200, 12, 12)) * (rng.random((1200, 12, 12)) < 0.3)
+    counts[:, range(12), range(12)] = rng.integers(0, 1_500_000, (1200, 12))
+    names = [f"Kraftfahrzeuganhaeng{k:02}" for k in range(12)]
+    return write_report(write_tables(tmp_path_factory.mktemp("named"), names, counts, (4000, 4000))[0])
 
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory):
-    """Three cases of 120 classes with long names; a tenth of each class is predicted as the next one."""
-    names = tuple(f"{k} broad-leaved woodland of kind {k}" for k in range(120))
-    spec = ClassSpec(task="multiclass", names=names, colours=((9, 99, 9),) * 120)
+    """Three cases of 120 classes with long names; a tenth of each class is predicted as another one."""
+    names = [f"{k} broad-leaved woodland of kind {k}" for k in range(120)]
     counts = 90 * np.eye(120, dtype=np.int64) + 10 * np.roll(np.eye(120, dtype=np.int64), 40, axis=1)
-    rows = [CaseRow(case_id=f"case-{i}", height=100, width=120, counts=counts) for i in range(3)]
-    folder = tmp_path_factory.mktemp("many") / "run"
-    labels = np.arange(120, dtype=np.uint8).reshape(10, 12)
-    write_layers(
-        folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels[::-1], spec, edge=128)
-    )
-    write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
+    folder, spec = write_tables(tmp_path_factory.mktemp("many"), names, [counts] * 3, (100, 120))
+    labels, image = np.arange(120, dtype=np.uint8).reshape(10, 12), np.full((10, 12, 3), 90, np.uint8)
+    write_layers(folder, "case-0", draw_layers(image, labels, labels[::-1], spec, edge=128))
     return write_report(folder)
 
 
@@ -187,7 +198,7 @@ def multilabel(tmp_path_factory):
         rows.append(CaseRow(case_id=f"case-{i}", height=24, width=32, depth=9, counts=counts))
         notes = {"slice": [3, 9]}
         write_layers(folder, f"case-{i}", draw_layers(image, target, labels, spec, edge=128, notes=notes))
-    write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
+    write_run(folder, rows, spec)
     return write_report(folder)
 
 
@@ -222,16 +233,12 @@ def index(tmp_path_factory, run_rows, site):
 def sweep(tmp_path_factory):
     """Jobs of a sweep, one of which was stopped; the first two have a report."""
     folder = tmp_path_factory.mktemp("sweep")
-    jobs = [
-        SweepJob(
-            number=number,
-            folder=f"{number}_gamma-{gamma}",
-            settings={"loss.gamma": gamma, "loss.name": NAME},
-            result={} if number == 2 else {"mean_iou": 0.5 + number / 10},
-            state="stopped: no disk" if number == 2 else "done",
-        )
-        for number, gamma in enumerate(("1e-05", "10", "0.5", "3x", "inf", "20", "1e3", "-inf", "2x"))
-    ]
+    jobs = []
+    for number, gamma in enumerate(("1e-05", "10", "0.5", "3x", "inf", "20", "1e3", "-inf", "2x")):
+        settings, name = {"loss.gamma": gamma, "loss.name": NAME}, f"{number}_gamma-{gamma}"
+        ended = {"result": {"mean_iou": 0.5 + number / 10}, "state": "done"}
+        ended = {"result": {}, "state": "stopped: no disk"} if number == 2 else ended
+        jobs.append(SweepJob(number=number, folder=name, settings=settings, **ended))
     for job in jobs[:2]:
         (folder / job.folder).mkdir()
         (folder / job.folder / "report.html").write_text("<title>the job's page</title>")
@@ -260,21 +267,7 @@ def numbered(tmp_path_factory):
     labels = [(each > 0).astype(np.uint8) for each in (target, found)]
     folder = tmp_path_factory.mktemp("numbered") / "run"
     counts = confusion_matrix(*labels, num_classes=2)
-    write_run(folder, [CaseRow(case_id="a", height=24, width=32, counts=counts)], spec, MetricsConfig(bootstrap=0))
+    write_run(folder, [CaseRow(case_id="a", height=24, width=32, counts=counts)], spec)
     image, objects = np.full((24, 32, 3), 90, np.uint8), Objects(target=target, prediction=found)
     write_layers(folder, "a", draw_layers(image, *labels, spec, edge=128, objects=objects))
-    return write_report(folder)
-
-
-@pytest.fixture(scope="session")
-def named(tmp_path_factory):
-    """1200 large cases whose classes have names of 22 letters."""
-    rng = np.random.default_rng(1)
-    names = tuple(f"Kraftfahrzeuganhaeng{k:02}" for k in range(12))
-    spec = ClassSpec(task="multiclass", names=names, colours=((9, 99, 9),) * 12)
-    counts = rng.integers(0, 100_000, (1200, 12, 12)) * (rng.random((1200, 12, 12)) < 0.3)
-    counts[:, range(12), range(12)] = rng.integers(0, 1_500_000, (1200, 12))
-    rows = [CaseRow(case_id=f"{i}", height=4000, width=4000, counts=table) for i, table in enumerate(counts)]
-    folder = tmp_path_factory.mktemp("named") / "run"
-    write_run(folder, rows, spec, MetricsConfig(bootstrap=20))
     return write_report(folder)

@@ -3,15 +3,14 @@
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.files import write_json
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.pictures.layers import draw_layers, write_layers
+
+from ..conftest import write_run
 
 NAMES = ("ground", "tree", "car", "lamp")
 COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
@@ -38,13 +37,6 @@ def draw_case(rng, i):
         labels[labels == 3] = 0
     image = np.clip(target[..., None] * 40 + 60 + rng.normal(0, 8, (24, 32, 3)), 0, 255).astype(np.uint8)
     return image, target, labels
-
-
-def write_run(folder, rows, spec, config):
-    folder.mkdir(parents=True, exist_ok=True)
-    write_cases(folder, rows, spec)
-    write_json(folder / "metrics.json", summarise(rows, spec, config))
-    write_json(folder / "run.json", {"command": "eval", "state": "done"})
 
 
 def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):

@@ -14,8 +14,13 @@ PAGES = 10  # on paper
 MEGABYTES = 3  # of 10,000 cases without pictures
 
 
-def test_ten_thousand_cases_take_few_rows_of_the_page(visit, large):
+def test_ten_thousand_cases_take_few_rows_of_the_page_and_answer_at_once(visit, large):
+    """Wide of the second that the bar allows, as the machine that runs tests may be busy."""
     page = visit(large)
+    assert page.evaluate("performance.getEntriesByName('ready')[0].startTime") < 10_000
+    start = time.perf_counter()
+    page.get_by_role("button", name="mean Dice").click()
+    assert time.perf_counter() - start < 5
     assert count(page) == "10,000 cases"
     assert len(page.locator("#table tbody tr").all()) < 60
     page.locator(".rows").evaluate("box => box.scrollTo(0, box.scrollHeight)")
@@ -33,15 +38,6 @@ def test_a_list_that_is_cut_says_of_how_many(visit, large):
     assert count(page) == f"{kept} of 10,000 cases"
     assert held in page.locator(".largest .minor").first.text_content()
     assert int(kept.replace(",", "")) < int(held.replace(",", ""))
-
-
-def test_large_pages_answer_at_once(visit, large):
-    """Wide of the second that the bar allows, as the machine that runs tests may be busy."""
-    page = visit(large)
-    assert page.evaluate("performance.getEntriesByName('ready')[0].startTime") < 10_000
-    start = time.perf_counter()
-    page.get_by_role("button", name="mean Dice").click()
-    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize("name", ["site", "large"])
@@ -64,22 +60,21 @@ def test_paper_has_the_first_rows_of_a_long_table_and_says_so(visit, many):
 
 
 @pytest.mark.parametrize("width", [360, 1300])
-@pytest.mark.parametrize("name", ["site", "hostile", "multilabel"])
+@pytest.mark.parametrize("name", ["site", "hostile", "multilabel", "compared", "trained", "index", "sweep"])
 def test_nothing_hangs_over_the_edge_of_the_screen(visit, request, name, width):
     page = visit(request.getfixturevalue(name), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.locator("#table tbody a").first.click()
-    assert page.evaluate("document.getElementById('case').scrollWidth") <= width
+    cases = page.locator("#table tbody a")
+    if cases.count():
+        cases.first.click()
+        assert page.evaluate("document.getElementById('case').scrollWidth") <= width
 
 
 @pytest.mark.parametrize("name", ["named", "site", "many"])
-def test_no_table_scrolls_sideways_on_a_screen(visit, request, name):
+def test_no_table_scrolls_sideways_and_names_of_22_letters_stand_on_one_line(visit, request, named, name):
     page = visit(request.getfixturevalue(name))
     wider = "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"
     assert page.locator(".scroll").evaluate_all(wider) == []
-
-
-def test_names_of_22_letters_stand_on_one_line(visit, named):
     page = visit(named)
     lines = page.locator("td.swatched a").evaluate_all("links => links.map((link) => link.getClientRects().length)")
     assert lines == [1] * 12
@@ -100,16 +95,16 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_small_cells_of_a_large_matrix_are_seen(visit, many, scheme):
+def test_small_cells_of_a_large_matrix_are_seen(visit, many):
     page = visit(many, alone=True)
-    page.emulate_media(color_scheme=scheme)
-    page.evaluate(FRAME)
-    picture = pixels(page, "#confusion .cells")
-    height, width = picture.shape[:2]
-    row, column = ((np.array([10, 50]) + 0.5) / 120 * width).round().astype(int)
-    assert contrast(picture[row, column], picture[row, column + 20]) > 1.7
-    assert abs(height - width) < 3
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate(FRAME)
+        picture = pixels(page, "#confusion .cells")
+        height, width = picture.shape[:2]
+        row, column = ((np.array([10, 50]) + 0.5) / 120 * width).round().astype(int)
+        assert contrast(picture[row, column], picture[row, column + 20]) > 1.7, scheme
+        assert abs(height - width) < 3
 
 
 def test_the_classes_of_a_case_leave_room_for_its_pictures(visit, many):

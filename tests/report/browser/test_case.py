@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.layers import LONGEST, draw_layers, write_layers
 from tests.metrics.build import case_row
 
-from .looks import back, ids, near, pixels
-from .made import write_run
+from ..conftest import write_run
+from .looks import back, drag, ids, near, pixels
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +22,8 @@ CASE = "#?case=case-12"  # of draw_case: tree, and a car that is predicted as tr
 
 
 def filters(page):
-    return page.locator("#filters feFuncA[tableValues]").evaluate_all(
-        "nodes => nodes.map((node) => node.getAttribute('tableValues'))"
-    )
+    values = "nodes => nodes.map((node) => node.getAttribute('tableValues'))"
+    return page.locator("#filters feFuncA[tableValues]").evaluate_all(values)
 
 
 ZOOMS = """nodes => nodes.map((node) => {
@@ -48,14 +49,14 @@ def test_a_row_opens_its_case_and_back_closes_it(visit, site):
 
 
 def test_the_keyboard_walks_the_table_and_opens_a_case(visit, site):
-    page = visit(site, "#?sort=id")
+    page = visit(site, "#?sort=-loss")
     page.locator("#table tr[data-place='0'] a").focus()
     for key in ("PageDown", "PageDown", "PageDown", "ArrowDown", "ArrowDown", "ArrowUp"):  # to rows not yet drawn
         page.keyboard.press(key)
     box, row = (page.locator(found).bounding_box() for found in (".rows", "#table tr[data-place='31']"))
     assert box["y"] <= row["y"] <= box["y"] + box["height"] - row["height"]  # it is seen
     page.keyboard.press("Enter")
-    assert page.locator("#case-title").text_content() == "case-31"
+    assert page.locator("#case-title").text_content() == "case-28"
 
 
 def test_arrows_go_to_the_neighbours_in_the_choice(visit, site):
@@ -71,7 +72,7 @@ def test_arrows_go_to_the_neighbours_in_the_choice(visit, site):
     assert page.locator("#case-title").text_content() == "case-05"
 
 
-def test_layers_are_toggled_by_click_and_key(visit, site):
+def test_layers_are_toggled_by_click_and_key_and_hidden_while_h_is_held(visit, site):
     page = visit(site, CASE, alone=True)
     page.get_by_role("button", name="target", exact=True).click()
     assert page.locator("#case .pane.target").is_hidden()
@@ -79,34 +80,6 @@ def test_layers_are_toggled_by_click_and_key(visit, site):
     assert page.locator("#case .pane.target").is_visible()
     page.keyboard.press("4")
     assert page.locator("#case .pane.errors").is_hidden()
-
-
-def test_classes_have_their_colours_where_they_are(visit, site):
-    """Mutation seen to fail: the spread of the values."""
-    page = visit(site, CASE, alone=True)
-    page.locator("#opacity").fill("1")
-    target, prediction = (pixels(page, f"#case .pane.{role} .stage") for role in ("target", "prediction"))
-    np.testing.assert_allclose(near(target, 9 / 24, 9 / 32), (0, 200, 0), atol=3)
-    np.testing.assert_allclose(near(target, 16 / 24, 23 / 32), (200, 0, 0), atol=3)
-    np.testing.assert_allclose(near(prediction, 16 / 24, 23 / 32), (0, 200, 0), atol=3)
-    errors = pixels(page, "#case .pane.errors .stage")
-    np.testing.assert_allclose(near(errors, 16 / 24, 23 / 32), (255, 196, 0), atol=3)  # another class
-
-
-def test_a_class_is_hidden_by_its_chip(visit, site):
-    page = visit(site, CASE, alone=True)
-    page.locator("#opacity").fill("1")
-    page.get_by_role("button", name="car", exact=True).click()
-    target = pixels(page, "#case .pane.target .stage")
-    red, green, blue = near(target, 16 / 24, 23 / 32)
-    assert max(red, green, blue) - min(red, green, blue) < 8  # the grey image
-    np.testing.assert_allclose(near(target, 9 / 24, 9 / 32), (0, 200, 0), atol=3)
-    page.get_by_role("button", name="car", exact=True).click()
-    np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 16 / 24, 23 / 32), (200, 0, 0), atol=3)
-
-
-def test_h_hides_the_layers_while_it_is_held(visit, site):
-    page = visit(site, CASE)
     before = filters(page)
     page.keyboard.down("h")
     assert filters(page) != before
@@ -114,7 +87,35 @@ def test_h_hides_the_layers_while_it_is_held(visit, site):
     assert filters(page) == before
 
 
-def test_panels_zoom_in_step_and_fit_again(visit, site):
+def check_colours(page, role, wanted, tolerance=3):
+    """Compare the colours of a panel at places given in pixels of the case."""
+    height, width, *places = wanted
+    picture = pixels(page, f"#case .pane.{role} .stage")
+    for row, left, colour in places:
+        np.testing.assert_allclose(near(picture, row / height, left / width), colour, atol=tolerance)
+
+
+GREEN, RED = (0, 200, 0), (200, 0, 0)
+
+
+def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips(visit, site, linked):
+    page = visit(site, CASE, alone=True)
+    page.locator("#opacity").fill("1")
+    check_colours(page, "target", (24, 32, (9, 9, GREEN), (16, 23, RED)))
+    check_colours(page, "prediction", (24, 32, (16, 23, GREEN)))
+    check_colours(page, "errors", (24, 32, (16, 23, (255, 196, 0))))  # another class
+    page.get_by_role("button", name="car", exact=True).click()
+    assert np.ptp(near(pixels(page, "#case .pane.target .stage"), 16 / 24, 23 / 32)) < 8  # the grey image
+    check_colours(page, "target", (24, 32, (9, 9, GREEN)))
+    page.get_by_role("button", name="car", exact=True).click()
+    check_colours(page, "target", (24, 32, (16, 23, RED)))
+    page = visit(linked, CASE, alone=True)  # whose pictures lie beside the page
+    page.locator("#opacity").fill("1")
+    assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
+    check_colours(page, "target", (24, 32, (16, 23, RED)))
+
+
+def test_panels_zoom_in_step_and_fit_again_and_a_drag_moves_all_but_not_past_their_edge(visit, site):
     page = visit(site, CASE)
     page.locator("#case .pane.target .stage").hover()
     page.mouse.wheel(0, -300)
@@ -126,28 +127,18 @@ def test_panels_zoom_in_step_and_fit_again(visit, site):
     assert scales(page)[0][0] == 1.2
     page.keyboard.press("0")
     assert set(scales(page)) == {(1, 0, 0)}
-
-
-def test_a_drag_moves_all_panels_but_not_past_their_edge(visit, site):
-    page = visit(site, CASE)
     for _ in range(3):
         page.click("#zoom-in")
     box = page.locator("#case .pane.image .stage").bounding_box()
     before = scales(page)
-    page.mouse.move(box["x"] + 100, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 140, box["y"] + 80, steps=3)
-    page.mouse.up()
+    drag(page, (box["x"] + 100, box["y"] + 60), (box["x"] + 140, box["y"] + 80))
     assert scales(page) != before
     assert len(set(scales(page))) == 1
-    page.mouse.move(box["x"] + 10, box["y"] + 10)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 2000, box["y"] + 2000, steps=3)
-    page.mouse.up()
+    drag(page, (box["x"] + 10, box["y"] + 10), (box["x"] + 2000, box["y"] + 2000))
     assert scales(page)[0][1:] == (0, 0)
 
 
-def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
+def test_all_that_is_known_of_a_case_is_there_and_why_it_has_no_picture(visit, site, rows):
     page = visit(site, CASE)
     facts = page.locator(".case-facts").text_content()
     assert "prediction: case-12.png" in facts
@@ -156,16 +147,17 @@ def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
     counts = rows[12].counts
     overlap = counts[1, 1] / (counts[1].sum() + counts[:, 1].sum() - counts[1, 1])
     assert f"{overlap:.4f}" in row.last.text_content()
-
-
-def test_a_case_without_a_picture_says_why(visit, site):
     page = visit(site, "#?case=case-50")
     assert "This case has no picture" in page.locator("#case").text_content()
     assert page.locator(".tools").is_hidden()
 
 
-def test_small_pictures_open_their_cases_and_more_of_them_show(visit, site):
-    page = visit(site, alone=True)
+def test_small_pictures_follow_the_choice_and_open_their_cases(visit, site):
+    page = visit(site, "#?q=case-1&sort=id", alone=True)
+    assert page.locator(".tile .name").all_text_contents() == [f"case-1{i}" for i in range(6)]
+    page.fill("#find", "case-5")
+    assert "None of these cases has a picture" in page.locator("#pictures").text_content()
+    page.fill("#find", "")
     assert len(page.locator(".tile").all()) == 6
     page.get_by_role("button", name=re.compile("^show 14 more of 20")).click()
     assert len(page.locator(".tile").all()) == 20
@@ -174,28 +166,12 @@ def test_small_pictures_open_their_cases_and_more_of_them_show(visit, site):
     assert page.locator("#case-title").text_content() == page.locator(".tile .name").last.text_content()
 
 
-def test_small_pictures_follow_the_choice(visit, site):
-    page = visit(site, "#?q=case-1&sort=id")
-    assert page.locator(".tile .name").all_text_contents() == [f"case-1{i}" for i in range(6)]
-    page.fill("#find", "case-5")
-    assert "None of these cases has a picture" in page.locator("#pictures").text_content()
-
-
-def test_pictures_beside_the_page_are_coloured_too(visit, linked):
-    page = visit(linked, CASE, alone=True)
-    page.locator("#opacity").fill("1")
-    assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
-    np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 16 / 24, 23 / 32), (200, 0, 0), atol=3)
-
-
 def test_labels_that_overlap_mix_their_colours(visit, multilabel):
     page = visit(multilabel, "#?case=case-0", alone=True)
     page.locator("#opacity").fill("1")
-    target = pixels(page, "#case .pane.target .stage")
-    np.testing.assert_allclose(near(target, 0.5, 5 / 32), (250, 0, 0), atol=3)
-    np.testing.assert_allclose(near(target, 0.5, 16 / 32), (125, 0, 125), atol=3)
+    check_colours(page, "target", (24, 32, (12, 5, (250, 0, 0)), (12, 16, (125, 0, 125))))
     page.get_by_role("button", name="red", exact=True).click()
-    np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 0.5, 16 / 32), (0, 0, 250), atol=3)
+    check_colours(page, "target", (24, 32, (12, 16, (0, 0, 250))))
     assert "slice 3 of 9" in page.locator(".about").text_content()
     assert "9 × 24 × 32" in page.locator(".case-facts").text_content()  # noqa: RUF001
 
@@ -203,16 +179,10 @@ def test_labels_that_overlap_mix_their_colours(visit, multilabel):
 def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
     page = visit(numbered, "#?case=a", alone=True)
     page.locator("#opacity").fill("1")
-    target, prediction = (pixels(page, f"#case .pane.{role} .stage") for role in ("target", "prediction"))
     matched, missed, false = (60, 200, 110), (255, 66, 140), (64, 156, 255)
-    for picture, row, left, colour in (
-        (target, 12, 11, matched),  # where the two touch
-        (target, 12, 12, missed),
-        (target, 12, 6, (200, 0, 0)),  # inside it is the class
-        (prediction, 12, 11, matched),
-        (prediction, 6, 25, false),
-    ):
-        np.testing.assert_allclose(near(picture, (row + 0.5) / 24, (left + 0.5) / 32), colour, atol=6)
+    touching = ((12.5, 11.5, matched), (12.5, 12.5, missed), (12.5, 6.5, RED))  # inside it is the class
+    check_colours(page, "target", (24, 32, *touching), tolerance=6)
+    check_colours(page, "prediction", (24, 32, (12.5, 11.5, matched), (6.5, 25.5, false)), tolerance=6)
     legend = page.locator("#case .chips").text_content()
     assert "1 matched (IoU above 0.5)" in legend
     assert "1 missed" in legend
@@ -233,7 +203,7 @@ def test_contrast_and_gamma_of_the_image_are_the_readers(visit, tmp_path):
     image = np.full((400, 640, 1), 10, np.uint8)
     image[100:300] = 30
     rows = [case_row("dim", [[400 * 640 - 640, 0], [0, 640]])]
-    write_run(tmp_path, rows, spec, MetricsConfig(bootstrap=0))
+    write_run(tmp_path, rows, spec)
     write_layers(tmp_path, "dim", draw_layers(image, labels, labels, spec))
     write_report(tmp_path)
     page = visit(tmp_path / "report.html", "#?case=dim")
@@ -269,7 +239,7 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
     labels[398:403, 998:1003] = 1  # around the middle
     layers = draw_layers(image, target, labels, spec)
     write_layers(tmp_path, "wide", layers.reduce(LONGEST), tiles=layers.cut(labels != target))
-    write_run(tmp_path, [case_row("wide", [[1_600_000 - 25, 25], [0, 0]])], spec, MetricsConfig(bootstrap=0))
+    write_run(tmp_path, [case_row("wide", [[1_600_000 - 25, 25], [0, 0]])], spec)
     write_report(tmp_path)
     page = visit(tmp_path / "report.html", "#?case=wide")
     assert "800 × 2000 pixels, reduced to 614 × 1536; zooming in" in page.locator(".about").text_content()  # noqa: RUF001
@@ -283,3 +253,28 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
     found = (middle[:, 2] - middle[:, 0] > 50).mean() * page.locator("#case .stage").first.bounding_box()["width"]
     pixel = page.locator("#case .world").first.bounding_box()["width"] / 2000
     assert round(found / pixel) == 5
+
+
+def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
+    spec = ClassSpec(task="binary", names=("rest", "organ"), colours=((0, 0, 0), (255, 0, 0)))
+    target = np.zeros((40, 30, 40), np.uint8)
+    target[8:32, 8:22, 10:30] = 1
+    labels = target.copy()
+    labels[30, 8:22, 10:16] = 0
+    image = (target * 120 + np.arange(40, dtype=np.uint8)[:, None, None])[..., None]
+    write_run(tmp_path, [case_row("scan", [[60000, 0], [84, 6636]])], spec)
+    ranking = Ranking(case_ids=["scan"], worst=["scan"])
+    draw_run(tmp_path, ranking, lambda name: DrawnCase(image=image, target=target, labels=labels), ReportConfig(), spec)
+    write_report(tmp_path)
+    page = visit(tmp_path / "report.html", "#?case=scan", alone=True)
+    about, plane = page.locator(".about"), page.locator("#plane")
+    assert "slice 31 of 40, the one with the most wrong pixels" in about.text_content()
+    assert plane.get_attribute("max") == "17", "17 along the axis, and the worst"
+    source = page.locator("#case img.base.image").get_attribute("src")
+    plane.fill("0")
+    assert "slice 1 of 40 ·" in about.text_content()
+    assert page.locator("#case img.base.image").get_attribute("src") != source
+    plane.focus()
+    for _ in range(17):
+        page.keyboard.press("ArrowRight")
+    assert "slice 40 of 40 ·" in about.text_content()

@@ -5,23 +5,20 @@ import re
 
 import pytest
 
-from .looks import back, column, count, ids
+from .looks import back, column, count, drag, ids
 from .made import TENS
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site, rows):
+def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site):
     page = visit(site)
     page.get_by_role("button", name="loss").click()
     assert ids(page)[0] == "case-59"
     page.get_by_role("button", name="loss").click()
     assert ids(page)[0] == "case-00"
     assert page.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
-
-
-def test_undefined_values_stand_last_either_way(visit, site):
-    for sort in ("iou/3", "-iou/3"):
+    for sort in ("iou/3", "-iou/3"):  # undefined values stand last either way
         page = visit(site, f"#?sort={sort}&cols=iou/3")
         assert column(page, "IoU of lamp")[:12].count("n/a") == 0  # every fifth of 60 cases has one
         assert column(page, "IoU of lamp")[12] == "n/a"
@@ -44,34 +41,21 @@ def test_a_class_is_chosen_by_what_became_of_it(visit, site):
     assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
 
 
-def test_a_range_of_any_measure(visit, site):
-    page = visit(site)
-    page.get_by_label("measure", exact=True).select_option(label="loss")
-    page.get_by_label("from this value").fill("1")
-    page.get_by_label("to this value").fill("2")
-    page.click("#within")
-    assert set(ids(page)) == {f"case-{i}" for i in range(10, 21)}
-
-
-def test_a_range_may_be_open_and_enter_sets_it(visit, site):
-    page = visit(site)
-    page.get_by_label("measure", exact=True).select_option(label="loss")
-    page.get_by_label("from this value").fill("5.5")
-    page.get_by_label("from this value").press("Enter")
-    assert count(page) == "5 of 60 cases"
-
-
-def test_a_range_is_typed_and_taken_back(visit, site):
+def test_a_range_of_any_measure_is_typed_and_may_be_open(visit, site):
     """Mutation seen to fail: a handler of keys that returns false for all but Enter, so that nothing can be typed."""
     page = visit(site)
     page.get_by_label("measure", exact=True).select_option(label="loss")
-    for name, text in (("from", "1"), ("to", "2")):
-        page.get_by_label(f"{name} this value").press_sequentially(text)
+    low, high = (page.get_by_label(f"{name} this value") for name in ("from", "to"))
+    low.press_sequentially("1")
+    high.press_sequentially("2")
     page.click("#within")
-    assert count(page) == "11 of 60 cases"
-    page.get_by_label("to this value").fill("")
+    assert set(ids(page)) == {f"case-{i}" for i in range(10, 21)}
+    high.fill("")
     page.click("#within")
     assert count(page) == "50 of 60 cases"
+    low.fill("5.5")
+    low.press("Enter")
+    assert count(page) == "5 of 60 cases"
 
 
 def test_filters_add_up_and_go_one_by_one_or_together(visit, site):
@@ -107,6 +91,9 @@ FOLLOW = """() => {
   }
   return links.map((link) => [...link, counts[link[0]]]);
 }"""
+BARE = """() => [...document.querySelectorAll("td.n[data-value]")]
+    .filter((cell) => Number(cell.dataset.value) && !cell.querySelector("a"))
+    .map((cell) => cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent)"""
 COUNTS = ("cases", "failed", "undefined", "missed in cases", "false alarm in cases", "cases")
 
 
@@ -118,13 +105,7 @@ def test_every_link_opens_cases_and_every_count_as_many_as_it_says(visit, site):
     counts = [(link, int(text), found) for link, head, text, found in links if head in COUNTS]
     assert len(counts) > 50
     assert not [link for link, said, found in counts if said != found]
-
-
-def test_a_figure_of_a_table_is_a_link_wherever_it_is_of_cases(visit, site):
-    bare = """() => [...document.querySelectorAll("td.n[data-value]")]
-        .filter((cell) => Number(cell.dataset.value) && !cell.querySelector("a"))
-        .map((cell) => cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent)"""
-    assert set(visit(site).evaluate(bare)) == {"p (Holm)"}
+    assert set(visit(site).evaluate(BARE)) == {"p (Holm)"}, "every other figure of a table is of cases"
 
 
 CLICK = """(found) => {
@@ -152,22 +133,19 @@ def test_a_link_with_ctrl_opens_a_tab_and_leaves_the_choice(visit, site):
     other.value.close()
 
 
-def test_a_bar_of_the_histogram_opens_its_cases(visit, site):
+def test_the_bars_hold_every_case_once_and_open_theirs(visit, site):
+    def named():
+        labels = [bar.get_attribute("aria-label") for bar in page.locator("#histogram a[aria-label]").all()]
+        return [re.match(r"([\d.]+) to ([\d.]+): (\d+) case", label.replace(",", "")).groups() for label in labels]
+
     page = visit(site)
-    bar = page.locator("#histogram a[aria-label]").first
-    wanted = re.search(r": (\d+) case", bar.get_attribute("aria-label")).group(1)
-    bar.click()
+    low, high, wanted = named()[0]
+    page.locator("#histogram a[aria-label]").first.click()
     assert count(page) == f"{wanted} of 60 cases"
-    low, high = (float(text) for text in re.match(r"([\d.]+) to ([\d.]+)", bar.get_attribute("aria-label")).groups())
-    assert all(low <= float(text) <= high for text in column(page, "mean IoU"))
-
-
-def test_the_bars_hold_every_case_once(visit, site):
-    page = visit(site)
+    assert all(float(low) <= float(text) <= float(high) for text in column(page, "mean IoU"))
     for measure in ("loss", "IoU of tree", "pixels"):
         page.get_by_label("measure of the histogram").select_option(label=measure)
-        labels = [bar.get_attribute("aria-label") for bar in page.locator("#histogram a[aria-label]").all()]
-        assert sum(int(re.search(r": (\d+) case", label).group(1)) for label in labels) == 60
+        assert sum(int(number) for *_, number in named()) == 60
 
 
 def section(page, name):
@@ -187,20 +165,12 @@ def test_a_slice_opens_its_cases(visit, site):
     assert count(page) == "60 cases"
 
 
-def drag(page, start, end):
-    box = page.locator("#scatter").bounding_box()
-    page.mouse.move(box["x"] + start[0], box["y"] + start[1])
-    page.mouse.down()
-    page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=4)
-    page.mouse.move(box["x"] + end[0] + 40, box["y"] + end[1])  # out of the plot
-    page.mouse.up()
-
-
 def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     page = visit(site, "#?x=loss&y=pixels&sort=-loss")
     page.locator("#scatter").scroll_into_view_if_needed()
-    width = page.locator("#scatter").bounding_box()["width"]
-    drag(page, (width / 2, 5), (width - 3, 170))
+    box = page.locator("#scatter").bounding_box()
+    right, low = box["x"] + box["width"], box["y"] + 170
+    drag(page, (right - box["width"] / 2, box["y"] + 5), (right - 3, low), (right + 37, low))  # out of the plot
     assert len(page.locator("#toolbar .chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"
@@ -213,15 +183,11 @@ def test_a_click_on_a_point_opens_its_case(visit, site):
     assert page.locator("#case-title").text_content() == "case-00"
 
 
-def test_the_axes_are_the_readers_choice(visit, site):
+def test_axes_and_columns_are_the_readers_choice(visit, site):
     page = visit(site)
     page.get_by_label("x axis").select_option(label="loss")
     assert "x=loss" in page.url
     assert page.get_by_label("x axis").input_value() == "loss"
-
-
-def test_columns_are_the_readers_choice(visit, site):
-    page = visit(site)
     page.locator(".chooser summary").click()
     page.get_by_label("target pixels of car").check()
     page.get_by_label("weakest class").last.uncheck()
@@ -230,11 +196,14 @@ def test_columns_are_the_readers_choice(visit, site):
     assert "weakest class" not in heads
 
 
+LAMPS = [f"case-{i:02}" for i in range(0, 60, 5)]
+
+
 def test_ids_are_copied_in_their_order(visit, site):
     page = visit(site, "#?has=3&sort=id")
     page.click("#copy")
     page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
-    assert page.evaluate("navigator.clipboard.readText()").split() == [f"case-{i:02}" for i in range(0, 60, 5)]
+    assert page.evaluate("navigator.clipboard.readText()").split() == LAMPS
 
 
 def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
@@ -247,27 +216,26 @@ def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
     page.click("#copy")
     page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
     window.close()
-    assert said[0].split() == [f"case-{i:02}" for i in range(0, 60, 5)]
+    assert said[0].split() == LAMPS
+
+
+def saved(page, path):
+    """Rows of the file that the page saves."""
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def test_what_is_chosen_is_saved_as_csv(visit, site, tmp_path):
-    page = visit(site, "#?has=3&sort=id")
-    with page.expect_download() as download:
-        page.click("#save")
-    download.value.save_as(tmp_path / "cases.csv")
-    with (tmp_path / "cases.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [row["case"] for row in found] == [f"case-{i:02}" for i in range(0, 60, 5)]
+    found = saved(visit(site, "#?has=3&sort=id"), tmp_path / "cases.csv")
+    assert [row["case"] for row in found] == LAMPS
     assert [float(row["loss"]) for row in found] == pytest.approx([0.1 * i for i in range(0, 60, 5)], rel=1e-4)
 
 
 def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
-    page = visit(hostile)
-    with page.expect_download() as download:
-        page.click("#save")
-    download.value.save_as(tmp_path / "cases.csv")
-    with (tmp_path / "cases.csv").open(newline="", encoding="utf-8") as file:
-        names = {row["case"] for row in csv.DictReader(file)}
+    names = {row["case"] for row in saved(visit(hostile), tmp_path / "cases.csv")}
     assert "'=cmd()" in names
     assert not [name for name in names if name.startswith(("=", "+", "@"))]
 

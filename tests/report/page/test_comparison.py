@@ -8,15 +8,13 @@ import pytest
 
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.page import evaluation
 from segmeter.report.page.comparison import comparison_values
 
-from ..conftest import make_rows, unpack_page
+from ..conftest import make_rows, unpack_page, write_run
 
 NAMES = ("<b>one</b>", "two")
 
@@ -31,19 +29,15 @@ def result(tmp_path, spec):
                 moved = row.counts[1, 1] // 2
                 row.counts[1, 1] -= moved
                 row.counts[1, 2] += moved
-        (tmp_path / f"run{number}").mkdir()
-        write_cases(tmp_path / f"run{number}", rows, spec)
-        write_json(tmp_path / f"run{number}" / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=50)))
+        write_run(tmp_path / f"run{number}", rows, spec, MetricsConfig(bootstrap=50))
     found = compare([tmp_path / "run0", tmp_path / "run1"], MetricsConfig(bootstrap=50))
-    text = json.dumps(found).replace("run0", NAMES[0])
-    found = json.loads(text)
+    found = json.loads(json.dumps(found).replace("run0", NAMES[0]))
     found["folders"] = {NAMES[0]: str(tmp_path / "run0"), "run1": str(tmp_path / "run1")}
     return found
 
 
 def test_rows_are_those_of_the_result(tmp_path, result):
-    found = comparison_values(tmp_path, result, ReportConfig())["comparison"]["tables"]
-    table = found["differences"]
+    table = tables_of(tmp_path, result)["differences"]
     first = dict(zip(table.heads, table.rows[0], strict=True))
     pair = result["metrics"]["mean_iou"]["pairs"][0]
     assert (first["score"], first["new minus base"].value) == ("mean IoU", pair["dataset_difference"])
@@ -70,37 +64,41 @@ def test_the_page_is_compare_html_and_escapes_names(tmp_path, result):
     assert "<b>one" not in text
 
 
-def test_a_run_that_has_gone_is_named(result, tmp_path):
-    result["folders"]["run1"] = str(tmp_path / "gone")
-    with pytest.raises(ValueError, match="gone"):
-        comparison_values(tmp_path, result, ReportConfig())
+def tables_of(folder, result):
+    return comparison_values(folder, result, ReportConfig())["comparison"]["tables"]
 
 
-def links_of(values):
+def links_of(folder, result):
     """The link of each score."""
-    return {row[0]: row[0].link for row in values["comparison"]["tables"]["differences"].rows}
+    return {row[0]: row[0].link for row in tables_of(folder, result)["differences"].rows}
 
 
-def test_a_metric_whose_columns_are_left_out_has_no_link(tmp_path, result, monkeypatch):
-    assert links_of(comparison_values(tmp_path, result, ReportConfig()))["IoU of tree"].endswith("difference%2Fiou%2F1")
+def test_a_metric_whose_columns_are_left_out_has_no_link_and_a_run_that_has_gone_is_named(
+    tmp_path, result, monkeypatch
+):
+    assert links_of(tmp_path, result)["IoU of tree"].endswith("difference%2Fiou%2F1")
     monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
     monkeypatch.setattr(evaluation, "CASE_BYTES", 30)  # scores, sizes and losses of both runs
-    values = comparison_values(tmp_path, result, ReportConfig())
-    assert "IoU by class (6)" in values["explorer"]["notes"][0]
-    assert links_of(values)["IoU of tree"] is None
-    assert links_of(values)["mean IoU"] is not None
+    notes = comparison_values(tmp_path, result, ReportConfig())["explorer"]["notes"]
+    assert "IoU by class (6)" in notes[0]
+    links = links_of(tmp_path, result)
+    assert links["IoU of tree"] is None
+    assert links["mean IoU"] is not None
+    result["folders"]["run1"] = str(tmp_path / "gone")
+    with pytest.raises(ValueError, match="gone"):
+        links_of(tmp_path, result)
 
 
 def test_a_requirement_is_linked_to_its_cases_of_the_new_run_against_the_base(tmp_path, result):
     folders = list(map(Path, result["folders"].values()))
     require = ["mean_iou >= base - 1", "iou/tree[(.)=a] >= base - 1"]
     found = compare(folders, MetricsConfig(bootstrap=1000, slice_by=("(.)",)), require=require)
-    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["tables"]["required"].rows
+    rows = tables_of(tmp_path, found)["required"].rows
     assert [row[0].link for row in rows] == [
         "#?pair=0.1&by=difference%2Fheadline",
         "#?pair=0.1&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
     ]
     assert rows[0][-1] == "met"
     found["gate"]["requirements"][0]["metric"] = "mean_average_precision"  # which no case has
-    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["tables"]["required"].rows
+    rows = tables_of(tmp_path, found)["required"].rows
     assert rows[0][0].link is None

@@ -46,16 +46,12 @@ def test_no_script_makes_markup_or_code_of_text(path):
     )
 
 
-def test_what_is_there_is_read(tmp_path):
-    (tmp_path / "a.json").write_text('{"a": 1}')
-    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n{"a"')
-    (tmp_path / "config.yaml").write_bytes(b"a: \xff")
-    assert load_json(tmp_path / "a.json") == {"a": 1}
-    assert if_there(read_json_lines, tmp_path / "a.jsonl") == [{"a": 1}, {"a": 2}]  # the last line was cut off
-    assert config_text(tmp_path / "config.yaml") == "a: \ufffd"
-
-
-def test_what_is_missing_is_none(tmp_path):
-    assert load_json(tmp_path / "a.json") is None
-    assert if_there(read_json_lines, tmp_path / "a.jsonl") is None
-    assert config_text(tmp_path / "config.yaml") == ""
+def test_what_is_there_is_read_and_what_is_missing_is_none(tmp_path):
+    record, lines, config = (tmp_path / name for name in ("a.json", "a.jsonl", "config.yaml"))
+    assert (load_json(record), if_there(read_json_lines, lines), config_text(config)) == (None, None, "")
+    record.write_text('{"a": 1}')
+    lines.write_text('{"a": 1}\n{"a": 2}\n{"a"')  # the last line was cut off
+    config.write_bytes(b"a: \xff")
+    assert load_json(record) == {"a": 1}
+    assert if_there(read_json_lines, lines) == [{"a": 1}, {"a": 2}]
+    assert config_text(config) == "a: \ufffd"

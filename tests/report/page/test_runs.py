@@ -1,6 +1,5 @@
 """The index of runs: figures, what distinguishes configurations, and links that open."""
 
-from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
@@ -10,41 +9,17 @@ from segmeter.files import write_json
 from segmeter.report import html as runs
 from segmeter.report.html import write_index
 
-from ..conftest import fill_run
+from ..conftest import make_rows, write_run
+from ..parsed import Page
 
 SPACED = "2026-01-02_<b>#%?"
-
-
-class Page(HTMLParser):
-    """Rows of the tables, as texts, and links."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.rows, self.links, self.tags = [], [], set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag == "a":
-            self.links.append(dict(attributes)["href"])
-        if tag == "td":
-            self.rows[-1].append(dict(attributes)["data-value"])
-        if tag == "th":
-            self.rows[-1].append(None)
-
-    def handle_data(self, data):
-        if self.rows and self.rows[-1] and self.rows[-1][-1] is None:
-            self.rows[-1][-1] = data
 
 
 @pytest.fixture
 def root(tmp_path, rng, spec):
     for name, gamma in (("2026-01-01_first", 2), (SPACED, 1)):
         folder = tmp_path / "eval" / name
-        folder.mkdir(parents=True)
-        fill_run(folder, rng, spec, "abcd")
+        write_run(folder, make_rows(rng, spec, "abcd"), spec)
         record = {"command": "eval", "state": "done", "start": name[:10], "overrides": [f"loss.gamma={gamma}"]}
         write_json(folder / "run.json", record)
         (folder / "config.yaml").write_text(f"data: {{root: {name[:10]}}}\nloss: {{gamma: {gamma}, name: focal}}\n")
@@ -53,42 +28,36 @@ def root(tmp_path, rng, spec):
         write_json(folder / "shards" / "one" / "run.json", {})  # belongs to its run
     trained = tmp_path / "train" / "t"
     trained.mkdir(parents=True)
-    write_json(
-        trained / "run.json",
-        {"command": "train", "state": "failed", "result": {"mean_iou": 0.5, "steps": 9, "hd95": "inf"}},
-    )
+    result = {"mean_iou": 0.5, "steps": 9, "hd95": "inf"}
+    write_json(trained / "run.json", {"command": "train", "state": "failed", "result": result})
     return tmp_path
 
 
 def test_each_command_has_a_table_with_figures_and_differences(root):
     page = Page(write_index(root).read_text())
     heads = [row for row in page.rows if "run" in row]
-    assert heads[0] == [
-        "run",
-        "state",
-        "start",
-        "mean IoU",
-        "mean Dice",
-        "pixel accuracy",
-        "cases",
-        "loss.gamma",
-        "data.root",
-    ]
+    facts, scores, differences = (
+        "run state start",
+        ["mean IoU", "mean Dice", "pixel accuracy"],
+        ["loss.gamma", "data.root"],
+    )
+    assert heads[0] == [*facts.split(), *scores, "cases", *differences]
     newest, older = page.rows[1:3]
     assert newest[0] == f"eval/{SPACED}"
     assert older[0] == "eval/2026-01-01_first"
     assert (older[1], older[-3:]) == ("done", ["4", "2", "2026-01-01"])
-    assert page.rows[-1][:5] == ["train/t", "failed", "0.5", "9", "inf"]
+    assert page.rows[-1][:5] == ["train/t", "failed", "0.5000", "9", "inf"]
     assert len(page.rows) == 5
 
 
 def test_links_open_whatever_the_names_are(root):
     page = Page(write_index(root).read_text())
-    assert len(page.links) == 2
-    for link in page.links:
+    links = [tag["href"] for tag in page.all("a")]
+    assert len(links) == 2
+    for link in links:
         assert "#" not in link
         assert (root / unquote(link)).read_text() == "a page"
-    assert "b" not in page.tags
+    assert not page.all("b")
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):

@@ -24,6 +24,11 @@ def choice(link):
     return {name: values[0] for name, values in parse_qs(link[2:]).items()}
 
 
+def all_by(key):
+    """All cases, the worst by a column first."""
+    return {"sort": key, "h": key}
+
+
 @pytest.fixture
 def found(rng, spec):
     """The summary of 6 cases in two slices with types of errors, and its columns."""
@@ -40,45 +45,45 @@ def found(rng, spec):
     return summary, {column.key: column for column in case_columns(board_of(table, spec, summary), table, summary)}
 
 
-def test_a_class_is_linked_to_its_cases_by_a_column_that_the_page_has(found):
-    summary, columns = found
-    assert choice(tables.classes(summary, columns, columns)[1]["link"]) == {"has": "1", "sort": "iou/1", "h": "iou/1"}
-    fewer = {key: column for key, column in columns.items() if not key.startswith("iou/")}
-    assert choice(tables.classes(summary, fewer, columns)[1]["link"]) == {
-        "has": "1",
-        "sort": "headline",
-        "h": "headline",
-    }
-
-
-def test_each_score_of_a_class_is_linked_to_the_cases_that_have_it(found):
+def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(found):
     summary, columns = found
     row = tables.classes(summary, columns, columns)[1]
+    assert choice(row["link"]) == {"has": "1", **all_by("iou/1")}
     for score in ("iou", "dice", "precision", "recall"):
         key = f"{score}/1"
-        assert choice(row["links"][score]) == {f"un.{key}": "defined", "sort": key, "h": key}
+        assert choice(row["links"][score]) == {f"un.{key}": "defined", **all_by(key)}
     assert choice(row["links"]["support"]) == {"un.support/1": "above 0", "sort": "-support/1", "h": "support/1"}
     fewer = {key: column for key, column in columns.items() if not key.startswith(("dice/", "support/"))}
     row = tables.classes(summary, fewer, columns)[1]
     assert row["links"]["dice"] == row["links"]["support"] == row["link"]
+    fewer = {key: column for key, column in columns.items() if not key.startswith("iou/")}
+    assert choice(tables.classes(summary, fewer, columns)[1]["link"]) == {"has": "1", **all_by("headline")}
+    assert tables.calibration(summary, columns) == ([], [])
+    summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
+    _, (row,) = tables.calibration(summary, columns)
+    assert (row["name"], row["ece"]) == ("car", 0.5)
+    assert choice(row["links"]["name"]) == {"has": "2", **all_by("iou/2")}
 
 
-def test_the_headline_figures_are_linked_to_all_cases_the_worst_first(found):
-    summary, columns = found
-    links = {row["name"]: row["link"] for row in tables.aggregates(summary, columns)}
-    assert choice(links["mean IoU"]) == {"sort": "headline", "h": "headline"}
-    assert choice(links["pixel accuracy"]) == {"sort": "pixel_accuracy", "h": "pixel_accuracy"}
-    assert {row["link"] for row in tables.aggregates(summary, {})} == {None}
-
-
-def test_undefined_cases_are_linked_only_by_a_column_that_the_page_has(found):
+def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(found):
     """PQ of one class has no mean over classes, and so no column."""
     found[0]["headline_score"] = "mean_iou"  # what is added below was not there when the headline was decided
     summary, columns = found
     summary["measures"]["pq"] = {"mean": {"dataset": None, "n_undefined": 2}}
-    links = {row["name"]: row["undefined"] for row in tables.aggregates(summary, columns)}
-    assert links["mean PQ"] is None
-    assert choice(links["mean IoU"]) == {"un.headline": "undefined", "h": "headline"}
+    rows = {row["name"]: row for row in tables.aggregates(summary, columns)}
+    assert choice(rows["mean IoU"]["link"]) == all_by("headline")
+    assert choice(rows["pixel accuracy"]["link"]) == all_by("pixel_accuracy")
+    assert choice(rows["mean IoU"]["undefined"]) == {"un.headline": "undefined", "h": "headline"}
+    assert rows["mean PQ"]["undefined"] is None
+    assert {row["link"] for row in tables.aggregates(summary, {})} == {None}
+    assert choice(tables.groups(summary, columns)[0]["links"]["name"]) == all_by("group/0")
+    rows, errors = (
+        {(row["metric"], row["region"]): row for row in tables.measures(summary, columns)},
+        "measure/extent_errors/car",
+    )
+    wanted = {"sort": f"-{errors}", "h": errors}
+    assert choice(rows["extent_errors", "car"]["links"]["mean"]) == wanted
+    assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == wanted  # cases have no gain
 
 
 def test_pixels_of_no_class_are_linked_to_their_cases(found):
@@ -99,15 +104,6 @@ def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
     columns = columns | {key: CaseColumn(key=key, label="", values=[1] * 6, kind="count", group="fn")}
     (row,) = (row for row in tables.measures(summary, columns) if row["metric"] == "fn")
     assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
-
-
-def test_probabilities_of_a_class_are_linked_to_the_cases_that_hold_it(found):
-    summary, columns = found
-    assert tables.calibration(summary, columns) == ([], [])
-    summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
-    _, (row,) = tables.calibration(summary, columns)
-    assert (row["name"], row["ece"]) == ("car", 0.5)
-    assert choice(row["links"]["name"]) == {"has": "2", "sort": "iou/2", "h": "iou/2"}
 
 
 def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
@@ -134,15 +130,14 @@ def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):
     key = f"measure/{part['name']}_errors/tree"
     assert choice(part["link"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
     assert all(part["link"] is None for row in tables.error_types(summary, {}) for part in row["parts"])
-
-
-def test_the_iou_of_the_error_types_is_that_of_the_measured_pixels(found):
-    """The shares are of the maps that were measured, whose IoU another formula gives."""
-    summary, columns = found
+    # the shares are of the maps that were measured, whose IoU another formula gives
     sums = {name: entry["car"]["dataset"] for name, entry in summary["measures"].items()}
-    row = tables.error_types(summary, columns)[2]
-    assert row["iou"] == pytest.approx(1 - sums["boundary_errors"] - sums["extent_errors"] - sums["segment_errors"])
-    assert [part["gain"] for part in row["parts"]] == [sums[f"{part['name']}_gain"] for part in row["parts"]]
+    assert rows[2]["iou"] == pytest.approx(
+        1 - sum(sums[f"{kind}_errors"] for kind in ("boundary", "extent", "segment"))
+    )
+    assert [part["gain"] for part in rows[2]["parts"]] == [sums[f"{part['name']}_gain"] for part in rows[2]["parts"]]
+    del summary["measures"], summary["slices"]
+    assert tables.error_types(summary, {}) == tables.slices(summary, {}) == []
 
 
 def test_failures_of_a_group_and_of_a_mean_are_linked_to_the_cases_of_all_its_classes(found):
@@ -152,21 +147,3 @@ def test_failures_of_a_group_and_of_a_mean_are_linked_to_the_cases_of_all_its_cl
     rows = {row["region"]: row for row in tables.measures(summary, columns) if row["metric"] == "extent_errors"}
     wanted = {"tree": "1", "all": "1-2", "mean": "0.1.2"}
     assert {name: choice(rows[name]["links"]["n_penalised"])["wrong"] for name in wanted} == wanted
-
-
-def test_groups_and_measures_are_sorted_the_worst_first(found):
-    summary, columns = found
-    assert choice(tables.groups(summary, columns)[0]["links"]["name"]) == {"sort": "group/0", "h": "group/0"}
-    rows = {(row["metric"], row["region"]): row for row in tables.measures(summary, columns)}
-    wanted = "measure/extent_errors/car"
-    assert choice(rows["extent_errors", "car"]["links"]["mean"]) == {"sort": f"-{wanted}", "h": wanted}
-    assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == {
-        "sort": f"-{wanted}",
-        "h": wanted,
-    }  # cases have no gain
-
-
-def test_a_run_without_types_of_errors_has_no_rows(rng, spec):
-    summary = summarise(make_rows(rng, spec, "ab"), spec, MetricsConfig(bootstrap=0))
-    assert tables.error_types(summary, {}) == []
-    assert tables.slices(summary, {}) == []

@@ -10,27 +10,11 @@ from segmeter.files import write_json
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.training import MOST_POINTS, training_values
 
+SPEED = {"images_per_second": 8.0, "peak_memory_mb": 900.0}
 HISTORY = [
-    {
-        "step": 5,
-        "epoch": 0.5,
-        "loss": 2.0,
-        "lr": 0.1,
-        "stages": {"data": 0.1, "step": 0.9},
-        "images_per_second": 8.0,
-        "peak_memory_mb": 900.0,
-        "seconds": 1.0,
-    },
+    {"step": 5, "epoch": 0.5, "loss": 2.0, "lr": 0.1, "stages": {"data": 0.1, "step": 0.9}, "seconds": 1.0, **SPEED},
     {"step": 5, "epoch": 0.5, "val": {"loss": 1.5, "mean_iou": 0.5, "iou/car": 0.6}, "best": True, "seconds": 1.5},
-    {
-        "step": 10,
-        "epoch": 1.0,
-        "loss": 1.0,
-        "lr": 0.05,
-        "images_per_second": 9.0,
-        "peak_memory_mb": 950.0,
-        "seconds": 2.0,
-    },
+    {"step": 10, "epoch": 1.0, "loss": 1.0, "lr": 0.05, "seconds": 2.0, **SPEED},
     {"step": 10, "epoch": 1.0, "val": {"loss": 1.7, "mean_iou": 0.4, "iou/car": None}, "best": False, "seconds": 2.5},
 ]
 
@@ -42,23 +26,14 @@ def values_of(tmp_path, history=HISTORY, config=None):
 
 
 def test_every_number_has_its_place(tmp_path):
-    _, charts, best = values_of(tmp_path)
-    assert list(charts) == [
-        "scores of the validation",
-        "loss",
-        "IoU by class",
-        "learning rate",
-        "throughput",
-        "peak memory",
-        "time by stage",
-    ]
+    found, charts, best = values_of(tmp_path)
+    assert found["cards"][0] == {"name": "mean IoU", "value": "0.500", "under": "best, at step 5"}
+    assert found["cards"][1] == {"name": "steps", "value": "10", "under": "1 epochs, 0.0 minutes"}
+    rest = ["learning rate", "throughput", "peak memory", "time by stage"]
+    assert list(charts) == ["scores of the validation", "loss", "IoU by class", *rest]
     training, validation = charts["loss"]["lines"]
-    assert (training["name"], training["step"], training["values"], training["best"]) == (
-        "training",
-        [5, 10],
-        [2, 1],
-        1,
-    )
+    assert (training["name"], training["best"]) == ("training", 1)
+    assert (training["step"], training["values"]) == ([5, 10], [2, 1])
     assert (validation["name"], validation["best"]) == ("validation", 0)  # the lowest loss
     (scores,) = charts["scores of the validation"]["lines"]
     assert (scores["name"], scores["best"], scores["seconds"]) == ("mean IoU", 0, [1.5, 2.5])
@@ -68,18 +43,10 @@ def test_every_number_has_its_place(tmp_path):
     assert best == 5
 
 
-def test_the_best_checkpoint_stands_first(tmp_path):
-    cards = values_of(tmp_path)[0]["cards"]
-    assert cards[0] == {"name": "mean IoU", "value": "0.500", "under": "best, at step 5"}
-    assert cards[1] == {"name": "steps", "value": "10", "under": "1 epochs, 0.0 minutes"}
-
-
 def test_the_first_batch_is_embedded_or_linked(tmp_path):
-    found = values_of(tmp_path)[0]
-    assert found["first_batch"] is None
+    assert values_of(tmp_path)[0]["first_batch"] is None
     Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "first_batch.png")
-    found = values_of(tmp_path)[0]
-    assert found["first_batch"].startswith("data:image/webp;base64,")
+    assert values_of(tmp_path)[0]["first_batch"].startswith("data:image/webp;base64,")
     assert values_of(tmp_path, config=ReportConfig(pictures="link"))[0]["first_batch"] == "first_batch.png"
 
 

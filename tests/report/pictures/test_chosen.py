@@ -29,24 +29,17 @@ def page(folder, config, of_classes=()):
     return shown, left_out
 
 
-def test_the_worst_the_worst_of_classes_and_a_sample_take_turns(pictures):
+def test_the_worst_the_worst_of_classes_and_a_sample_take_turns_within_the_limit(pictures):
     """Without a limit all are there; in their order the worst is first, then the class's, then one of the sample."""
     shown, left_out = page(pictures, ReportConfig(), ["b", "none"])
     assert list(shown)[:2] == ["f", "b"]
     assert set(shown) == {*"abcdef", "undefined"}
     assert not left_out
-
-
-def test_what_is_over_the_limit_is_left_out_and_named(pictures):
-    every = page(pictures, ReportConfig())[0]
-    size = max(len(json.dumps(picture)) for picture in every.values())
-    shown, left_out = page(pictures, ReportConfig(picture_mb=3.2 * size / 2**20))
-    assert len(shown) == 3
-    assert set(shown) | set(left_out) == set(every)
-
-
-def test_a_run_without_pictures_shows_none(tmp_path):
-    assert page(tmp_path, ReportConfig()) == ({}, [])
+    size = max(len(json.dumps(picture)) for picture in shown.values())
+    fewer, left_out = page(pictures, ReportConfig(picture_mb=3.2 * size / 2**20))
+    assert len(fewer) == 3
+    assert set(fewer) | set(left_out) == set(shown)
+    assert page(pictures / "none", ReportConfig()) == ({}, [])
 
 
 def ranked(scores, **changes):
@@ -70,17 +63,11 @@ def test_cases_are_ranked_by_the_headline_the_worst_first_and_undefined_ones_now
     assert list(ranked(CHOSEN, headline="precision/road").worst) == ["a", "b", "c", "e"]  # all of them 1
 
 
-def test_the_worst_and_a_sample_are_chosen():
+def test_the_worst_a_sample_and_the_worst_of_each_class_are_chosen():
     chosen = choose_cases(ranked(CHOSEN), ReportConfig(overlays=3, worst=2))
     assert {"b", "e"} <= chosen
     assert len(chosen) in (2, 3)  # the sample may be one of the worst
-
-
-@pytest.mark.parametrize(("overlays", "expected"), [(-1, set(CHOSEN)), (0, set())])
-def test_all_and_none(overlays, expected):
-    assert choose_cases(ranked(CHOSEN), ReportConfig(overlays=overlays)) == expected
-
-
-def test_the_worst_case_of_each_class_comes_on_top():
     ranking = Ranking(case_ids="abcdef", worst="becad", of_classes=["a", "e"])
     assert choose_cases(ranking, ReportConfig(overlays=1, worst=1)) == {"a", "b", "e"}
+    for overlays, expected in ((-1, set(CHOSEN)), (0, set())):
+        assert choose_cases(ranked(CHOSEN), ReportConfig(overlays=overlays)) == expected

@@ -38,60 +38,49 @@ def painted(role, target, labels, spec, *, image=None, panel=1, **options):
     return flatten(draw_layers(image, target, labels, spec, edge=max(image.shape), **options), role, panel=panel)
 
 
-def test_four_panels_in_order_at_a_whole_factor(picture_inputs, spec):
-    image, target, labels = picture_inputs
+def test_four_panels_in_order_at_a_whole_factor_and_two_without_a_target(rng, spec):
+    image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    target, labels = rng.integers(0, 3, (2, 20, 30)).astype(np.uint8)
     picture = draw_overlay(image, target, labels, spec, title="x", score=0.5, panel=130)
     shape = (80, 120)  # 130 // 30 = 4
-    large = [part.repeat(4, 0).repeat(4, 1) for part in picture_inputs]
+    large = [part.repeat(4, 0).repeat(4, 1) for part in (image, target, labels)]
     np.testing.assert_array_equal(panel(picture, 0, shape), large[0])
     for place, role in enumerate(("target", "prediction", "errors"), start=1):
         wanted = painted(role, large[1], large[2], spec, image=large[0])
         np.testing.assert_array_equal(panel(picture, place, shape), wanted)
     assert picture.shape[1] == 4 * 120 + 3 * GAP + 2 * MARGIN
-
-
-def test_without_a_target_there_are_two_panels_and_no_figure(picture_inputs, spec):
-    image, _, labels = picture_inputs
-    picture = draw_overlay(image, None, labels, spec, panel=130)
-    assert picture.shape[1] == 2 * 120 + GAP + 2 * MARGIN
-    scored = draw_overlay(image, None, labels, spec, panel=130, score=0.3)
-    np.testing.assert_array_equal(picture, scored)
+    alone = draw_overlay(image, None, labels, spec, panel=130)
+    assert alone.shape[1] == 2 * 120 + GAP + 2 * MARGIN
+    np.testing.assert_array_equal(alone, draw_overlay(image, None, labels, spec, panel=130, score=0.3))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 7), (129, 128)])
 def test_any_shape_is_drawn(spec, shape):
     zero = np.zeros(shape, np.uint8)
     picture = draw_overlay(zero[..., None], zero, zero, spec, title="x", panel=128)
-    assert picture.dtype == np.uint8
-    assert picture.ndim == 3
+    assert (picture.dtype, picture.ndim) == (np.uint8, 3)
+
+
+SMALL = np.zeros((2, 3), np.uint8)
 
 
 @pytest.mark.parametrize("text", ["", "x" * 500, "a\nb\x1b[31m", "<img onerror=x>", "\udcff", "細胞 клетка", "[red]x"])
-def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
-    image, target, labels = picture_inputs
+def test_any_text_is_drawn_within_the_same_frame(text):
     names = (f"{text}0", f"{text}1", f"{text}2")
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0), (0, 9, 0), (9, 0, 0)))
-    picture = draw_overlay(image, target, labels, spec, title=text, score=None)
-    assert picture.shape[1] == 4 * 480 + 3 * GAP + 2 * MARGIN
+    picture = draw_overlay(SMALL[..., None], SMALL, SMALL + 1, spec, title=text, score=None, panel=129)
+    assert picture.shape[1] == 4 * 129 + 3 * GAP + 2 * MARGIN
 
 
-def test_scores_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
-    image, target, labels = picture_inputs
-    pictures = [
-        draw_overlay(image, target, labels, spec, headline="iou/car", score=value)
+def test_an_undefined_score_is_not_0_and_the_legend_names_what_occurs(spec):
+    undefined, nan, zero = (
+        draw_overlay(SMALL[..., None], SMALL, SMALL, spec, headline="iou/car", score=value, panel=129)
         for value in (None, float("nan"), 0.0)
-    ]
-    np.testing.assert_array_equal(pictures[0], pictures[1])
-    assert (pictures[0] != pictures[2]).any()
-
-
-def test_legend_names_only_what_occurs(spec):
-    zero = np.zeros((20, 30), np.uint8)
-    ones = np.ones((20, 30), np.uint8)
-    image = np.zeros((20, 30, 3), np.uint8)
-    alone = draw_overlay(image, zero, zero, spec)
-    errors = draw_overlay(image, zero, ones, spec)
-    assert errors.shape[0] > alone.shape[0]  # a second line for the kinds of error
+    )
+    np.testing.assert_array_equal(undefined, nan)
+    assert (undefined != zero).any()
+    errors = draw_overlay(SMALL[..., None], SMALL, SMALL + 1, spec, panel=129)
+    assert len(errors) > len(zero)  # a second line for the kinds of error
 
 
 @pytest.mark.parametrize(
@@ -109,8 +98,8 @@ def test_shapes_that_do_not_go_together_are_refused(spec, shapes, said):
 
 
 @pytest.mark.parametrize("case_id", ["x", "../x", "a\nb", "\udcff"])
-def test_pictures_are_written_inside_their_folder(tmp_path, rng, case_id):
-    path = write_overlay(tmp_path / "overlays", case_id, rng.integers(0, 255, (8, 9, 3)).astype(np.uint8))
+def test_pictures_are_written_inside_their_folder(tmp_path, case_id):
+    path = write_overlay(tmp_path / "overlays", case_id, np.zeros((8, 9, 3), np.uint8))
     assert path.parent == tmp_path / "overlays"
     with Image.open(path, formats=["PNG"]) as image:
         assert image.size == (9, 8)
@@ -131,27 +120,17 @@ def test_class_0_is_untinted_where_it_is_background_and_drawn_as_any_other_where
     """CamVid's sky is grey, but tinted."""
     names, colours = ("sky", "road"), ((128, 128, 128), (128, 64, 128))
     image = np.repeat(np.linspace(0, 250, 9).astype(np.uint8), 9).reshape(9, 9, 1).repeat(3, axis=-1)
-    sky, background = (
-        painted(
-            "prediction",
-            None,
-            np.zeros((9, 9), np.uint8),
-            ClassSpec(task=task, names=names, colours=colours),
-            image=image,
-        )
-        for task in ("multiclass", "binary")
-    )
+    specs = (ClassSpec(task=task, names=names, colours=colours) for task in ("multiclass", "binary"))
+    zero = np.zeros((9, 9), np.uint8)
+    sky, background = (painted("prediction", None, zero, spec, image=image) for spec in specs)
     assert np.ptp(sky) < np.ptp(background) / 3
     assert (background == background[..., :1]).all()
-
-
-def test_overlapping_planes_mix_their_colours():
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)))
-    planes = np.ones((2, 5, 5), np.uint8)
-    planes[1, :, :2] = 0
-    found = painted("prediction", None, planes, spec).astype(int)
+    planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)))
+    labels = np.ones((2, 5, 5), np.uint8)
+    labels[1, :, :2] = 0
+    found = painted("prediction", None, labels, planes).astype(int)
     assert found[2, 0, 0] > found[2, 0, 2]
-    assert found[2, 4, 0] == found[2, 4, 2] > found[2, 4, 1]
+    assert found[2, 4, 0] == found[2, 4, 2] > found[2, 4, 1], "planes that overlap mix their colours"
 
 
 def test_right_pixels_are_dim_wrong_ones_strong_and_ignored_ones_striped(spec):
@@ -179,15 +158,12 @@ def test_objects_are_coloured_by_how_they_were_found():
     assert (found[0] == 45).all()
 
 
-def test_every_drawable_letter_is_in_the_font():
+def test_every_drawable_letter_is_in_the_font_and_others_become_question_marks():
     """A letter that it lacks would be drawn as the box that stands for a code point nobody uses."""
     box = bytes(FONT.getmask("\U0010ffff"))
     for letter in drawable("".join(map(chr, range(32, 0x3000)))):
         assert letter == " " or bytes(FONT.getmask(letter)) != box, repr(letter)
     assert bytes(FONT.getmask("…")) != box
-
-
-def test_letters_without_a_likeness_are_question_marks_and_tables_keep_them():
     assert drawable("Große Zelle \N{EN DASH} 3 µm²\n細") == "Grosse Zelle - 3 um2??"
     assert printable("Große 細\n") == "Große 細\N{REPLACEMENT CHARACTER}"
 
@@ -203,9 +179,7 @@ def test_fit_cuts_to_the_width_and_not_more():
 
 def test_the_legend_takes_as_many_lines_as_it_needs():
     panel = np.zeros((20, 10, 3), np.uint8)
-    heights = [
-        len(compose([("", panel)], title="", figure="", legend=[[(f"class {k}", INK) for k in range(count)]]))
-        for count in (1, 2, 3)
-    ]
+    legends = ([[(f"class {k}", INK) for k in range(count)]] for count in (1, 2, 3))
+    heights = [len(compose([("", panel)], title="", figure="", legend=legend)) for legend in legends]
     assert NARROWEST < 2 * 70, "two entries must not fit side by side here"
     assert np.diff(heights).tolist() == [22, 22]

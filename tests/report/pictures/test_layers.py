@@ -27,7 +27,7 @@ def map_of(layers, role):
     return next(each for each in layers.notes["maps"] if each["role"] == role)
 
 
-def test_every_pixel_of_a_map_names_its_class(spec, rng):
+def test_every_pixel_of_a_map_names_its_class_and_its_error(spec, rng):
     target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
     layers = draw_layers(IMAGE, target, labels, spec, edge=128)
     for role, wanted in (("target", target), ("prediction", labels)):
@@ -35,14 +35,9 @@ def test_every_pixel_of_a_map_names_its_class(spec, rng):
         values = np.array([entry.get("class", 255) for entry in entries])
         np.testing.assert_array_equal(values[index_of(layers, f"{role}.png", len(entries))], wanted)
     assert layers.notes["classes"]["1"] == {"name": "tree", "colour": (0, 200, 0)}
-
-
-def test_errors_are_where_the_maps_differ_and_count(spec, rng):
-    target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
-    layers = draw_layers(IMAGE, target, labels, spec, edge=128)
-    found = index_of(layers, "errors.png", 5)
-    np.testing.assert_array_equal((found > 0) & (found < 4), (target != labels) & (target != 255))
-    np.testing.assert_array_equal(found == 4, target == 255)
+    errors = index_of(layers, "errors.png", 5)
+    np.testing.assert_array_equal((errors > 0) & (errors < 4), (target != labels) & (target != 255))
+    np.testing.assert_array_equal(errors == 4, target == 255)
 
 
 def test_planes_are_bits_and_more_than_six_take_another_map(rng):
@@ -72,29 +67,19 @@ def test_many_classes_fit_and_rare_ones_share_an_entry():
     assert (labels == 7).sum() == (found == [e.get("class") for e in entries].index(7)).sum()
 
 
-def test_objects_are_matched_missed_and_false(spec):
-    target = np.array([[1, 1, 1, 0, 2, 2]])
-    found = np.array([[7, 7, 0, 0, 0, 0]])
-    labels = (found > 0).astype(np.uint8)
-    objects = Objects(target=target, prediction=found)
-    layers = draw_layers(IMAGE[:1], (target > 0).astype(np.uint8), labels, spec, edge=128, objects=objects)
-    entries = map_of(layers, "errors")["entries"]
-    assert [entry.get("name") for entry in entries[1:4]] == ["1 matched (IoU above 0.5)", "1 missed", "0 false"]
-    kinds = [entries[k].get("name") for k in index_of(layers, "errors.png", len(entries))[0]]
-    assert kinds[:2] == ["1 matched (IoU above 0.5)"] * 2
-    assert kinds[4:] == ["1 missed"] * 2
-
-
-def test_each_object_has_its_outline_on_both_sides_by_what_became_of_it(spec):
+def test_each_object_has_its_kind_and_its_outline_on_both_sides(spec):
     target = np.zeros((6, 8), np.int64)
     target[:, :4], target[:, 4:] = 1, 2  # two that touch
     found = np.where(target == 1, 5, 0)
     objects = Objects(target=target, prediction=found)
     labels = [(each > 0).astype(np.uint8) for each in (target, found)]
     layers = draw_layers(np.zeros((6, 8, 3), np.uint8), *labels, spec, edge=128, objects=objects)
-    assert [each["file"] for each in layers.notes["maps"] if each["role"] == "target"] == [
-        *("target.png", "target-objects.png")
-    ]
+    files = [each["file"] for each in layers.notes["maps"] if each["role"] == "target"]
+    assert files == ["target.png", "target-objects.png"]
+    entries = [entry.get("name") for entry in map_of(layers, "errors")["entries"]]
+    assert entries[1:4] == ["1 matched (IoU above 0.5)", "1 missed", "0 false"]
+    kinds = index_of(layers, "errors.png", len(entries))
+    assert kinds.tolist() == [[1, 1, 1, 5, 6, 2, 2, 2]] * 6  # their edges are stronger
     drawn = index_of(layers, "target-objects.png", 3)
     np.testing.assert_array_equal(np.unique(drawn[:, 3]), [1])  # the matched one's edge
     np.testing.assert_array_equal(np.unique(drawn[:, 4]), [2])  # the missed one's
@@ -142,14 +127,6 @@ def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():
     np.testing.assert_array_equal(layers.image[..., 0], [[7, 10], [30, 30]])
 
 
-def test_a_thin_first_class_stays_whole_where_it_is_no_background():
-    """A crack of one pixel's width, which would vanish behind the wall."""
-    spec = ClassSpec(task="multiclass", names=("crack", "wall"), colours=((200, 0, 0), (0, 255, 0)))
-    labels = 1 - np.eye(40, dtype=np.uint8)
-    layers = draw_layers(labels[..., None], None, labels, spec, edge=10)
-    np.testing.assert_array_equal(layers.maps[0].index, 1 - np.eye(10))
-
-
 def test_a_case_above_the_overview_has_tiles_of_its_own_pixels_the_worst_first(tmp_path, spec):
     rng = np.random.default_rng(0)
     image, target = rng.integers(0, 255, (700, 1600, 3), dtype=np.uint8), np.zeros((700, 1600), np.uint8)
@@ -162,7 +139,6 @@ def test_a_case_above_the_overview_has_tiles_of_its_own_pixels_the_worst_first(t
     assert (len(notes), notes[0]["at"], notes[0]["shown"]) == (8, [512, 1024], [188, 512])
     np.testing.assert_array_equal(tiles[0].image, image[512:, 1024:1536])
     assert read_notes(place)["size"] == [700, 1600]
-    assert {path.name for path in (place / "tile-0").iterdir()} == {
-        *("image.webp", "target.png", "prediction.png", "errors.png", "layers.json")
-    }
+    files = {"image.webp", "target.png", "prediction.png", "errors.png", "layers.json"}
+    assert {path.name for path in (place / "tile-0").iterdir()} == files
     assert draw_layers(image[:, :1536], None, labels[:, :1536], spec).cut(None) == []

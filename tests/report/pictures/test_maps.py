@@ -7,6 +7,7 @@ import pytest
 from scipy.ndimage import label
 
 from segmeter.classes import ClassSpec
+from segmeter.report.pictures.layers import reduce_labels
 from segmeter.report.pictures.maps import (
     IGNORED,
     classify_errors,
@@ -18,25 +19,25 @@ from segmeter.report.pictures.maps import (
     reduced_shape,
 )
 
-
-def test_uint8_is_shown_as_it_is(rng):
-    image = rng.integers(0, 255, (4, 5, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(display_image(image), image)
+from ..conftest import SPEC
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_any_number_of_channels_and_dtype_gives_rgb(rng, channels, dtype):
-    shown = display_image((rng.random((6, 7, channels)) * 200).astype(dtype))
+    image = (rng.random((6, 7, channels)) * 200).astype(dtype)
+    shown = display_image(image)
     assert shown.shape == (6, 7, 3)
     assert shown.dtype == np.uint8
     if channels == 1:
         assert (shown == shown[..., :1]).all()
     if channels == 2:
         assert (shown[..., 2] == 0).all()
+    if channels == 3 and dtype == np.uint8:
+        np.testing.assert_array_equal(shown, image)  # as it is
 
 
-def test_wide_values_are_stretched_between_percentiles_and_the_infinite_is_black():
+def test_wide_values_are_stretched_between_percentiles_and_constant_or_infinite_ones_are_black():
     ramp = np.linspace(1000, 3000, 1001, dtype=np.float32).reshape(7, 143, 1)
     shown = display_image(ramp)[..., 0]
     assert shown.min() == 0
@@ -44,11 +45,8 @@ def test_wide_values_are_stretched_between_percentiles_and_the_infinite_is_black
     assert shown.ravel()[500] in (127, 128)
     ramp[0, :3, 0] = np.nan, np.inf, -np.inf
     assert (display_image(ramp)[0, :3] == 0).all()
-
-
-@pytest.mark.parametrize("value", [0.0, 5.0, np.nan])
-def test_constant_and_undefined_images_are_black(value):
-    assert (display_image(np.full((3, 3, 1), value, np.float32)) == 0).all()
+    for value in (0.0, 5.0, np.nan):
+        assert (display_image(np.full((3, 3, 1), value, np.float32)) == 0).all()
 
 
 def test_contours_lie_on_both_sides_of_a_border():
@@ -83,25 +81,40 @@ def test_a_reduced_map_has_no_broken_line_and_no_other_values(rng, shape, edge):
     np.testing.assert_array_equal(small, whole)
 
 
-def kinds_of(target, labels, spec):
-    return classify_errors(np.array(target), np.array(labels), spec).tolist()
+SKY = ClassSpec(task="multiclass", names=("sky", "road"), colours=((128, 128, 128), (128, 64, 128)))
+PLANES = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2, ignore_index=9)
 
 
-def test_error_kinds_by_hand(spec):
-    assert kinds_of([[0, 1, 1, 0, 1, 255]], [[0, 1, 0, 2, 2, 1]], spec) == [[0, 0, 1, 2, 3, IGNORED]]
-
-
-def test_error_kinds_of_planes_by_hand():
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2, ignore_index=9)
-    target, labels = [[[1, 1, 0, 1, 9]], [[0, 1, 0, 0, 9]]], [[[1, 0, 1, 0, 1]], [[0, 1, 0, 1, 0]]]
-    assert kinds_of(target, labels, spec) == [[0, 1, 2, 3, IGNORED]]
-
-
-def test_where_class_0_is_no_background_taking_it_for_another_is_no_miss():
-    spec = ClassSpec(task="multiclass", names=("sky", "road"), colours=((128, 128, 128), (128, 64, 128)))
-    assert kinds_of([[0, 1, 0]], [[1, 0, 0]], spec) == [[3, 3, 0]]
+@pytest.mark.parametrize(
+    ("target", "labels", "kinds", "spec"),
+    [
+        ([0, 1, 1, 0, 1, 255], [0, 1, 0, 2, 2, 1], [0, 0, 1, 2, 3, IGNORED], SPEC),
+        ([0, 1, 0], [1, 0, 0], [3, 3, 0], SKY),
+        ([[1, 1, 0, 1, 9], [0, 1, 0, 0, 9]], [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]], [0, 1, 2, 3, IGNORED], PLANES),
+    ],
+    ids=["classes", "class 0 is no background", "planes"],
+)
+def test_error_kinds_by_hand(target, labels, kinds, spec):
+    target, labels = (np.array(each)[..., None, :] for each in (target, labels))
+    assert classify_errors(target, labels, spec).tolist() == [kinds]
 
 
 def test_a_legend_leaves_out_errors_that_no_pixel_has(spec):
     found = error_map(np.array([[0, 2, 4]], np.uint8), spec)
     assert [entry.get("absent", False) for entry in found.entries] == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("first", [(0, 0, 0), (9, 9, 9)], ids=["background", "sky"])
+def test_each_block_has_its_rarest_label_and_background_and_ignored_only_where_nothing_else_is(first, rng):
+    colours = (first, (1, 1, 1), (2, 2, 2))
+    spec = ClassSpec(task="multiclass", names=("z", "a", "b"), colours=colours, ignore_index=9)
+    labels = rng.choice(np.array([0, 1, 2, 9], np.uint8), (30, 45), p=[0.8, 0.13, 0.02, 0.05])
+    counts = np.bincount(labels.ravel(), minlength=10)
+    behind = {9: 1} | ({0: 2} if spec.has_background else {})
+
+    def most_important(block):
+        return min(np.unique(block).tolist(), key=lambda value: (behind.get(value, 0), counts[value]))
+
+    blocks = labels.reshape(10, 3, 9, 5).swapaxes(1, 2)
+    expected = [[most_important(block) for block in row] for row in blocks]
+    np.testing.assert_array_equal(reduce_labels(labels, (10, 9), spec), expected)

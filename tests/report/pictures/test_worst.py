@@ -1,4 +1,5 @@
 import csv
+import itertools
 import json
 
 import numpy as np
@@ -33,29 +34,19 @@ def read(path):
         return np.asarray(stored)
 
 
-def read_list(folder):
-    with (folder / "worst.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def test_the_crop_has_the_most_wrong_pixels():
     """Against every window of a brute-force search, to the cell that crops begin at."""
     rng = np.random.default_rng(5)
     for height, width in ((256, 256), (300, 700), (513, 270), (40, 30), (1, 1000)):
         wrong = rng.random((height, width)) < 0.02
-        wrong[height // 2 :, width // 3 : width // 2] |= (
-            rng.random((height - height // 2, width // 2 - width // 3)) < 0.5
-        )
+        part = wrong[height // 2 :, width // 3 : width // 2]
+        part |= rng.random(part.shape) < 0.5
         rows, columns = find_crop(wrong)
         assert (rows.stop - rows.start, columns.stop - columns.start) == (min(EDGE, height), min(EDGE, width))
         assert 0 <= rows.start <= rows.stop <= height
         assert 0 <= columns.start <= columns.stop <= width
-        places = [
-            (top, left)
-            for top in range(0, max(1, height - EDGE + 1), 8)
-            for left in range(0, max(1, width - EDGE + 1), 8)
-        ]
-        best = max(wrong[top : top + EDGE, left : left + EDGE].sum() for top, left in places)
+        places = (range(0, max(1, side - EDGE + 1), 8) for side in (height, width))
+        best = max(wrong[top : top + EDGE, left : left + EDGE].sum() for top, left in itertools.product(*places))
         assert wrong[rows, columns].sum() >= 0.9 * best
 
 
@@ -70,17 +61,16 @@ def test_ignored_pixels_are_never_wrong_and_any_plane_counts():
 
 
 def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path):
-    shares = {"a/1": 0.9, "b": 0.1, "c": 0.5, "d": 0.0}
     rows = []
-    for case_id, share in shares.items():
+    for case_id, share in {"a/1": 0.9, "b": 0.1, "c": 0.5, "d": 0.0}.items():
         image, target, labels = scene(share)
-        row = case_row(case_id, count_case(target, labels, SPEC))
-        rows.append(row)
+        rows.append(case_row(case_id, count_case(target, labels, SPEC)))
         if case_id in ("a/1", "c"):
             write_crops(tmp_path, case_id, SPEC, image=image, target=target, labels=labels)
     write_cases(tmp_path, rows, SPEC)
     write_worst_list(tmp_path, SPEC, MetricsConfig(), 3)
-    *found, plain = read_list(tmp_path)
+    with (tmp_path / "worst.csv").open() as file:
+        *found, plain = csv.DictReader(file)
     assert [row["case_id"] for row in found] == ["a/1", "c"]
     assert (plain["case_id"], plain["crops"], plain["crop_top"]) == ("b", "", ""), "as of masks without an image"
     assert sorted(path.name for path in (tmp_path / "worst").iterdir()) == sorted(row["crops"][6:] for row in found)
@@ -92,10 +82,8 @@ def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path
     top, left, height, width = (int(first[f"crop_{name}"]) for name in ("top", "left", "height", "width"))
     window = slice(top, top + height), slice(left, left + width)
     assert int(first["crop_wrong_pixels"]) == (find_errors(target, labels, SPEC)[window]).sum()
-    folder = tmp_path / first["crops"]
-    np.testing.assert_array_equal(read(folder / "image.png"), image[window])
-    np.testing.assert_array_equal(read(folder / "target.png"), target[window])
-    np.testing.assert_array_equal(read(folder / "prediction.png"), labels[window])
+    for name, whole in (("image", image), ("target", target), ("prediction", labels)):
+        np.testing.assert_array_equal(read(tmp_path / first["crops"] / f"{name}.png"), whole[window])
 
 
 def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_visible(tmp_path):
