@@ -15,10 +15,6 @@ from .classes import ClassSpec as ClassSpec
 from .errors import SegmeterError as SegmeterError
 from .losses.focal import FocalLoss as FocalLoss
 from .losses.focal import focal_loss as focal_loss
-from .metrics.calibration import Calibration as Calibration
-from .metrics.calibration import CalibrationScores as CalibrationScores
-from .metrics.calibration import Reliability as Reliability
-from .metrics.calibration import calibration as calibration
 from .metrics.cases.stored import read_cases as read_cases
 from .metrics.cases.stored import read_spec as read_spec
 from .metrics.cases.table import CaseRow as CaseRow
@@ -30,6 +26,10 @@ from .metrics.pixels.confusion import confusion_matrix as confusion_matrix
 from .metrics.pixels.overlap import OverlapScores as OverlapScores
 from .metrics.pixels.overlap import overlap_scores as overlap_scores
 from .metrics.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from .metrics.probabilities import Calibration as Calibration
+from .metrics.probabilities import CalibrationScores as CalibrationScores
+from .metrics.probabilities import Reliability as Reliability
+from .metrics.probabilities import calibration as calibration
 from .metrics.shapes import BoundaryIoU as BoundaryIoU
 from .metrics.shapes import CentrelineDice as CentrelineDice
 from .metrics.shapes import boundary_iou as boundary_iou

@@ -50,7 +50,7 @@ def test_demos_of_the_same_second_share_no_folder_among_the_other_runs(commands,
     """Or one would evaluate what the other trains. Mutation seen to fail: a folder that is there already."""
     monkeypatch.setattr(demo, "datetime", type("Stopped", (), {"now": staticmethod(lambda: datetime(2026, 1, 1))}))
     for _ in range(2):
-        demo.run([])
+        demo.run_demo([])
     names = ["demo-2026-01-01_000000", "demo-2026-01-01_000000-2"]
     assert sorted(str(path) for path in Path().glob("*/*")) == [f"runs/{name}" for name in names]
 
@@ -66,7 +66,7 @@ def test_demos_of_the_same_second_share_no_folder_among_the_other_runs(commands,
 def test_it_takes_a_folder_that_can_be_made_and_nothing_else(commands, arguments, line):
     Path("file").touch()
     with pytest.raises(ConfigError) as error:
-        demo.run(arguments)
+        demo.run_demo(arguments)
     assert error.value.problems[0].startswith(line)
     assert commands == []
 

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from segmeter.metrics.calibration import calibration
+from segmeter.metrics.probabilities import calibration
 from tests.differential.cases import SWEEP, VOID, assert_agree
 from tests.differential.peers import load, quiet
 

@@ -19,11 +19,11 @@ from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
 from segmeter.losses.focal import FocalLoss
-from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.probabilities import Calibration
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
 from segmeter.postprocess.pipeline import Cleaned

@@ -15,10 +15,10 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.pairing import find_images, find_probs, hash_pair, put_beside, read_case_image
 from segmeter.evaluation.score import measure_probs, score
-from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import ContentConfig
+from segmeter.metrics.probabilities import Calibration
 from tests.data.crafted import THREE, encoded, noise, put
 from tests.data.volumes import VOLUME
 from tests.evaluation.masks import FEW, changed, put_masks, put_sides, scoring

@@ -10,7 +10,7 @@ from scipy import ndimage
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.surfaces import surface_metrics
-from tests.metrics.surfaces.test_surface import single
+from tests.metrics.test_surfaces import single
 
 
 def measured(target, mask, spacing):

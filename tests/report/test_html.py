@@ -11,7 +11,6 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.calibration import Calibration
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow
@@ -19,6 +18,7 @@ from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.probabilities import Calibration
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 

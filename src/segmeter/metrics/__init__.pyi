@@ -1,7 +1,3 @@
-from .calibration import Calibration as Calibration
-from .calibration import CalibrationScores as CalibrationScores
-from .calibration import Reliability as Reliability
-from .calibration import calibration as calibration
 from .cases.stored import read_cases as read_cases
 from .cases.stored import read_spec as read_spec
 from .cases.stored import write_cases as write_cases
@@ -26,6 +22,10 @@ from .pixels.overlap import ClassTotals as ClassTotals
 from .pixels.overlap import OverlapScores as OverlapScores
 from .pixels.overlap import overlap_scores as overlap_scores
 from .precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from .probabilities import Calibration as Calibration
+from .probabilities import CalibrationScores as CalibrationScores
+from .probabilities import Reliability as Reliability
+from .probabilities import calibration as calibration
 from .shapes import BoundaryIoU as BoundaryIoU
 from .shapes import CentrelineDice as CentrelineDice
 from .shapes import boundary_iou as boundary_iou

@@ -13,8 +13,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import write_bytes
 from segmeter.metrics.arrays import mean_defined, plain, say
-from segmeter.metrics.calibration import Calibration, CalibrationScores, Reliability
 from segmeter.metrics.precision_recall import OF_A_CURVE, PrecisionRecallCurve
+from segmeter.metrics.probabilities import Calibration, CalibrationScores, Reliability
 
 NAME = "calibration.npz"
 CURVE_POINTS = 101  # of a precision-recall curve in metrics.json

@@ -13,7 +13,7 @@ from segmeter.metrics.shapes import boundary_iou, centreline_dice
 from segmeter.metrics.surfaces import surface_metrics
 from tests.metrics.build import BINARY, class_spec, maps_of, measured
 from tests.metrics.measures.test_protocol import blobs
-from tests.metrics.surfaces.test_shape import tubes
+from tests.metrics.test_shapes import tubes
 
 DOT, NOTHING = np.zeros((2, 5, 12), np.uint8)
 DOT[2, 2] = 1

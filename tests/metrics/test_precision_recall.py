@@ -5,8 +5,8 @@ import pytest
 from sklearn.metrics import average_precision_score, f1_score
 
 from segmeter.metrics import _kernels as tallies
-from segmeter.metrics.calibration import calibration
 from segmeter.metrics.precision_recall import compute_precision_recall
+from segmeter.metrics.probabilities import calibration
 
 LOWER = tallies.lower_ends()
 

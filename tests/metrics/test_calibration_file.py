@@ -7,7 +7,6 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.calibration import calibration
 from segmeter.metrics.calibration_file import (
     CURVE_POINTS,
     NAME,
@@ -16,6 +15,7 @@ from segmeter.metrics.calibration_file import (
     summarise_calibration,
     write_sums,
 )
+from segmeter.metrics.probabilities import calibration
 from tests.metrics.build import class_spec
 
 TWO = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)

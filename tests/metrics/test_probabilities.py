@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.calibration import Calibration, calibration, exact, rounded
+from segmeter.metrics.probabilities import Calibration, calibration, exact, rounded
 
 
 def softmax_case(seed, num_classes=4, shape=(30, 40)):
@@ -110,7 +110,7 @@ def test_nothing_is_nan_and_not_0():
 def test_chunks_do_not_change_the_sums(monkeypatch):
     target, probs = softmax_case(4)
     whole = calibration(target, probs, num_classes=4)
-    monkeypatch.setattr("segmeter.metrics.calibration._CHUNK", 101)
+    monkeypatch.setattr("segmeter.metrics.probabilities._CHUNK", 101)
     cut = calibration(target, probs, num_classes=4)
     assert cut.nll == pytest.approx(whole.nll, rel=1e-12)
     np.testing.assert_array_equal(cut.top_label.counts, whole.top_label.counts)
