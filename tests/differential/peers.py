@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.machinery import ModuleSpec
-from importlib.metadata import PackageNotFoundError, PackagePath, distribution, version
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -49,15 +49,15 @@ if BARE.is_dir() and str(BARE) not in sys.path:
 def load(module: str, package: str | None = None) -> ModuleType:
     """Import a peer's module; skip where the package is not installed. Its own warnings at import are not ours."""
     package = package or module.partition(".")[0]
-    peer_files(package)
+    find_peer(package)
     with quiet(), lent_modules(package), settings_kept():
         return importlib.import_module(module)
 
 
-def peer_files(package: str) -> list[PackagePath]:
-    """Return the files of a peer; skip where it is not installed."""
+def find_peer(package: str) -> Distribution:
+    """Find a peer; skip where it is not installed."""
     try:
-        return distribution(package).files or []
+        return distribution(package)
     except PackageNotFoundError:
         pytest.skip(f"{package} is not installed: it comes with `make test` (groups peers and bare-peers)")
 

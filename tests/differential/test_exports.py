@@ -17,7 +17,7 @@ from tests.data.crafted import put
 from tests.data.formats_written import NAMES
 from tests.data.masks.exported import SPEC, blocks, cvat_mask, parts_of, polygon, task, write_cvat
 from tests.differential.cases import disk
-from tests.differential.peers import load, peer_files, quiet
+from tests.differential.peers import find_peer, load, quiet
 
 READING = Reading(spec=SPEC)
 SHAPE = (170, 260)  # a stroke of Label Studio has runs of more than 65,536 values then
@@ -196,7 +196,9 @@ def test_predictions_that_ultralytics_saves(tmp_path):
 @pytest.mark.parametrize(("name", "module"), [("ade20k", "ade"), ("voc", "voc"), ("cityscapes", "cityscapes")])
 def test_classes_and_colours_of_mmsegmentation(name, module):
     """As its files list them, which can't be imported without mmcv; its ADE20K colours are of its own making."""
-    listed = next((each for each in peer_files("mmsegmentation") if each.match(f"mmseg/datasets/{module}.py")), None)
+    listed = next(
+        (each for each in find_peer("mmsegmentation").files or [] if each.match(f"mmseg/datasets/{module}.py")), None
+    )
     (meta,) = [
         {each.arg: ast.literal_eval(each.value) for each in node.value.keywords}
         for node in ast.walk(ast.parse(listed.locate().read_text("utf-8")))
