@@ -125,13 +125,13 @@ def test_a_missing_prediction_of_cityscapes_has_no_pixel_of_a_class_that_0_is_no
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def pairs_are_large(monkeypatch):
     monkeypatch.setattr(array, "STREAMED_PIXELS", 1000)
 
 
 @pytest.fixture
-def maps(tmp_path):
+def maps(tmp_path, pairs_are_large):
     rng = np.random.default_rng(0)
     for role in ("references", "predictions"):
         (tmp_path / role).mkdir()
@@ -206,6 +206,7 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
         score(job(maps, tmp_path / "run"))
 
 
+@pytest.mark.usefixtures("pairs_are_large")
 @pytest.mark.parametrize("large", ["references", "predictions"])
 def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, large):
     labels, paths = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8), {}
@@ -219,6 +220,7 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     assert reader.look(pair) == (False, 300 * 300)
 
 
+@pytest.mark.usefixtures("pairs_are_large")
 def test_the_pixels_of_a_pair_with_drawn_objects_are_those_of_the_other_side(tmp_path):
     (tmp_path / "drawn.txt").write_text("0 0 0 1 0 1 1\n" * 2000)
     labels = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8)

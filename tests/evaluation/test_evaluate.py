@@ -151,8 +151,9 @@ def test_calibration_is_that_of_the_exported_probabilities(tmp_path):
     assert 0 < summary["calibration"]["ece"] < 1
     assert json.loads((tmp_path / "files" / "metrics.json").read_text()) == summary
     assert summary["measures"]["hd95"]
-    without = run_evaluation(tmp_path / "none", cases, metrics=metrics, export=ExportConfig())
-    assert without["calibration"] == summary["calibration"]
+    for name, export in (("none", ExportConfig()), ("bytes", ExportConfig(probs=True, probs_dtype="uint8"))):
+        found = run_evaluation(tmp_path / name, cases, metrics=metrics, export=export)
+        assert found["calibration"] == summary["calibration"], "not of the files' rounded values"
     assert not (tmp_path / "none" / "predictions" / "probs").exists()
 
 
@@ -189,6 +190,19 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
     assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+
+
+def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):
+    class Twelve(Untargeted):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            return replace(sample, image=np.clip(sample.image * 4095, 0, 4095).astype(np.uint16))
+
+    predict(prediction(tmp_path / "12", dataset=Twelve(count=20)))
+    (line,) = caplog.messages
+    assert "The model was trained on another scale or dtype" in line
+    predict(prediction(tmp_path / "own"))
+    assert caplog.messages == [line]
 
 
 def test_an_interrupted_prediction_goes_on_to_the_same_bytes_and_reads_no_finished_case_again(tmp_path):

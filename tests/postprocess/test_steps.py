@@ -35,7 +35,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_a_step_does_to_its_class_what_the_operation_does_to_the_mask(config, operation, options, rng):
     mask = ndimage.binary_dilation(rng.random((40, 50)) < 0.08) ^ (rng.random((40, 50)) < 0.02)
     found = STEPS.build(config, spec=SPEC)(mask.astype(np.uint8))
-    np.testing.assert_array_equal(found == 1, wanted := operation(mask, **options))
+    wanted = operation(mask, **options)
+    np.testing.assert_array_equal(found == 1, wanted)
     assert (wanted != mask).any()
 
 

@@ -10,6 +10,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.commands import eval as command
 from tests.cli.sharded import EVAL, newest, run
+from tests.data.crafted import noise, put
 
 pytestmark = pytest.mark.usefixtures("in_here")
 SMALL = [*EVAL, "report.overlays=0", "report.worst=0", "metrics.bootstrap=0"]
@@ -57,3 +58,12 @@ def test_what_needs_no_data_is_checked_before_any_is_read(overrides, message, mo
     assert run("eval", *SMALL, *overrides, f"run.root={tmp_path / 'runs'}") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_images_of_another_scale_are_warned_about(tmp_path, capsys):
+    for path in Path("masks").iterdir():
+        put(tmp_path / "masks" / path.name, path.read_bytes())
+        height, width = np.asarray(Image.open(path)).shape
+        put(tmp_path / "images" / path.name, noise(height, width) // 200)
+    assert run("eval", *SMALL, f"data.root={tmp_path}", "export.labels=false") == 0
+    assert "The model was trained on another scale or dtype" in capsys.readouterr().err

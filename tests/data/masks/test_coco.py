@@ -70,6 +70,8 @@ def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     cells = replace(NUMBERED, spec=CELLS)
     with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
         read_annotated(path, cells)
+    with pytest.raises(DataError, match=r"`class of the objects` to be cell, got 1: 20\. Keep the others in another"):
+        read_annotated(path, replace(cells, label_map={"10": 1, "20": 2}))
     found = read_annotated(path, replace(cells, label_map={"10": 1, "20": 1}))
     assert np.array_equal(found > 0, mask > 0)
     assert len(np.unique(found)) == 3

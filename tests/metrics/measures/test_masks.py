@@ -80,7 +80,8 @@ def test_cldice_sums_over_cases():
     precision, recall = sums["inside_target"] / sums["points_mask"], sums["inside_mask"] / sums["points_target"]
     score = whole(ClDiceConfig(), {f"cldice_{part}": total for part, total in sums.items()})["cldice"]
     assert score[0] == pytest.approx(2 / (1 / precision + 1 / recall), rel=1e-12)
-    assert math.isnan(score[1]) == math.isnan(columns[2]["cldice/road"]) is True
+    assert math.isnan(score[1])
+    assert math.isnan(columns[2]["cldice/road"])
 
 
 def test_error_types_by_hand():

@@ -161,6 +161,8 @@ def test_clusters_from_the_case_ids_widen_the_interval():
     assert grouped["dataset"] == single["dataset"]
     width = {name: np.ptp(s["dataset_ci95"]["mean_iou"]) for name, s in (("one", single), ("all", grouped))}
     assert width["all"] > 1.5 * width["one"]
+    for name, entry in grouped["per_class"].items():
+        assert single["per_class"][name]["n_effective"] == pytest.approx(8 * entry["n_effective"], rel=1e-12)
 
 
 def test_a_loss_that_is_infinite_leaves_no_mean():
