@@ -79,7 +79,7 @@ ELSEWHERE = {
 }
 NEVER = {
     ("cli/launch.py", "device", "score"),  # which has none, and needs no GPU
-    ("schema/model.py", "data.ignore_rim", "nobody"),  # a key of older files, in a table and in no message
+    *(("schema/model.py", key, "nobody") for key in ("data.ignore_rim", "data.corners")),  # in tables, in no message
     *((f"data/files/{name}.py", "data.level", "score") for name in ("tiff", "zarr")),  # which reads level 0
     *(("data/files/array.py", "data.key", name) for name in ("train", "eval", "predict", "check")),  # masks have it
     *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none

@@ -165,6 +165,14 @@ def test_a_run_of_an_earlier_version_may_hold_the_default_of_a_key_that_is_gone(
     check_same(tmp_path, IDENTITY, CASES)
 
 
+def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
+    begun(tmp_path)
+    now = {corners: IDENTITY | {"data": {**IDENTITY["data"], "corners": corners}} for corners in ("edges", "centres")}
+    check_same(tmp_path, now["edges"], CASES)
+    with pytest.raises(ConfigError, match=r"`data\.corners` was 'edges' and is 'centres' now"):
+        check_same(tmp_path, now["centres"], CASES)
+
+
 def test_every_difference_is_shown(tmp_path):
     begun(tmp_path)
     check_same(tmp_path, IDENTITY, CASES)

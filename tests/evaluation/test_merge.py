@@ -231,6 +231,7 @@ def problems_of(*pieces):
 def test_all_folds_of_one_division_are_accepted():
     check_pieces([fold(3), fold(1), fold(2)], "folds")
     check_pieces([fold(1, None), fold(2, None)], "folds")
+    check_pieces([fold(1), fold(2, **{"data.corners": "edges"}), fold(3)], "folds")  # a key that came later
 
 
 def test_missing_folds_are_named():

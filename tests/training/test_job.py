@@ -38,6 +38,13 @@ def test_what_only_changes_speed_may_differ_and_a_key_that_is_gone_have_its_defa
     check_same(tiny_job(tmp_path, workers=7, keep=3, cache_gb=0.5, identity={"data": {"root": "/moved"}}), before)
 
 
+def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
+    before = identify(tiny_job(tmp_path))
+    check_same(tiny_job(tmp_path, identity={"data": {"corners": "edges"}}), before)
+    with pytest.raises(ConfigError, match=r"`data\.corners` was 'edges' and is 'centres' now"):
+        check_same(tiny_job(tmp_path, identity={"data": {"corners": "centres"}}), before)
+
+
 def test_the_device_and_what_precision_means_on_it_are_part_of_the_identity(tmp_path, monkeypatch):
     """A run moved from a machine with bfloat16 to one without goes on in float16 where `precision` is auto."""
     auto = tiny_job(tmp_path, precision="auto")

@@ -29,7 +29,7 @@ from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import Batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
-from segmeter.schema import RETIRED
+from segmeter.schema import ADDED, RETIRED
 
 SCHEMA = 5
 MANIFEST = "manifest.json"
@@ -332,8 +332,8 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
     ConfigError
         One line per key of the configuration that differs, and one for the cases.
     """
-    before, now = read_run_manifest(folder), RETIRED | flatten(identity)
-    was = RETIRED | before["identity"]
+    before, now = read_run_manifest(folder), RETIRED | ADDED | flatten(identity)
+    was = RETIRED | ADDED | before["identity"]
     lines = [
         f"resume: `{key}` was {was.get(key)!r} and is {now.get(key)!r} now."
         for key in sorted({*was, *now})

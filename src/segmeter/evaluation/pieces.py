@@ -18,6 +18,7 @@ from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
 from segmeter.records import changed_files, read_run
 from segmeter.remote import fetch
+from segmeter.schema import ADDED
 
 Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
@@ -174,7 +175,7 @@ def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
 
 
 def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
-    values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
+    values = {"command": piece.command, **ADDED, **piece.identity, "colours": piece.spec and piece.spec.colours}
     values.pop("threads", None)  # they affect only last bits, see `threads_warning`
     if kind == "folds":
         return {key: value for key, value in values.items() if key not in OF_A_FOLD}

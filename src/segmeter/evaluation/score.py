@@ -108,9 +108,8 @@ class Scoring:
                 "instance_divisor": reading.divisor,
                 "flat": reading.flat,
                 "overlap": reading.overlap,
+                "corners": reading.corners,
                 "resample": reading.resample,
-                # a later key: runs that were begun without it are resumed
-                **({"corners": reading.corners} if reading.corners != "edges" else {}),
             },
             "metrics": self.metrics.model_dump(),
             "tables": hash_tables(self.metrics),

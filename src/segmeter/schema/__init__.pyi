@@ -1,4 +1,5 @@
 from .invalid import RuleError as RuleError
+from .model import ADDED as ADDED
 from .model import REQUIRED as REQUIRED
 from .model import RETIRED as RETIRED
 from .model import Component as Component
@@ -13,6 +14,7 @@ from .model import title as title
 from .registry import Registry as Registry
 
 __all__ = [
+    "ADDED",
     "REQUIRED",
     "RETIRED",
     "Component",

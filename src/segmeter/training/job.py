@@ -19,7 +19,7 @@ from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
 from segmeter.records import MOST_OF_CASES, flatten, read_json
-from segmeter.schema import RETIRED
+from segmeter.schema import ADDED, RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
@@ -247,7 +247,8 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     ConfigError
         One line per key that differs and is not among ``job.settings.allow_changes``.
     """
-    before, now, allowed = RETIRED | dict(before), RETIRED | identify(job), job.settings.allow_changes
+    before, now = RETIRED | ADDED | dict(before), RETIRED | ADDED | identify(job)
+    allowed = job.settings.allow_changes
     changed = [
         key
         for key in sorted({*before, *now})

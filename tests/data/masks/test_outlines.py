@@ -149,6 +149,18 @@ def test_corners_in_the_centres_of_pixels_include_the_last_row_and_column(tmp_pa
     assert read_yolo(tmp_path, text, traced).sum() == 6 * 8
 
 
+def test_corners_on_whole_pixels_get_one_line_for_a_folder_unless_they_are_centres(tmp_path, caplog):
+    height, width = SHAPE
+    drawn, traced = f"0 0 0 {3.5 / width} 0 {3.5 / width} .5 0 .5", f"0 0 0 {3 / width} 0 0 {5 / height}"
+    read_yolo(tmp_path, f"{traced}\n{drawn}")
+    read_yolo(tmp_path, "")
+    read_yolo(tmp_path, traced, replace(READING, corners="centres"))
+    assert not caplog.text
+    for _ in range(2):
+        read_yolo(tmp_path, traced)
+    assert caplog.text.count("data.corners=centres") == 1
+
+
 def test_scoring_and_training_say_where_corners_lie(tmp_path):
     for config in (LabelsConfig(num_classes=2, corners="centres"), folder(tmp_path, corners="centres")):
         assert Reading.of(config, config.spec()).corners == "centres"

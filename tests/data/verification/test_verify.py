@@ -102,6 +102,16 @@ def test_other_settings_have_other_findings(tmp_path, read):
     assert read == ["a"]
 
 
+def test_polygons_are_counted_anew_where_their_corners_lie_elsewhere(tmp_path):
+    put(tmp_path / "images" / "a.png", noise(10, 12))
+    put(tmp_path / "masks" / "a.txt", f"0 {2 / 12} .2 {6 / 12} .2 {6 / 12} .6 {2 / 12} .6".encode())
+    counted = [
+        check_dataset(build_dataset(folder(tmp_path, corners=corners))).class_pixels[1]
+        for corners in ("edges", "centres", "edges")
+    ]
+    assert counted == [4 * 4, 5 * 5, 4 * 4]
+
+
 def test_files_that_were_just_written_are_not_recognised_by_their_times(tmp_path, read, monkeypatch):
     monkeypatch.setattr(verified, "SETTLED_SECONDS", 2.0)
     config = folder(make_folder(tmp_path / "data"))

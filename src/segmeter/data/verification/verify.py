@@ -150,7 +150,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     spec, masks = dataset.spec, dataset.reading
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(masks.label_map.items()), masks.max_pixels, dataset.orientation]
-    reading += [masks.level, dataset.streams, masks.key, masks.overlap]
+    reading += [masks.level, dataset.streams, masks.key, masks.overlap, masks.corners]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, *spec.counting.values(), masks.instances, masks.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
