@@ -123,7 +123,7 @@ def test_of_several_processes_the_cause_of_a_failure_counts_else_the_one_with_a_
     stopped = ready()()
     waited = Outcome.of(JOB, PeerError("training: another process ended, or did not answer."))
     failed = Outcome.of(JOB, OSError(28, "No space left on device", "a.png"))
-    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.5)
+    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.0)
     assert joint([silent, best]) is best
     assert joint([silent, silent]) is silent
     assert joint([best, silent, failed]) is failed
