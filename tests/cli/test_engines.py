@@ -213,11 +213,11 @@ def test_the_script_that_slurm_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(submitit.SlurmJob, "result", lose)
     asked = {"partition": "gpu", "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "timeout_min": 30}
-    launch = SlurmConfig(folder=tmp_path / "jobs", signal_delay_s=90, **asked)
+    launch = SlurmConfig(folder=tmp_path / "jobs", signal_delay_s=70, **asked)
     (outcome,) = by_submitit([job(0)], launch, name="train")
     assert "ended without a result" in outcome.problems[0]
     script = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
     for line in ("partition=gpu", "nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "time=30", "job-name=train"):
         assert f"#SBATCH --{line}\n" in script
-    assert re.search(r"#SBATCH --signal=USR[12]@90\n", script)
+    assert re.search(r"#SBATCH --signal=USR[12]@70\n", script)
     assert os.environ["SUBMITIT_PREEMPT_SIGNAL"] == "USR1"
