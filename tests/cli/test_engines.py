@@ -2,9 +2,9 @@
 
 import os
 import pickle
+import re
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from segmeter.cli.launch import Shipped, _spread, attempt, check_gpus, ship
 from segmeter.distributed.config import SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, PeerError, Stopped
 from segmeter.schema import as_plain
+from tests.cli.deadly import Deadly
 
 JOB = Job("check", ("data=cells",), None)
 VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}
@@ -122,7 +123,7 @@ def test_of_several_processes_the_cause_of_a_failure_counts_else_the_one_with_a_
     stopped = ready()()
     waited = Outcome.of(JOB, PeerError("training: another process ended, or did not answer."))
     failed = Outcome.of(JOB, OSError(28, "No space left on device", "a.png"))
-    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.5)
+    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.0)
     assert joint([silent, best]) is best
     assert joint([silent, silent]) is silent
     assert joint([best, silent, failed]) is failed
@@ -163,17 +164,6 @@ def test_each_shard_has_a_gpu_of_its_own(device: str) -> None:
         check_gpus(3, device)
 
 
-class Deadly(Shipped):
-    """A job that ends as its seed says: killed or well."""
-
-    def __call__(self) -> Outcome:
-        time.sleep(0.5)  # so that another job runs beside it
-        if self.values["seed"] == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return Outcome(job=self.job, value=float(len(self.values["seed"])) + int(os.environ["OMP_NUM_THREADS"]))
-
-
-@pytest.mark.slow
 def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutation seen to fail: one pool for all, which breaks as a whole."""
     monkeypatch.delenv("OMP_NUM_THREADS")
@@ -207,3 +197,27 @@ def test_without_a_slurm_that_takes_the_job_a_line_says_so(tools, said, tmp_path
     (line,) = caught.value.problems
     assert said in line
     assert "\n" not in line
+
+
+def test_the_script_that_slurm_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sbatch is told, by a stand-in for it: limits, and the signal ahead of the time limit, which requeues it."""
+    submitit = pytest.importorskip("submitit")
+    for name in ("sbatch", "srun", "sacct"):
+        (tmp_path / name).write_text("#!/bin/sh\necho Submitted batch job 12\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", "")  # which is read once, when the first test imports submitit
+
+    def lose(part: Any) -> None:
+        raise submitit.core.utils.UncompletedJobError
+
+    monkeypatch.setattr(submitit.SlurmJob, "result", lose)
+    asked = {"partition": "gpu", "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "timeout_min": 30}
+    launch = SlurmConfig(folder=tmp_path / "jobs", signal_delay_s=70, **asked)
+    (outcome,) = by_submitit([job(0)], launch, name="train")
+    assert "ended without a result" in outcome.problems[0]
+    script = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
+    for line in ("partition=gpu", "nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "time=30", "job-name=train"):
+        assert f"#SBATCH --{line}\n" in script
+    assert re.search(r"#SBATCH --signal=USR[12]@70\n", script)
+    assert os.environ["SUBMITIT_PREEMPT_SIGNAL"] == "USR1"

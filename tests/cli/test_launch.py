@@ -182,30 +182,6 @@ def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -
     assert set(Path("runs/train").glob("*_slurm")) - before == {folder}
 
 
-@pytest.mark.slow
-def test_the_script_that_slurm_gets(tmp_path: Path, here: Path) -> None:
-    """What sbatch is told, by a stand-in for it: limits, and the signal ahead of the time limit, which requeues it."""
-    pytest.importorskip("submitit")
-    for name in ("sbatch", "srun", "sacct"):
-        (tmp_path / name).write_text("#!/bin/sh\necho Submitted batch job 12\n")
-        (tmp_path / name).chmod(0o755)
-    options = ["partition=gpu", "nodes=2", "tasks_per_node=4", "gpus_per_node=4", "timeout_min=30", "signal_delay_s=90"]
-    launch = ["launch=slurm", f"launch.folder={tmp_path / 'jobs'}", *(f"launch.{option}" for option in options)]
-    command = [sys.executable, "-m", "segmeter", "train", "data=cells", *launch]
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not list(tmp_path.glob("jobs/*submission*.sh")):
-        time.sleep(0.05)
-    time.sleep(0.3)
-    process.kill()
-    process.wait()
-    text = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
-    for line in ("--partition=gpu", "--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--time=30"):
-        assert f"#SBATCH {line}\n" in text
-    assert "#SBATCH --signal=USR1@90\n" in text
-    assert "#SBATCH --job-name=segmeter-train\n" in text
-
-
 PROGRAMS = Path(sys.executable).parent
 
 

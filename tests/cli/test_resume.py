@@ -60,7 +60,9 @@ def test_auto_is_the_run_that_started_last_whatever_its_name_says(tmp_path, caps
     assert capsys.readouterr().err == f"resuming {second}\nresuming {unsaid[1]}\n"
 
 
-@pytest.mark.parametrize("start", ["zzzz", "2026-01-01T22:00:00+14:00", "null", 7, ["a"], "2026-13-01T00:00:00"])
+@pytest.mark.parametrize(
+    "start", ["zzzz", "2026-01-01T22:00:00+14:00", "2026-01-01T08:00:00", "null", 7, ["a"], "2026-13-01T00:00:00"]
+)
 def test_auto_reads_the_start_as_a_time(tmp_path: Path, start: object) -> None:
     """What is none is the earliest, and another zone is reckoned with. Mutation seen to fail: compared as text."""
     put_run(tmp_path, "2026-01-03_090000_x", start)  # type: ignore[arg-type]

@@ -74,12 +74,14 @@ def test_the_files_that_the_configuration_asks_for_are_written(tmp_path, spec, c
     assert {name.partition("/")[0] for name in files(tmp_path)} == written
 
 
-def test_multilabel_planes_are_one_mask_per_class_folder(tmp_path, rng, planes_spec):
+def test_multilabel_planes_are_one_mask_per_class_folder_in_its_colour(tmp_path, rng, planes_spec):
     planes = rng.integers(0, 2, (2, 8, 9)).astype(np.uint8)
     writer(tmp_path, planes_spec).write("x", planes)
     assert files(tmp_path) == ["labels/left lung/x.png", "labels/liver/x.png"]
-    np.testing.assert_array_equal(read(tmp_path / "labels" / "liver" / "x.png"), planes[0])
-    np.testing.assert_array_equal(read(tmp_path / "labels" / "left lung" / "x.png"), planes[1])
+    for name, colour, plane in zip(planes_spec.names, planes_spec.colours, planes, strict=True):
+        with Image.open(tmp_path / "labels" / name / "x.png") as image:
+            np.testing.assert_array_equal(np.asarray(image), plane)
+            assert tuple(image.getpalette()[3:6]) == colour
 
 
 @pytest.mark.parametrize("system", ["POSIX", "Windows"])

@@ -232,6 +232,11 @@ def test_a_key_without_default_is_required():
     assert lines == {"checkpoint": ["eval: `checkpoint` is required. Set checkpoint=VALUE."]}
 
 
+def test_a_configuration_can_not_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        Disc().radius = 2.0
+
+
 def test_replacing_a_value_checks_it():
     assert Disc().replace(radius=2) == Disc(radius=2.0)
     with pytest.raises(ConfigError, match="shape: expected `radius` to be a number >= 0, got -1"):

@@ -76,6 +76,14 @@ def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
     assert max(np.diff(steps)) <= 2 * 500 / MOST_STEPS
 
 
+def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
+    pictures = Pictures(tmp_path, draw=write_name, step=0)
+    for step in (10, 20, 30):
+        draw(pictures, step, 1)
+    Pictures(tmp_path, draw=write_name, step=20)
+    assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
+
+
 def test_cases_are_spread_evenly_and_none_comes_twice():
     for total, count in product(range(12), repeat=2):
         found = spread_evenly(total, count)

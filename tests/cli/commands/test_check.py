@@ -28,6 +28,33 @@ def row(text: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.replace("┃", "│").split("│")[2:-1]]
 
 
+def test_shares_of_multilabel_classes_are_of_their_own_plane(tmp_path, capsys):
+    """A vessel on 57 of 1000 pixels, 10 more ignored; a disc that overlaps it on half. Mutation seen to fail: the share
+    of all pixels.
+    """
+    put(tmp_path / "images" / "a.png", noise(25, 40))
+    vessel, disc = np.zeros((25, 40), np.uint8), np.zeros((25, 40), np.uint8)
+    vessel.flat[:57], vessel.flat[990:], disc[:, :20] = 1, 9, 1
+    put(tmp_path / "masks" / "vessel" / "a.png", vessel)
+    put(tmp_path / "masks" / "disc" / "a.png", disc)
+    options = ["data=folder", "data.task=multilabel", "data.classes=[vessel,disc]", "data.ignore_index=9"]
+    assert check(*options, f"data.root={tmp_path}", "splits=[all]") == 0
+    text = capsys.readouterr().out
+    assert row(text, "vessel") == ["5.76 (1)"]  # 57 of 990
+    assert row(text, "disc") == ["50.00 (1)"]
+    assert row(text, "ignored, %")[:1] == ["0.50"]  # 10 of 2000
+
+
+def test_twelve_bit_images_are_warned_of_once_for_all_splits(tmp_path, capsys):
+    (tmp_path / "images").mkdir()
+    for number in range(6):
+        np.save(tmp_path / "images" / f"{number}.npy", noise(12, 10, seed=number).astype(np.uint16) * 16)
+        put(tmp_path / "masks" / f"{number}.png", noise(12, 10, None, seed=number) % 2)
+    for options, times in (([], 1), (["data.full_scale=4095"], 0)):
+        assert check(*DATA, f"data.root={tmp_path}", *options) == 0
+        assert capsys.readouterr().err.count("uint16 images of train, val, test is 4080 of 65535") == times
+
+
 def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, capsys):
     root = make_folder(tmp_path / "set")
     pixels = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])

@@ -9,11 +9,13 @@ import pytest
 import yaml
 from PIL import Image
 
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import read_json
 from tests.cli.commands.test_finished import make_run as make_scored
 from tests.cli.sharded import newest, run
-from tests.data.crafted import put
+from tests.data.crafted import BINARY, put
 from tests.evaluation.decisions.test_label_next import make_run as make_prediction
 from tests.evaluation.decisions.test_suspects import NAMES, make_data, make_run
 
@@ -64,6 +66,16 @@ def test_four_readers_and_a_model_are_compared(capsys):
     assert "Agreement is not accuracy" in page
     assert len(list((folder / "consensus" / "majority" / "labels").iterdir())) == 9
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
+
+
+def test_runs_are_readers_and_bring_their_classes():
+    for name in ("one", "two"):
+        put_readers(Path(name, "predictions"), {"labels": 0.1}, cases=3)
+        write_cases(Path(name), [CaseRow(case_id="c0", height=12, width=12, counts=np.diag([72, 72]))], BINARY)
+    assert run("agree", "runs=[one,two]", "metrics.bootstrap=0", "consensus=[]") == 0
+    result = json.loads((newest("runs/agree") / "agree.json").read_text())
+    assert result["headline"] == "iou/cell"
+    assert result["scores"]["iou/cell"]["matrix"]["one"]["two"]["mean"] == 1
 
 
 def evaluation(root: Path, split: str = "test") -> Path:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
+from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.models.checkpoint import read_checkpoint
 from tests.cli.sharded import newest, run
 from tests.data.crafted import noise, put
@@ -72,3 +74,14 @@ def test_what_can_not_begin_leaves_no_folder(overrides, message, tmp_path, capsy
     assert run(*PREDICT, *overrides, *QUIET, "inference.batch_size=1", f"run.root={root}") == 2
     assert message in capsys.readouterr().err
     assert not root.exists()
+
+
+def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "x.tif", noise(130, 96), photometric="rgb", rowsperstrip=16)
+    notes = []
+    for most in (1 << 24, 100):
+        monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", most)
+        assert run(*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET, f"run.root={tmp_path}") == 0
+        notes.append(parse_records(read_records(newest(tmp_path / "predict")))["x"])
+    assert [note["image"][4:] for note in notes] == [[], ["by rows", "x"]]
+    assert notes[0]["files"] == notes[1]["files"]

@@ -95,6 +95,7 @@ def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
     assert [row["step"] for row in rows if "val" in row] == [2, 4]
     assert "4 steps" in capsys.readouterr().out
+    assert len(json.loads((folder / "data.json").read_text())["val"]) == 2 * 4, "images and masks of 4 cases of 6"
     pictures = sorted((folder / "validation").rglob("*.png"))
     assert len(pictures) == 2 * 4
     with Image.open(pictures[0]) as picture:

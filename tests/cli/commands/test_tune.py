@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from segmeter.inference.predictor import Predictor
 from tests.cli.sharded import newest, run
 
 OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
@@ -35,6 +37,23 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
     rounded = json.loads((newest("runs/tune") / "tune.json").read_text())["settings"]
     for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
         assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
+
+
+def test_no_probabilities_are_computed_that_would_not_be_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predict, asked = Predictor.predict, list[bool]()
+
+    def noted(self: Predictor, samples: Any, *, probs: bool) -> Any:
+        asked.append(probs)
+        return predict(self, samples, probs=probs)
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    tried = ["over=[postprocess.min_size=0|8]", "metrics.bootstrap=1000"]
+    assert run("tune", *OWN, *tried, "keep_gb=1e-9") == 0
+    assert "none are kept" in capsys.readouterr().err
+    assert run("tune", *OWN, *tried) == 0
+    assert asked == [False, True]
 
 
 def test_the_test_split_and_unknown_settings_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

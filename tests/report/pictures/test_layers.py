@@ -67,6 +67,14 @@ def test_many_classes_fit_and_rare_ones_share_an_entry():
     assert (labels == 7).sum() == (found == [e.get("class") for e in entries].index(7)).sum()
 
 
+def test_a_thin_first_class_stays_whole_where_it_is_no_background():
+    """A crack of one pixel's width, which would vanish behind the wall."""
+    spec = ClassSpec(task="multiclass", names=("crack", "wall"), colours=((200, 0, 0), (0, 255, 0)))
+    labels = 1 - np.eye(40, dtype=np.uint8)
+    layers = draw_layers(labels[..., None], None, labels, spec, edge=10)
+    np.testing.assert_array_equal(layers.maps[0].index, 1 - np.eye(10))
+
+
 def test_each_object_has_its_kind_and_its_outline_on_both_sides(spec):
     target = np.zeros((6, 8), np.int64)
     target[:, :4], target[:, 4:] = 1, 2  # two that touch

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,7 +62,8 @@ def test_samples_of_fixed_batches_are_cases_named_after_their_own_with_a_fingerp
         assert sample.case_id == f"{5 + place}-case{number % 3:02d}"
         np.testing.assert_array_equal(sample.image, image[place])
         np.testing.assert_array_equal(sample.target, target[place])
-    assert [other.fingerprint() == found.fingerprint() for other in others] == [True, False]
+    masks = replace(found, samples=(replace(found[0], target=1 - found[0].target), *found.samples[1:]))
+    assert [other.fingerprint() == found.fingerprint() for other in (*others, masks)] == [True, False, False]
 
 
 SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)))
