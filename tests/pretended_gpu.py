@@ -68,6 +68,7 @@ def pretended_gpu():
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
+        "is_current_stream_capturing": bool,  # which optimizers of torch 2.11 ask
         "is_bf16_supported": lambda **_: True,
         "synchronize": nothing,
         "empty_cache": nothing,

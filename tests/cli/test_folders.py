@@ -6,7 +6,6 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-import filelock
 import pytest
 from filelock import FileLock
 
@@ -41,10 +40,10 @@ def test_the_owner_of_a_held_folder_stays(tmp_path: Path, held: FileLock) -> Non
 def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that says "locked" would outlive a killed process. Mutation seen to fail: the soft fallback left on."""
 
-    def refuse(handle: int) -> bool:
+    def refuse(handle: int, how: int) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(filelock._unix, "lock_fd_nonblocking", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.raises(OSError, match=r"Function not implemented: '.*/\.lock'"):
         take_lock(tmp_path)
 

@@ -81,11 +81,12 @@ def test_monais_own_hausdorff_and_percentile_disagree_on_a_miss():
 
 
 def test_monais_percentile_is_off_by_the_rounding_of_its_rank():
-    """0.95 (n - 1) in float32: 950 of 1001 points is a little less, and a value between two points comes out."""
+    """0.95 in float32 is a little less, so a value between two of 1001 points comes out; torch 2.13 rounds it away."""
     hausdorff, torch = load("monai.metrics.hausdorff_distance"), load("torch")
     distances = torch.cat([torch.zeros(950), torch.full((51,), 10.0)])
     found = float(hausdorff._compute_percentile_hausdorff_distance(distances, 95))
-    np.testing.assert_allclose(found, 9.9998808, rtol=1e-7, err_msg=installed("monai"))
+    expected = 9.9998808 if torch.__version__ >= (2, 14) else 10
+    np.testing.assert_allclose(found, expected, rtol=1e-7, err_msg=installed("monai"))
     assert np.percentile(distances.numpy().astype(float), 95) == 10
 
 

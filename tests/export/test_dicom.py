@@ -183,7 +183,7 @@ def test_what_is_no_image_is_given_twice_or_is_refused_by_highdicom_is_said(sour
         write([source[0], source[1], source[0]])
     for path in source:
         change(path, SOPClassUID="1.2.3")
-    with pytest.raises(DataError, match=r"0\.dcm: expected `source` to be images .* got KeyError: '1\.2\.3'"):
+    with pytest.raises(DataError, match=r"0\.dcm: expected `source` to be images .* got KeyError: '.*1\.2\.3"):
         write(source)
     source[1].write_bytes(b"no DICOM at all")
     with pytest.raises(DataError, match=r"1\.dcm: expected `file` to be a DICOM image"):

@@ -44,6 +44,16 @@ def test_every_kind_of_loss_is_one_graph(config, task):
     torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
 
 
+def test_a_loss_assigns_no_buffer_as_a_hook_that_a_failed_export_left_would_break_its_graph():
+    case, seen = make_case("multiclass"), []
+    hook = torch.nn.modules.module.register_module_buffer_registration_hook(lambda _, name, __: seen.append(name))
+    loss = FocalLoss("multiclass", ignore_index=255)
+    built = len(seen)
+    loss(case.logits.float(), case.target)
+    hook.remove()
+    assert built == len(seen) > 0
+
+
 def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
     case = make_case("multiclass")
     loss = FocalLoss("multiclass", ignore_index=255)

@@ -40,7 +40,8 @@ def test_the_peak_of_the_kernels_is_the_gradient_alone(task):
     leaf = case.logits.float().requires_grad_()
     loss = FocalLoss(task, ignore_index=255, backend="numba")
     loss(leaf, case.target)  # loads the kernels
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+    options = {"profile_memory": True, "acc_events": True}  # without the second torch 2.11 warns
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options) as profiler:
         loss(leaf, case.target).backward()
     events = profiler.profiler.kineto_results.events()
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")

@@ -61,7 +61,7 @@ class AdditiveLoss(nn.Module):
     def mark(self, loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
         """Make the loss NaN if labels were bad, and add their number to the count that `check_labels` reads."""
         if self.bad_labels.device == bad.device:
-            self.bad_labels += bad
+            self.bad_labels.add_(bad)  # `+=` would assign it, and call hooks that a failed export left in torch 2.11
         return nan_where(loss, bad)
 
     def check_labels(self) -> None:

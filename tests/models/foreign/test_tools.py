@@ -6,6 +6,7 @@ Each kind runs on 20 images of odd sizes: crops of CamVid, and crops of the buil
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ def hub(folder: Path, family: str, crops: list[np.ndarray]) -> tuple[str, dict[s
     def tool(image: np.ndarray) -> Tensor:
         size = {"target_sizes": [image.shape[:2]]}
         found = network(**processor(image, return_tensors="pt"))
+        if "return_segmentation_scores" not in signature(processor.post_process_semantic_segmentation).parameters:
+            (labels,) = processor.post_process_semantic_segmentation(found, **size)  # all that 5.10 to 5.12 give
+            return nn.functional.one_hot(labels, network.config.num_labels).permute(2, 0, 1)
         (one,) = processor.post_process_semantic_segmentation(found, **size, return_segmentation_scores=True)
         return one.segmentation_scores
 
