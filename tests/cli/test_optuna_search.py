@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +32,14 @@ pytestmark = pytest.mark.usefixtures("in_here")
 def folders(out: Path) -> dict[str, dict[str, object]]:
     """The summary of each job that was done."""
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
+
+
+@contextmanager
+def opened(address: str) -> Iterator[Any]:
+    """A database of trials, whose connections are closed at the end."""
+    store = optuna.storages.RDBStorage(address)
+    yield store
+    store.engine.dispose()
 
 
 class Plan:
@@ -140,10 +149,12 @@ def test_optuna_goes_on_from_its_storage_after_a_kill(here: Path, tmp_path: Path
         time.sleep(0.05)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    before = optuna.load_study(study_name="segmeter", storage=storage).trials
+    with opened(storage) as store:
+        before = optuna.load_study(study_name="segmeter", storage=store).trials
     wanted = len(before) + 3
     assert run("score", "-m", *arguments, f"hydra.sweeper.n_trials={wanted}") == 0
-    trials = optuna.load_study(study_name="segmeter", storage=storage).trials
+    with opened(storage) as store:
+        trials = optuna.load_study(study_name="segmeter", storage=store).trials
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     assert len(complete) == wanted
     done = folders(tmp_path / "out")
@@ -170,7 +181,8 @@ def test_optuna_refuses_a_direction_that_the_monitor_has_not(tmp_path, capsys):
     assert run("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou") == 2
     assert "`training.monitor` to be one metric in all trials" in capsys.readouterr().err
     storage = f"sqlite:///{tmp_path / 'search.db'}"
-    optuna.create_study(storage=storage, study_name="old", direction="maximize")
+    with opened(storage) as store:
+        optuna.create_study(storage=store, study_name="old", direction="maximize")
     assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
     assert "to be a study that has its score minimized, got 'old'" in capsys.readouterr().err
     assert not Path("runs/multirun").exists()
@@ -189,6 +201,6 @@ def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, capsy
     assert run("score", "-m", *SCORE, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
     assert "`objective` to be one metric in all trials" in capsys.readouterr().err
     assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage) == 0
-    study = optuna.load_study(study_name="segmeter", storage=storage.partition("=")[2])
-    assert study.direction.name == "MINIMIZE"
+    with opened(storage.partition("=")[2]) as store:
+        assert optuna.load_study(study_name="segmeter", storage=store).direction.name == "MINIMIZE"
     assert "masd/class_1" in capsys.readouterr().out

@@ -11,7 +11,9 @@ from segmeter.metrics.surfaces import surface_metrics
 
 
 def dtype_of(annotation):
-    return np.dtype(get_args(get_args(annotation)[1])[0])
+    while not isinstance(annotation, type):  # NDArray[int64] of NumPy 2.5, or ndarray[shape, dtype[int64]]
+        annotation = get_args(annotation)[-1]
+    return np.dtype(annotation)
 
 
 def test_functions_give_the_dtypes_that_they_are_annotated_with():

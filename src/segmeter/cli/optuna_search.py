@@ -1,7 +1,8 @@
 """Searches with Optuna (hydra/sweeper=optuna): it chooses values from ranges, and a killed search continues."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -49,27 +50,39 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
     space, fixed = _space(overrides, optuna)
     direction = _direction(options.direction, config, space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        storage=options.storage,
-        study_name=options.study_name,
-        direction=direction,
-        sampler=optuna.samplers.TPESampler(seed=options.seed),
-        load_if_exists=True,
-    )
-    if study.direction.name.lower() != direction:  # an existing study
-        rule = f"to be a study that has its score {direction}d"
-        remedy = "Set another study_name."
-        name = f"{options.study_name!r}, whose score is {study.direction.name.lower()}d"
-        raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
-    plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
-    study.set_user_attr(_FOLDER, str(plan.folder))
-    failed: list[tuple[int, Outcome]] = []
-    with summarised(plan.folder):
-        # a trial that a killed process began stays RUNNING, so another one takes its place
-        while (left := options.n_trials - sum(trial.state.is_finished() for trial in study.trials)) > 0:
-            trials = [study.ask(space) for _ in range(min(left, options.n_jobs))]
-            failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
-    raise_failures(failed, plan.folder)
+    with _opened(options.storage, optuna) as store:
+        study = optuna.create_study(
+            storage=store,
+            study_name=options.study_name,
+            direction=direction,
+            sampler=optuna.samplers.TPESampler(seed=options.seed),
+            load_if_exists=True,
+        )
+        if study.direction.name.lower() != direction:  # an existing study
+            rule = f"to be a study that has its score {direction}d"
+            remedy = "Set another study_name."
+            name = f"{options.study_name!r}, whose score is {study.direction.name.lower()}d"
+            raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
+        plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
+        study.set_user_attr(_FOLDER, str(plan.folder))
+        failed: list[tuple[int, Outcome]] = []
+        with summarised(plan.folder):
+            # a trial that a killed process began stays RUNNING, so another one takes its place
+            while (left := options.n_trials - sum(trial.state.is_finished() for trial in study.trials)) > 0:
+                trials = [study.ask(space) for _ in range(min(left, options.n_jobs))]
+                failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
+        raise_failures(failed, plan.folder)
+
+
+@contextmanager
+def _opened(address: str | None, optuna: Any) -> Iterator[Any]:
+    """Open the database of trials, and close its connections at the end."""
+    store = address and optuna.storages.RDBStorage(address)
+    try:
+        yield store
+    finally:
+        if store:
+            store.engine.dispose()
 
 
 def _run(

@@ -202,7 +202,8 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
         fits = 0 <= ignore < 256**array.dtype.itemsize
         native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         return native, ignore if fits else _NO_IGNORE
-    known = np.where((array >= 0) & (array < num_classes), array, _FOREIGN).astype(np.uint16)
+    known = array.astype(np.uint16)
+    known[(array < 0) | (array >= num_classes)] = _FOREIGN
     if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
         known[array == ignore_index] = _VOID
     return known, _VOID
