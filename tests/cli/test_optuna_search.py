@@ -185,6 +185,9 @@ def test_optuna_refuses_a_direction_that_the_monitor_has_not(tmp_path, capsys):
         optuna.create_study(storage=store, study_name="old", direction="maximize")
     assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
     assert "to be a study that has its score minimized, got 'old'" in capsys.readouterr().err
+    for wrong in ("search.db", f"sqlite:///{tmp_path}/missing/search.db"):
+        assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={wrong}") == 2
+        assert f"hydra.sweeper.storage '{wrong}' can't be opened" in capsys.readouterr().err
     assert not Path("runs/multirun").exists()
 
 

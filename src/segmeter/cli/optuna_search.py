@@ -15,7 +15,7 @@ from segmeter.cli.engines import Outcome, needed
 from segmeter.cli.folders import Job
 from segmeter.cli.objective import better
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
-from segmeter.errors import EXIT_FAULT, ConfigError
+from segmeter.errors import EXIT_FAULT, ConfigError, refusing
 
 _FOLDER = "folder"  # where a study that goes on puts its jobs
 _DIRECTIONS = {"higher": "maximize", "lower": "minimize"}
@@ -77,7 +77,9 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
 @contextmanager
 def _opened(address: str | None, optuna: Any) -> Iterator[Any]:
     """Open the database of trials, and close its connections at the end."""
-    store = address and optuna.storages.RDBStorage(address)
+    what = f"config: hydra.sweeper.storage {address!r} can't be opened"
+    with refusing(ConfigError, what, "Write sqlite:///FILE, with a folder that exists."):
+        store = address and optuna.storages.RDBStorage(address)
     try:
         yield store
     finally:
