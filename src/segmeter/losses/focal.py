@@ -187,7 +187,7 @@ def _compute(
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
     chosen = choose_backend(logits, aligned, options)
     if chosen in ("numba", "triton"):
-        x = widened(logits) if chosen == "numba" else logits
+        x = widened(logits) if chosen == "numba" and logits.dtype != torch.bfloat16 else logits
         loss, weight, bad = _Fused.apply(x, aligned, options, chosen)
     else:
         loss, weight, bad = focal_torch.compute(logits, aligned, options)

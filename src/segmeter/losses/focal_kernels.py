@@ -22,6 +22,8 @@ LOG2E, LN2_HIGH, LN2_LOW = f32(1.4426950408889634), f32(0.693359375), f32(-2.121
 ROUNDER, ROUNDER_BITS = f32(12582912.0), i32(0x4B400000 - 127)
 LEAST_EXP = f32(-87.3)  # below it exp is under the smallest normal float32 and is 0
 SQRT_HALF, MANTISSA = i32(0x3F3504F3), i32(23)
+# bfloat16 is the upper half of a float32
+LOWER, BELOW_HALF, LAST, NOT_A_NUMBER = i32(16), i32(0x7FFF), i32(1), i32(0x7FC0)
 E0, E1, E2 = f32(1.9875691500e-4), f32(1.3981999507e-3), f32(8.3334519073e-3)
 E3, E4, E5 = f32(4.1665795894e-2), f32(1.6666665459e-1), f32(5.0000001201e-1)
 L0, L1, L2 = f32(7.0376836292e-2), f32(-1.1514610310e-1), f32(1.1676998740e-1)
@@ -37,7 +39,8 @@ class Job(NamedTuple):
     """One call: addresses in torch's memory, sizes, strides in elements, and which blocks to do.
 
     `gradient` is 0 where sums are wanted: three float64 per block at `sums`. `scale` is the incoming gradient, one
-    float32. `width` is a label's size in bytes, 1 or 4.
+    float32. `halved` tells that logits and gradient are bfloat16, not float32. `width` is a label's size in bytes, 1 or
+    4.
     """
 
     logits: int
@@ -48,6 +51,7 @@ class Job(NamedTuple):
     gradient: int
     strides: tuple[int, int, int]
     gradient_strides: tuple[int, int, int]
+    halved: bool
     width: int
     channels: int
     labels: int
@@ -134,6 +138,14 @@ def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
 
 
 @fused_part
+def half_of(x: Any) -> Any:
+    """Return the bits of the nearest bfloat16; of two that are equally near, the even one."""
+    bits = bits_of(x)
+    rounded = (bits + BELOW_HALF + ((bits >> LOWER) & LAST)) >> LOWER
+    return np.uint16(NOT_A_NUMBER if np.isnan(x) else rounded)
+
+
+@fused_part
 def read_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
     """Copy `count` pixels of each channel into rows[k, p], whatever their layout."""
     step = job.strides[2]
@@ -141,7 +153,11 @@ def read_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
         row = rows[k]
         place = image * job.strides[0] + k * job.strides[1] + start * step
         lane = carray(pointer(job.logits + 4 * place), 1, np.float32)
-        if step == 1:
+        halves = carray(pointer(job.logits + 2 * place), 1, np.uint16)
+        if job.halved:
+            for p in range(count):
+                row[p] = float_of(i32(halves[p * step]) << LOWER)
+        elif step == 1:
             for p in range(count):
                 row[p] = lane[p]
         else:
@@ -157,7 +173,11 @@ def write_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
         row = rows[k]
         place = image * job.gradient_strides[0] + k * job.gradient_strides[1] + start * step
         lane = carray(pointer(job.gradient + 4 * place), 1, np.float32)
-        if step == 1:
+        halves = carray(pointer(job.gradient + 2 * place), 1, np.uint16)
+        if job.halved:
+            for p in range(count):
+                halves[p * step] = half_of(row[p])
+        elif step == 1:
             for p in range(count):
                 lane[p] = row[p]
         else:

@@ -32,7 +32,7 @@ def compute(
 
     Parameters
     ----------
-    logits : (B, K, N...), float32
+    logits : (B, K, N...), float32 or bfloat16
     target
         Labels, (B, N...) for softmax and (B, K, N...) for sigmoid.
     scale
@@ -61,6 +61,7 @@ def compute(
         gradient=0 if gradient is None else gradient.data_ptr(),
         strides=(spaced.stride(0), spaced.stride(1), step),
         gradient_strides=(0, 0, 0) if gradient is None else (gradient.stride(0), gradient.stride(1), distance),
+        halved=logits.dtype == torch.bfloat16,
         width=narrow.element_size(),
         channels=channels,
         labels=labels,
