@@ -1,5 +1,6 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
+import time
 import tracemalloc
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation import cases
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing
-from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.score import Scoring, _results, score
 from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.stored import read_cases
@@ -23,6 +24,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, columns
 from segmeter.metrics.summary import scoreboard
+from segmeter.parallel import map_in_threads
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import TARGETS, pair_masks, put_masks, put_sides, scoring, two_cases
 
@@ -165,3 +167,20 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path, monkeyp
     peak(tmp_path / "warm", 10)
     few, many = peak(tmp_path / "few", 300), peak(tmp_path / "many", 1300)
     assert 100 < (many - few) / 1000 < MOST_BYTES
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 32), (0.03, 1)], ids=["tiny pairs", "slow pairs"])
+def test_a_thread_takes_several_pairs_at_a_time_only_if_they_are_quick(seconds, most, monkeypatch):
+    """The rows of a killed run's last pairs are lost, so a slow pair is handed over at once."""
+    sizes = list[int]()
+
+    def sized(work, groups, **options):
+        return map_in_threads(lambda group: (sizes.append(len(group)), work(group))[1], groups, **options)
+
+    monkeypatch.setattr("segmeter.evaluation.score.map_in_threads", sized)
+    pairs = [MaskPair(case_id=str(i), stem="", references=(), predictions=()) for i in range(800 if most > 1 else 40)]
+    found = [
+        entry.case_id for entry in _results(lambda pair: (time.sleep(seconds), Entry(case_id=pair.case_id))[1], pairs)
+    ]
+    assert found == [pair.case_id for pair in pairs]
+    assert (sizes[0], max(sizes), sum(sizes)) == (1, most, len(pairs))

@@ -1,11 +1,12 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from segmeter.records import Summary, read_json
 from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
 
-_MANY, _AT_ONCE = 256, 8  # pairs
+_AT_ONCE, _HANDOVER_S = 32, 0.05  # most pairs that a thread takes at a time, and about how long it keeps them
 
 _LOG = logging.getLogger(__name__)
 
@@ -175,15 +176,26 @@ def score(job: Scoring) -> dict[str, Any]:
 
 
 def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
-    """Score all pairs in order. If there are many, a thread takes several at a time, to save handovers."""
+    """Score all pairs in order. A thread takes several small pairs at a time, as each handover costs as much as one."""
     if workers:
         yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
         return
-    size = _AT_ONCE if len(pairs) >= _MANY else 1
-    groups = (pairs[start : start + size] for start in range(0, len(pairs), size))
-    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
-    with closing(found):
+    pace = _HANDOVER_S  # seconds of a pair, by the last ones that were scored
+
+    def groups() -> Iterator[list[MaskPair]]:
+        rest = iter(pairs)
+        while group := list(islice(rest, max(1, min(_AT_ONCE, int(_HANDOVER_S / pace))))):
+            yield group
+
+    def work(group: list[MaskPair]) -> list[Outcome]:
+        nonlocal pace
+        start = time.perf_counter()
+        found = list(map(scorer, group))
+        pace = max(1e-6, time.perf_counter() - start) / len(group)
+        return found
+
+    ahead = fetch_ahead(groups(), lambda group: chain.from_iterable(pair.files for pair in group))
+    with closing(map_in_threads(work, ahead, threads=count_cores(), name="score")) as found:
         yield from chain.from_iterable(found)
 
 
