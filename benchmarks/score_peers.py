@@ -1,7 +1,8 @@
 """Times `segmeter score` on whole folders of files against other evaluators.
 
-Ours writes everything that a run has except the report, with intervals from 10000 resamples. vernier and hotcoco
-(Rust) give one confusion matrix and write nothing. The evaluators in Python see a few pairs only, one by one; Pillow
+Ours writes everything that a run has except the report, with intervals from 10000 resamples, and once more without
+intervals, which no other evaluator here computes. vernier and hotcoco (Rust) give one confusion matrix and write
+nothing. The evaluators in Python see a few pairs only, one by one; Pillow
 (for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads are compared.
 
     python benchmarks/score_peers.py [--pairs N] [--volumes N] [--rounds N] [--camvid FOLDER]
@@ -38,6 +39,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # for the stand-ins that let nn
 from tests.differential.peers import lent_modules, quiet
 
 K, SIDE, VOID = 19, 1024, 255
+ALONE = "segmeter, no intervals"
 DISTINCT = 60  # pairs that differ; the others are links to their files
 FEW = 8  # pairs that evaluators in Python see
 VOLUME, LABELS = (128, 512, 512), 4
@@ -96,7 +98,7 @@ def write_set(root: Path, maps: list[tuple[Array, Array]], count: int, *, palett
     return paths
 
 
-def ours(paths: Paths, *, classes: int = K) -> Array:
+def ours(paths: Paths, *, classes: int = K, resamples: int = 10_000) -> Array:
     references, predictions = (path.parent for path in paths[0])
     wanted = {reference.name for reference, _ in paths}
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +107,7 @@ def ours(paths: Paths, *, classes: int = K) -> Array:
         job = Scoring(
             pairing=pairing,
             reading=Reading(spec=spec(classes), label_map={}, max_pixels=int(np.prod(VOLUME))),
-            metrics=MetricsConfig(),
+            metrics=MetricsConfig(bootstrap=resamples),
             folder=Path(folder),
         )
         return np.array(score(job)["confusion_matrix"])
@@ -213,7 +215,7 @@ def measure(name: str, paths: Paths, work: dict[str, Counter], rounds: int) -> d
     times = race({tool: partial(count, paths) for tool, count in work.items()}, rounds)
     for tool, took in times.items():
         ratio = took.cpu_ms / times["segmeter"].cpu_ms
-        print(f"{name:<24} {tool:<14} {took.cpu_ms / len(paths):9.2f} CPU ms a pair, {ratio:7.2f}x", flush=True)
+        print(f"{name:<24} {tool:<24} {took.cpu_ms / len(paths):9.2f} CPU ms a pair, {ratio:7.2f}x", flush=True)
     tools = {tool: {field: value / len(paths) for field, value in asdict(took).items()} for tool, took in times.items()}
     return {"pairs": len(paths), "rounds": rounds, "load": os.getloadavg()[0], "tools": tools}
 
@@ -253,7 +255,8 @@ def main() -> None:
             "camvid, 480x360": camvid(given.camvid, side=None),
             "camvid, 1024x1024": camvid(given.camvid, side=SIDE),
         }
-    rust: dict[str, Counter] = {"segmeter": ours, "vernier": vernier, "hotcoco": hotcoco}
+    alone = partial(ours, resamples=0)
+    rust: dict[str, Counter] = {"segmeter": ours, ALONE: alone, "vernier": vernier, "hotcoco": hotcoco}
     python = {"torchmetrics": torchmetrics, "MONAI": monai, "scikit-learn": scikit_learn, "nnU-Net": nnunet}
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
