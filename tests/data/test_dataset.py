@@ -4,13 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset
 from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import encoded, folder, make_folder, noise, put
+from tests.data.crafted import encoded, folder, make_folder, noise, orientation, put
 
 
 def test_cases_are_ordered_read_exactly_and_survive_pickling_for_workers(tmp_path):
@@ -88,9 +87,7 @@ def test_fingerprint_follows_files_and_classes(tmp_path):
 
 def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
     make_folder(tmp_path, ("a",))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    put(tmp_path / "images" / "a.png", encoded(noise(10, 12), exif=exif.tobytes()))
+    put(tmp_path / "images" / "a.png", encoded(noise(10, 12), exif=orientation(6)))
     dataset = build_dataset(folder(tmp_path, orientation="apply"))
     assert dataset[0].image.shape == (12, 10, 3)
     with pytest.raises(DataError, match=r"got 12 x 10 .*swapped"):

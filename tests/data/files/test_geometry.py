@@ -13,6 +13,7 @@ import zarr
 
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, geometry_problem
 from segmeter.data.masks.reading import read_map
+from tests.data.crafted import patch
 from tests.data.files.test_geometry_stated import READING, geometry, ome_tiff, zarr_attributes
 from tests.data.volumes import EDGES, VOLUME, save_nifti
 
@@ -27,11 +28,7 @@ def test_a_nifti_header_has_spacing_and_place(unit, name, factor, tmp_path):
 
 
 def test_a_header_that_says_two_things_is_in_conflict(tmp_path):
-    path = save_nifti(tmp_path / "a.nii")
-    content = bytearray(path.read_bytes())
-    content[80:84] = np.array([0.3], "<f4").tobytes()  # pixdim of x
-    path.write_bytes(bytes(content))
-    found = geometry(path)
+    found = geometry(patch(save_nifti(tmp_path / "a.nii"), 80, np.array([0.3], "<f4").tobytes()))  # pixdim of x
     assert found.spacing is None
     assert "to say one spacing, got pixdim (0.3, 0.5, 3) and an affine of (0.25, 0.5, 3)" in found.spacing_problem
 

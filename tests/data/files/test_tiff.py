@@ -12,7 +12,7 @@ from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.masks.reading import read_map, read_values
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, write_pyramid
+from tests.data.crafted import THREE, patch, put, write_pyramid
 
 VOLUME = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30)
 
@@ -86,15 +86,11 @@ def test_a_page_that_nobody_needs_is_not_parsed_and_all_planes_have_the_size_of_
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, VOLUME, photometric="minisblack")  # its description tells the shape
     with tifffile.TiffFile(path) as tiff:
-        link = tiff.pages.next_page_offset
-    content = bytearray(path.read_bytes())
-    struct.pack_into("<I", content, link, len(content))
-    path.write_bytes(content + bytes(6))  # a writer's slip: a last page without any tag
+        link, width = tiff.pages.next_page_offset, tiff.pages[1].tags["ImageWidth"].valueoffset
+    patch(path, link, struct.pack("<I", path.stat().st_size))
+    put(path, path.read_bytes() + bytes(6))  # a writer's slip: a last page without any tag
     assert np.array_equal(read_values(path, max_pixels=10**6).values, VOLUME)
-    with tifffile.TiffFile(path) as tiff:
-        width = tiff.pages[1].tags["ImageWidth"].valueoffset
-    struct.pack_into("<H", content, width, 29)
-    path.write_bytes(content)
+    patch(path, width, struct.pack("<H", 29))
     with pytest.raises(DataError, match="keyframe"):
         read_values(path, max_pixels=10**6)
 

@@ -59,13 +59,10 @@ def test_pictures_give_their_stored_values_and_the_hash_of_their_bytes(tmp_path)
     assert found.sha256 == hashlib.sha256(content).hexdigest()
 
 
-def test_a_label_map_is_of_volumes_and_colours_too(tmp_path):
+def test_a_label_map_is_of_volumes_too(tmp_path):
     reading = Reading(spec=THREE, label_map={"0": 0, "7": 1, "9": 2}, max_pixels=1000)
     stored = np.array([0, 7, 9], np.uint8)[VOLUME]
     assert np.array_equal(read_map(save_volume(tmp_path / "a.nii.gz", stored), reading).values, VOLUME)
-    colours = Reading(spec=THREE, label_map={"0,0,0": 0, "1,2,3": 1}, max_pixels=1000)
-    put(tmp_path / "c.png", np.array([[[0, 0, 0], [1, 2, 3]]], np.uint8))
-    assert read_map(tmp_path / "c.png", colours).values.tolist() == [[0, 1]]
 
 
 def test_values_outside_the_classes_are_named_on_checking(tmp_path):
@@ -93,8 +90,7 @@ def test_one_array_of_several_is_named(tmp_path):
 def test_a_zarr_codec_that_may_run_code_is_refused(part, tmp_path):
     path = save_volume(tmp_path / "a.zarr2")
     note = json.loads((path / ".zarray").read_text())
-    note[part] = [{"id": "pickle"}] if part == "filters" else {"id": "pickle"}
-    (path / ".zarray").write_text(json.dumps(note))
+    put(path / ".zarray", note | {part: [{"id": "pickle"}] if part == "filters" else {"id": "pickle"}})
     with pytest.raises(DataError, match=r"a\.zarr2: expected .*pickle"):
         read_map(path, READING)
 
