@@ -49,15 +49,16 @@ def orientation(tag: int) -> bytes:
     return exif.tobytes()
 
 
-def put(path: Path, content: bytes | np.ndarray | dict | list) -> Path:
-    """Write bytes, JSON, or an array in the format of the suffix, with the folders above."""
+def put(path: Path, content: bytes | str | np.ndarray | dict | list) -> Path:
+    """Write bytes, text, JSON, or an array in the format of the suffix, with the folders above."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, np.ndarray) and path.suffix == ".npy":
         np.save(path, content)
     elif isinstance(content, np.ndarray):
         path.write_bytes(encoded(content, {".jpg": "JPEG", ".bmp": "BMP", ".tif": "TIFF"}.get(path.suffix, "PNG")))
     else:
-        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        text = json.dumps(content) if isinstance(content, dict | list) else content
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 

@@ -1,9 +1,12 @@
-"""What `segmeter score` is told of the values in masks: numbers instead of names, and what goes together."""
+"""The values in masks: numbers instead of names, what goes together, and nnU-Net's dataset.json."""
+
+import json
 
 import pytest
 
-from segmeter.data.labels_config import MAX_CLASSES, LabelsConfig
-from segmeter.errors import ConfigError
+from segmeter.data.labels_config import MAX_CLASSES, LabelsConfig, read_labels
+from segmeter.errors import ConfigError, DataError, InputError
+from tests.differential.peers import load
 
 TWO = {"task": "binary", "classes": ("none", "cell")}
 
@@ -71,3 +74,84 @@ def test_only_stored_values_can_be_counted_as_invalid(values):
 def test_the_classes_know_whether_invalid_values_are_counted():
     assert LabelsConfig(num_classes=3, invalid="count").spec().count_invalid
     assert not LabelsConfig(num_classes=3).spec().count_invalid
+
+
+REGIONS = {"background": 0, "whole tumour": [1, 2, 3], "core": [2, 3], "enhancing": [3], "ignore": 4}
+
+
+def put(path, labels):
+    path.write_text(json.dumps({"labels": labels, "file_ending": ".nii.gz", "channel_names": {"0": "CT"}}))
+    return path
+
+
+def test_labels_are_classes(tmp_path):
+    found = read_labels(put(tmp_path / "dataset.json", {"background": 0, "liver": 1, "tumour": 2, "ignore": 3}))
+    assert (found.spec.names, found.spec.ignore_index) == (("background", "liver", "tumour"), 3)
+    assert (found.groups, found.regions, found.file_ending) == ({}, (1, 2), ".nii.gz")
+    assert read_labels(tmp_path) == found
+
+
+def test_regions_are_groups(tmp_path):
+    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
+    assert (found.spec.names, found.spec.ignore_index) == (("background", "label 1", "label 2", "label 3"), 4)
+    assert found.groups["core"] == ("label 2", "label 3")
+    assert found.regions == ((1, 2, 3), (2, 3), (3,))
+
+
+def test_labels_are_those_of_nnunets_own_manager(tmp_path):
+    manager = load("nnunetv2.utilities.label_handling.label_handling", "nnunetv2").LabelManager
+    theirs = manager(REGIONS, regions_class_order=[1, 2, 3])
+    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
+    assert [tuple(region) for region in theirs.foreground_regions] == list(found.regions)
+    assert theirs.ignore_label == found.spec.ignore_index
+
+
+TWICE, EMPTY = "to name each label or region once", "where a region has one or more labels, each once"
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        *((labels, "") for labels in (None, [0], {"a": 0, "b": 1}, {"background": 1}, {"background": 0, "a": 2})),
+        ({"background": 0, "a": 1, "ignore": 7}, ""),
+        ({"background": 0, "a": 1, "b": 1}, TWICE),
+        ({"background": 0, "a": 1, "b": 2, "whole": [1, 2], "all": [2, 1]}, TWICE),
+        ({"background": 0, "a": 1.7}, "got ValueError: 1.7, which is no whole number"),
+        ({"background": 0, "a": True}, "True, which is no whole number"),
+        ({"background": 0, "a": 1, "b": 2, "c": [1.9, 2.2]}, "1.9, which is no whole number"),
+        ({"background": 0, "a": 1, "ignore": True}, "True, which is no whole number"),
+        ({"background": 0, "a": 1, "x": []}, EMPTY),
+        ({"background": 0, "a": 1, "x": [1, 1]}, EMPTY),
+    ],
+    ids=str,
+)
+def test_labels_are_refused_before_they_are_rounded_or_lost(labels, message, tmp_path):
+    with pytest.raises(DataError, match=rf"dataset.json: expected `labels`.*{message}"):
+        read_labels(put(tmp_path / "dataset.json", labels))
+    with pytest.raises(DataError, match=r"nothing.json: expected `labels` .*, got No such file"):
+        read_labels(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(("ending", "found"), [(None, ""), (".png", ".png")])
+def test_an_ending_is_a_text(ending, found, tmp_path):
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps({"labels": {"background": 0, "a": 1.0}, "file_ending": ending}))
+    assert read_labels(path).file_ending == found
+    path.write_text(path.read_text().replace(json.dumps(ending), "3"))
+    with pytest.raises(DataError, match=r"expected `file_ending` to be a text such as .nii.gz, got 3"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize("given", [["background", "b", "a"], ["background", "a"], ["background", "a", "b", "c"]])
+def test_classes_that_contradict_a_dataset_json_are_refused(given, tmp_path):
+    path = put(tmp_path / "dataset.json", {"background": 0, "a": 1, "b": 2})
+    rule = r"`data.classes` to name the labels of .*, \['background', 'a', 'b'\], in their order, got \['background'"
+    with pytest.raises(ConfigError, match=rule):
+        LabelsConfig(nnunet=path, classes=given)
+    assert LabelsConfig(nnunet=path).classes == ("background", "a", "b")
+    assert LabelsConfig(nnunet=path, classes=["none", "x", "y"]).classes == ("none", "x", "y")
+
+
+def test_what_is_no_path_is_refused():
+    with pytest.raises(InputError, match="read_labels: expected `path` to be a path, got 3"):
+        read_labels(3)

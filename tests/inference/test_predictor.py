@@ -1,9 +1,12 @@
+"""Logits and labels of images, whole and in tiles, and the settings that are refused."""
+
 import numpy as np
 import pytest
 import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import FocalConfig, build_loss
 from tests.inference.parts import labels_of, predictor, stub
 from tests.models.parts import make_pointwise, make_spec
@@ -122,3 +125,24 @@ def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, m
     message = r"^inference: case 'a', 2 at a time: out of memory\. Set inference.batch_size=1 and an inference.tile, or"
     with pytest.raises(RunError, match=message):
         list(run.predict(samples, loss=loss))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tile": 31}, "inference: expected `tile` to be an integer >= 32 or null"),
+        ({"overlap": 0.95}, "`overlap` to be a number >= 0 and <= 0.9"),
+        ({"overlap": -0.1}, "`overlap` to be a number >= 0"),
+        ({"overlap": float("nan")}, "got nan"),
+        ({"tile_batch": 0}, "`tile_batch` to be an integer >= 1"),
+        ({"blend": "gausian"}, "Did you mean 'gaussian'"),
+        ({"threshold": 1.5}, "`threshold` to be a number >= 0 and <= 1"),
+        ({"precision": "float61"}, "Did you mean 'float16'"),
+        ({"batch_size": 0}, "`batch_size` to be an integer >= 1"),
+    ],
+    ids=str,
+)
+def test_a_bad_value_is_refused(values, message):
+    with pytest.raises(ConfigError) as caught:
+        InferenceConfig(**values)
+    assert message in str(caught.value)

@@ -1,6 +1,8 @@
 """What images hold per channel, and the normalisation that follows; against NumPy over all pixels together."""
 
 import re
+import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from segmeter.data.verification.intensity import (
     ScaleWatch,
     clip_limits,
     measure_image,
+    measure_rows,
     merge_images,
     mismatch_warnings,
     normalisation,
@@ -18,13 +21,8 @@ from segmeter.data.verification.intensity import (
     unit_moments,
 )
 from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
-from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import folder, make_folder, noise, put
-
-
-def npy(path, array):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, array)
+from segmeter.errors import DataError
+from tests.data.crafted import folder, noise, put
 
 
 def values_of(dtype, scale, count=7, channels=2):
@@ -35,8 +33,8 @@ def values_of(dtype, scale, count=7, channels=2):
 
 def data_of(root, images, **fields):
     for number, image in enumerate(images):
-        npy(root / "images" / f"c{number}.npy", image)
-        put(root / "masks" / f"c{number}.png", (noise(*image.shape[:2], None, seed=number) % 2).astype(np.uint8))
+        put(root / "images" / f"c{number}.npy", image)
+        put(root / "masks" / f"c{number}.png", noise(*image.shape[:2], None, seed=number) % 2)
     return folder(root, in_channels=images[0].shape[2], **fields)
 
 
@@ -243,18 +241,35 @@ def test_clipping_that_leaves_no_range_is_refused_with_the_name_of_the_channel(t
         clip_limits(config, found)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"clip": (3, 98)}, r"`clip` to be one of 0, 0.5, 1, 2, 5, and one of 95, 98, 99, 99.5, 100, got \[3, 98\]"),
-        ({"channels": ("a", "b")}, r"`channels` to be 3 different names.*data.in_channels is their number"),
-        ({"channels": ("a", "b", "a")}, r"`channels` to be 3 different names"),
-        ({"full_scale": 0.0}, "`full_scale`"),
-        ({"std": (0.0, 1.0, 1.0)}, "`std"),
-        ({"mean": (0.1,)}, "`mean`"),
-        ({"samples_per_epoch": 0}, "`samples_per_epoch`"),
-    ],
-)
-def test_values_that_can_not_be_meant_are_refused(tmp_path, fields, message):
-    with pytest.raises(ConfigError, match=f"data: expected {message}"):
-        folder(make_folder(tmp_path), **fields)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_counting_some_rows_at_a_time_changes_no_bit(monkeypatch, dtype):
+    image = np.sort(np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (37, 23, 3)).astype(dtype), axis=0)
+    whole = measure_image(image)
+    np.testing.assert_allclose(whole[0], image.mean((0, 1)), rtol=1e-12)
+    monkeypatch.setattr("segmeter.data.sample._AT_ONCE", 100)
+    for one, other in zip(whole, measure_image(image), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_measuring_an_image_takes_little_more_memory_than_the_image():
+    image = np.zeros((4096, 4096, 3), np.uint8)
+    tracemalloc.start()
+    measure_image(image)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < image.nbytes / 3
+
+
+def test_bands_of_floats_are_dropped_once_they_are_measured():
+    alive, most = [], []
+
+    def bands():
+        for number in range(40):
+            band = np.full((32, 8, 1), number, np.float32)
+            alive.append(weakref.ref(band))
+            yield band
+            del band
+            most.append(sum(each() is not None for each in alive))
+
+    measure_rows(bands(), np.dtype(np.float32))
+    assert max(most) <= 2
