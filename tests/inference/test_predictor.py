@@ -17,10 +17,6 @@ def images(count, shape=(40, 50, 3), dtype=np.uint8, seed=0):
     return [rng.integers(0, 256, shape).astype(dtype) for _ in range(count)]
 
 
-def samples(arrays):
-    return [Sample(case_id=f"case{index}", image=array, target=None) for index, array in enumerate(arrays)]
-
-
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
 def test_logits_are_those_of_the_segmenter_in_float32(tiny, precision, tolerance):
     """bfloat16 has 8 bits of mantissa, here through 20 layers."""
@@ -31,19 +27,6 @@ def test_logits_are_those_of_the_segmenter_in_float32(tiny, precision, tolerance
     assert found.dtype == torch.float32
     assert (precision == "float32") or not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 16])
-def test_the_batch_size_changes_no_label(tiny, batch_size):
-    cases = samples([*images(5), *images(2, (33, 35, 3)), *images(1)])
-    one_by_one = [labels_of(predictor(tiny), predictor(tiny).logits([case.image]))[0] for case in cases]
-    found = list(predictor(tiny, batch_size=batch_size).predict(cases))
-    assert [each.sample.case_id for each in found] == [case.case_id for case in cases]
-    for each, expected in zip(found, one_by_one, strict=True):
-        assert each.labels.dtype == np.uint8
-        assert np.array_equal(each.labels, expected)
-        assert each.probs is None
-        assert each.loss is None
 
 
 @pytest.mark.parametrize(
@@ -72,15 +55,6 @@ def test_tiles_of_a_real_network_agree_with_their_definition(tiny):
     torch.testing.assert_close(found[..., :16], left[..., :16], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 16:32], (left[..., 16:] + right[..., :16]) / 2, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 32:], right[..., 16:], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("task", "num_classes", "shape"), [("binary", 2, (6, 5)), ("multiclass", 300, (6, 5)), ("multilabel", 3, (3, 6, 5))]
-)
-def test_labels_have_the_shape_and_dtype_of_the_task(task, num_classes, shape):
-    [found] = predictor(make_pointwise(task, num_classes)).predict(samples(images(1, (6, 5, 3))))
-    assert found.labels.shape == shape
-    assert found.labels.dtype == (np.uint16 if num_classes > 256 else np.uint8)
 
 
 def test_the_threshold_decides_binary_labels():

@@ -76,7 +76,6 @@ CONFIGS = {
 def test_a_loss_in_tiles_is_that_of_the_whole_image_whatever_number_of_lines_it_takes_at_a_time(
     monkeypatch, tiny, name, at_once
 ):
-    """Mutation seen to fail: the target's lines taken from the top of the band each time."""
     loss, run = build_loss(CONFIGS[name], spec=tiny.card.spec), predictor(tiny, tile=64)
     [array] = images(1, (150, 90, 3))
     target = np.random.default_rng(0).integers(0, 3, array.shape[:2]).astype(np.uint8)
