@@ -10,7 +10,6 @@ import tifffile
 import zarr
 from PIL import Image
 
-from segmeter.classes import ClassSpec
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.errors import InputError
 from segmeter.export import formats
@@ -19,7 +18,6 @@ from segmeter.export.formats import (
     UNUSED_COLOUR,
     LinesOf,
     encode_labels_png,
-    palette_of,
     write_tiff,
     write_zarr,
 )
@@ -47,15 +45,6 @@ def test_float32_comes_back_bit_for_bit_also_when_written_again(tmp_path, rng, w
     if path.is_file():  # equal arrays give equal bytes
         write(tmp_path / f"again{suffix}", probs)
         assert (tmp_path / f"again{suffix}").read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
-def test_tiff_keeps_integers(tmp_path, rng, dtype):
-    labels = rng.integers(0, np.iinfo(dtype).max, (300, 20)).astype(dtype)
-    formats.write_tiff(tmp_path / "a.tif", labels)
-    found = tifffile.imread(tmp_path / "a.tif")
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, labels)
 
 
 @pytest.mark.parametrize(("write", "suffix", "read"), CASES, ids=IDS)
@@ -109,17 +98,12 @@ def test_a_zarr_holds_every_line(tmp_path, size):
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
 
 
-def test_a_plane_of_several_has_the_dtype_that_is_asked_for_and_a_map_the_colours_of_its_classes(tmp_path):
+def test_a_plane_of_several_has_the_dtype_that_is_asked_for(tmp_path):
     planes = RNG.integers(0, 2, (3, 300, 70)).astype(np.uint8)
     write_tiff(tmp_path / "a.tif", lines_of(planes, np.uint16, plane=2))
     found = tifffile.imread(tmp_path / "a.tif")
     assert found.dtype == np.uint16
     assert np.array_equal(found, planes[2])
-    spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 7), (1, 2, 3)))
-    write_tiff(tmp_path / "b.tif", lines_of(planes[0]), palette=palette_of(spec))
-    with tifffile.TiffFile(tmp_path / "b.tif") as tiff:
-        assert np.array_equal(tiff.pages.first.colormap, palette_of(spec))
-        assert np.array_equal(tiff.pages.first.asarray(), planes[0])
 
 
 @pytest.mark.parametrize("write", [write_tiff, write_zarr])
