@@ -40,6 +40,9 @@ def test_every_broken_rule_is_said_at_once():
     assert "Did you mean 'test'?" in text
 
 
+OBJECTS = {"task": "binary", "instances": True}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -54,7 +57,19 @@ def test_every_broken_rule_is_said_at_once():
         ),
         ({"classes": ()}, r"`classes` to name at least 2, got \[\]\. Set data.classes="),
         ({"context": 1}, "`context` to be 0 without data.planes"),
-        ({"task": "binary", "instances": True, "planes": "auto"}, "`planes` to be null for masks of object numbers"),
+        ({"core_depth": 2}, "`core_depth` to be null but for masks of object numbers of one class"),
+        (OBJECTS | {"core_depth": 2, "ignore_index": 2}, "`core_depth` to be null but for masks of object numbers of"),
+        (OBJECTS | {"task": "multiclass"}, "`instances` to be false but for a binary task without label map"),
+        (OBJECTS | {"label_map": {"1": 1}}, "`instances` to be false but for a binary task without label map"),
+        ({"instance_divisor": 9}, "to say which side holds objects where data.instance_divisor is given"),
+        (
+            OBJECTS | {"instance_divisor": 9, "label_map": {"7,0,0": 0}},
+            "`label_map` to hold values of classes, not",
+        ),
+        ({"strata": "s.csv"}, "`strata` to be null without folds"),
+        *(({"fold": fold}, "`fold` to be i/k") for fold in ("0/5", "6/5", "1/1", "1", "a/b", "1/5/6")),
+        ({"sources": {"a/scans": 0}}, r"`sources\.a/scans` to be a number > 0"),
+        (OBJECTS | {"planes": "auto"}, "`planes` to be null for masks of object numbers"),
         ({"label_map": {"255": 2}}, "to a label from 0 to 1 or ignore_index, not to 2"),
         *(
             ({"label_map": {key: 0}}, "label_map` from a value or 'red,green,blue', not from")

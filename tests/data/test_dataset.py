@@ -8,7 +8,7 @@ import tifffile
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset
-from segmeter.errors import ConfigError, DataError
+from segmeter.errors import DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, orientation, put
 
 
@@ -113,13 +113,8 @@ def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path)
     np.testing.assert_array_equal(sample.target, wanted)
     assert sample.target.dtype == np.uint8
     np.testing.assert_array_equal(sample.instances, np.where(numbers == 255, 0, numbers))
-    with pytest.raises(ConfigError, match=r"`core_depth` to be null but for masks of object numbers of one class"):
-        folder(tmp_path, instances=True, ignore_index=2, core_depth=2)
     with pytest.raises(DataError, match=r"look like numbers of objects|to hold only 0 to 1"):
         build_dataset(folder(tmp_path, ignore_index=255))[0]
-    for fields in ({"task": "multiclass"}, {"label_map": {"1": 1}}):
-        with pytest.raises(ConfigError, match=r"`instances` to be false but for a binary task without label map"):
-            folder(tmp_path, instances=True, **fields)
 
 
 def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
@@ -139,9 +134,3 @@ def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
     assert other.fingerprint() != dataset.fingerprint()
     with pytest.raises(DataError, match=r"to hold only what data\.label_map names"):
         other[0]
-    for fields, line in (
-        ({"instances": False}, "to say which side holds objects where data.instance_divisor is given"),
-        ({"label_map": {"7,0,0": 0}}, "`label_map` to hold values of classes, not colours"),
-    ):
-        with pytest.raises(ConfigError, match=line):
-            folder(tmp_path, **(options | fields))

@@ -112,8 +112,6 @@ def test_what_is_wrong_with_any_source_is_said(tmp_path):
     ]
     with pytest.raises(DataError, match=r"a mask"):
         build_dataset(folder(tmp_path, sources={"a/scans": 1, "c": 1}))
-    with pytest.raises(ConfigError, match=r"sources"):
-        folder(tmp_path, sources={"a/scans": 0})
 
 
 def test_links_of_further_channels_may_not_lead_out_of_the_root_either(tmp_path):

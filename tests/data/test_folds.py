@@ -81,14 +81,6 @@ def test_a_table_of_strata_is_read(tmp_path):
     assert read_strata(tmp_path / "strata.csv") == {"a": ("x",), "b": ("y, z",)}
 
 
-@pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "1", "a/b", "1/5/6"])
-def test_a_fold_that_is_none_is_refused(fold):
-    with pytest.raises(ConfigError, match=r"expected `fold` to be i/k"):
-        folder("/data", fold=fold)
-    with pytest.raises(ConfigError, match="`strata` to be null without folds"):
-        folder("/data", strata="s.csv")
-
-
 def spread_of(folds, kinds, count):
     """For each kind, the largest difference between two folds in the cases that have it."""
     every = [[name for name in kinds if folds[name] == k] for k in range(1, count + 1)]

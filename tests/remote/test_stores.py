@@ -12,7 +12,6 @@ from segmeter.remote.stores import (
     origin,
     read_object,
     retry,
-    split_archive,
     url_of,
     write_object,
 )
@@ -40,9 +39,11 @@ def test_a_url_survives_being_a_path(given, url):
     assert url_of(Path(given)) == url
 
 
-def test_another_scheme_is_refused_with_those_that_are_read():
+def test_another_scheme_is_refused_with_those_that_are_read_and_an_archive_has_to_be_named():
     with pytest.raises(ConfigError, match=r"a URL of s3, gs, .*, got ftp://"):
         url_of("ftp://host/x")
+    with pytest.raises(ConfigError, match=r"name an archive, .zip, after ::"):
+        url_of("zip://a/b")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +66,6 @@ def test_a_login_or_signature_is_refused_and_not_repeated(given):
     with pytest.raises(ConfigError, match="Give credentials by the environment") as refused:
         url_of(given)
     assert "hidden" not in str(refused.value)
-
-
-def test_an_archive_has_to_be_named():
-    assert split_archive("zip://a/b::x.zip") == ("a/b", "x.zip")
-    with pytest.raises(ConfigError, match=r"name an archive, .zip, after ::"):
-        url_of("zip://a/b")
 
 
 def test_the_url_of_a_path_that_was_made_from_it_is_said():
@@ -102,14 +97,6 @@ def test_a_lost_connection_is_tried_again_and_named(memory, caplog):
         find_object(f"{memory.url}/a")
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("403")])
-def test_what_is_not_there_is_not_tried_again(error):
-    work = Broken(99, error)
-    with pytest.raises(DataError, match=r"to be there and readable, got (gone|403)"):
-        retry("x", work)
-    assert work.asked == 1
-
-
 def test_what_may_not_be_looked_at_is_not_taken_for_absent(memory):
     assert find_object(f"{memory.url}/a") is None
     memory.fault = Broken(99, PermissionError("403"))
@@ -117,16 +104,18 @@ def test_what_may_not_be_looked_at_is_not_taken_for_absent(memory):
         find_object(f"{memory.url}/a")
 
 
-def test_names_that_lead_elsewhere_are_refused(s3):
-    s3.put("x/../up", b"1")
-    with pytest.raises(DataError, match=r"to be there and readable, got Encountered object with invalid path"):
-        list_objects(f"{s3.url}/x")
-
-
-def test_a_name_that_is_file_and_folder_is_refused(s3):
-    for name in ("x/a", "x/a/b"):
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["x/../up"], "to be there and readable, got Encountered object with invalid path"),
+        (["x/a", "x/a/b"], "to be files or folders, got both of 'a'"),
+    ],
+    ids=["leads elsewhere", "file and folder"],
+)
+def test_names_that_can_be_no_files_are_refused(names, message, s3):
+    for name in names:
         s3.put(name, b"1")
-    with pytest.raises(DataError, match="to be files or folders, got both of 'a'"):
+    with pytest.raises(DataError, match=message):
         list_objects(f"{s3.url}/x")
 
 
@@ -154,20 +143,27 @@ def test_a_missing_bucket_is_refused_at_once(ask, s3, caplog):
     assert not caplog.records  # nothing was tried again
 
 
+STATUS = "Server returned non-2xx status code: "
+
+
 @pytest.mark.parametrize(
-    ("text", "attempts"),
+    ("error", "attempts"),
     [
-        ("Server returned non-2xx status code: 400 Bad Request: <Code>InvalidBucketName</Code>", 1),
-        ("Server returned non-2xx status code: 400 Bad Request: <Code>RequestTimeout</Code>", 3),
-        ("Server returned non-2xx status code: 429 Too Many Requests: <Code>TooManyRequests</Code>", 3),
-        ("Server returned non-2xx status code: 503 Slow Down", 3),
-        ("error sending request", 3),
+        (FileNotFoundError("gone"), 1),
+        (PermissionError("403"), 1),
+        (RuntimeError(f"{STATUS}400 Bad Request: <Code>InvalidBucketName</Code>"), 1),
+        (RuntimeError(f"{STATUS}400 Bad Request: <Code>RequestTimeout</Code>"), 3),
+        (RuntimeError(f"{STATUS}429 Too Many Requests: <Code>TooManyRequests</Code>"), 3),
+        (RuntimeError(f"{STATUS}503 Slow Down"), 3),
+        (RuntimeError("error sending request"), 3),
     ],
+    ids=str,
 )
-def test_what_a_server_refuses_for_good_is_not_tried_again(text, attempts):
-    work = Broken(99, RuntimeError(text))
-    with pytest.raises(DataError if attempts == 1 else RunError):
+def test_what_is_not_there_or_refused_for_good_is_not_tried_again(error, attempts):
+    work, line = Broken(99, error), "after 3 attempts" if attempts == 3 else "to be there and readable, got "
+    with pytest.raises(RunError if attempts == 3 else DataError, match=line) as caught:
         retry("x", work)
+    assert str(error)[:40] in str(caught.value)
     assert work.asked == attempts
 
 
