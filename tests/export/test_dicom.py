@@ -33,7 +33,7 @@ def source(tmp_path):
 def written(source, labels=None, spec=SPEC, **options):
     """A segmentation, as highdicom reads it."""
     path = source[0].with_name("seg.dcm")
-    write_segmentation(path, draw_mask(shape=SHAPE) if labels is None else labels, spec, source=source, **options)
+    write_segmentation(path, MASK if labels is None else labels, spec, source=source, **options)
     return library("highdicom").seg.segread(path)
 
 
@@ -77,6 +77,7 @@ def test_codes_of_the_greatest_length_are_kept(source):
     assert (kind.LongCodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning) == codes[1]
 
 
+MASK = draw_mask(shape=SHAPE)
 CODES = [  # none of them is one
     *(("85756007", "SCT", meaning) for meaning in ("a" * 65, "a\\b", "a\nb")),
     *(("85756007", scheme, "Tissue") for scheme in ("S" * 17, " ")),
@@ -88,6 +89,10 @@ CODES = [  # none of them is one
     ("given", "message"),
     [
         ({"labels": [[0, 1], [1, 0]]}, r"`labels` to be a ndarray, got \[\[0, 1\]"),
+        ({"labels": MASK[:2]}, "a slice for each of the 3 images"),
+        ({"labels": MASK.astype(np.float32)}, "to be integers"),
+        ({"labels": np.where(MASK == 1, 255, MASK)}, r"to be 0 to 2, got \[255\]. A segmentation has no ignored"),
+        ({"labels": MASK[:, :, 1:]}, "to have the size of the images"),
         ({"spec": ["background", "cell"]}, "`spec` to be a ClassSpec"),
         ({"source": "0.dcm"}, r"`source` to be a list of the images' paths, got '0.dcm'. Of one image give \[path\]"),
         ({"source": []}, "`source` to be a list"),
@@ -105,30 +110,10 @@ CODES = [  # none of them is one
         ),
     ],
 )
-def test_arguments_of_another_kind_are_refused(given, message, source, tmp_path):
-    usual = {"path": tmp_path / "seg.dcm", "labels": draw_mask(shape=SHAPE), "spec": SPEC, "source": source}
-    path, labels, spec = ((usual | given)[name] for name in ("path", "labels", "spec"))
-    options = {name: value for name, value in (usual | given).items() if name not in ("path", "labels", "spec")}
+def test_arguments_that_can_not_be_written_are_refused(given, message, source, tmp_path):
+    usual = {"path": tmp_path / "seg.dcm", "labels": MASK, "spec": SPEC, "source": source}
     with pytest.raises(InputError, match=message):
-        write_segmentation(path, labels, spec, **options)
-    assert not (tmp_path / "seg.dcm").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda labels: labels[:2], "a slice for each of the 3 images"),
-        (lambda labels: labels.astype(np.float32), "to be integers"),
-        (
-            lambda labels: np.where(labels == 1, 255, labels),
-            r"to be 0 to 2, got \[255\]. A segmentation has no",
-        ),
-        (lambda labels: labels[:, :, 1:], "to have the size of the images"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(change, message, source, tmp_path):
-    with pytest.raises(InputError, match=message):
-        written(source, change(draw_mask(shape=SHAPE)))
+        write_segmentation(**(usual | given))
     assert not (tmp_path / "seg.dcm").exists()
 
 

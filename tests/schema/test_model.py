@@ -171,11 +171,6 @@ def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed,
     assert line.endswith(message)
 
 
-def test_only_a_config_can_be_registered():
-    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
-        SHAPES.register("line", builder=lambda config: config)(dict)
-
-
 def test_the_command_and_the_place_of_known_keys_are_named_beside_an_unknown_one():
     values = {**GOOD, "nosuch": 1}
     with pytest.raises(ValidationError) as caught:
@@ -185,12 +180,9 @@ def test_the_command_and_the_place_of_known_keys_are_named_beside_an_unknown_one
     assert line.endswith("See the help.")
 
 
-def test_a_configuration_can_not_be_changed():
+def test_a_configuration_can_not_be_changed_and_replacing_a_value_checks_it():
     with pytest.raises(ValueError, match="frozen"):
         Disc().radius = 2.0
-
-
-def test_replacing_a_value_checks_it():
     assert Disc().replace(radius=2) == Disc(radius=2.0)
     with pytest.raises(ConfigError, match="shape: expected `radius` to be a number >= 0, got -1"):
         Disc().replace(radius=-1)

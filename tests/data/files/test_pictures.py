@@ -15,7 +15,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files import pictures
-from segmeter.data.files.pictures import decode_samples, read_layout
+from segmeter.data.files.pictures import decode_samples
 from segmeter.data.files.png_rows import undo_filters
 from segmeter.data.images import read_image
 from segmeter.errors import DataError
@@ -150,6 +150,7 @@ def test_other_chunks_change_nothing_and_are_never_accepted_where_pillow_refuses
         lambda content: b"",
         lambda content: content[:33],
         lambda content: content[:8] + content[33:],
+        lambda content: content[:8] + bytes(25),
     ],
 )
 def test_what_is_not_in_order_is_left_to_pillow(change):
@@ -167,11 +168,6 @@ def test_a_size_over_the_limit_is_not_inflated(monkeypatch):
 def test_a_stream_of_another_length_than_the_header_says_is_refused():
     found = [decode_samples(png_bytes(bytes(rows * 5), height=3, width=4), max_pixels=LIMIT) for rows in (2, 3, 4)]
     assert [each is None for each in found] == [True, False, True]
-
-
-@pytest.mark.parametrize("head", [b"", b"\x89PNG", b"\x89PNG\r\n\x1a\n" + bytes(25)])
-def test_the_layout_of_what_is_no_png_is_none(head):
-    assert read_layout(head) is None
 
 
 def test_an_unknown_filter_is_told():
