@@ -221,8 +221,8 @@ def test_what_can_not_be_compared_is_taken():
 FRACTIONS = {"val_fraction": 0.2, "test_fraction": 0.3}
 
 
-def test_read_list_keeps_the_order_and_drops_only_image_suffixes(tmp_path):
-    path = put(tmp_path / "x.txt", b"b.v2\na.png\n#c\nd e.TIF\n")
+def test_96_a_list_keeps_its_order_and_loses_marks_blanks_and_image_suffixes(tmp_path):
+    path = put(tmp_path / "x.txt", b"\xef\xbb\xbfb.v2\r\n\r\n  a.png \r\n#c\nd e.TIF")
     assert read_list(path) == ["b.v2", "a", "#c", "d e"]
 
 

@@ -78,22 +78,14 @@ def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, expected
     assert contents(newest("runs/eval")) == expected("eval")
 
 
-def pack(archive, *folders, under):
-    with zipfile.ZipFile(archive, "w") as opened:
-        for path in (path for folder in folders for path in sorted(folder.iterdir())):
-            opened.write(path, f"{under}/{path.parent.name}/{path.name}")
-
-
-def test_images_of_an_archive_on_a_web_server_are_predicted(here, expected, web):
+def test_archives_here_and_on_a_web_server_give_the_bytes_of_the_folders_in_them(here, expected, web):
     root, url = web
-    pack(root / "all.zip", here / "images", under="some")
+    with zipfile.ZipFile(root / "all.zip", "w") as archive:
+        for path in (path for folder in ("images", "masks") for path in (here / folder).iterdir()):
+            archive.write(path, f"some/{path.parent.name}/{path.name}")
     assert run("predict", *given(PREDICT, input=f"zip://some/images::{url}/all.zip")) == 0
     assert contents(newest("runs/predict")) == expected("predict")
-
-
-def test_a_data_set_in_an_archive_gives_the_bytes_of_the_one_here(here, expected, tmp_path):
-    pack(tmp_path / "all.zip", here / "images", here / "masks", under="data")
-    assert run("eval", *given(EVAL, **{"data.root": f"zip://data::{tmp_path}/all.zip"})) == 0
+    assert run("eval", *given(EVAL, **{"data.root": f"zip://some::{root}/all.zip"})) == 0
     assert contents(newest("runs/eval")) == expected("eval")
 
 
