@@ -38,6 +38,7 @@ def _rgba(alpha):
 
 PNG, INKS = encoded(noise()), Image.fromarray(noise()).convert("CMYK")
 TURNED = encoded(noise(), "JPEG", exif=orientation(6))
+DEEP = png_bytes(b"\0" + b"\x12\x34" * 3, height=1, width=1, bits=16, colour=2)
 PAGES = _tiff(np.stack([noise(channels=None, seed=s) for s in range(4)]), photometric="minisblack")
 IMAGES = [
     ("55-empty", "x.png", b"", r"x.png: expected `file` to hold an image, got an empty file \(0 bytes\)"),
@@ -50,6 +51,8 @@ IMAGES = [
     ("59-png-as-jpg", "x.jpg", PNG, "suffix` to fit the content, PNG, got '.jpg'. Rename the file to .png"),
     ("60-cmyk", "x.jpg", _saved(INKS, "JPEG"), r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB"),
     ("61-rgba", "x.png", encoded(_rgba(254)), "to be opaque, got transparent pixels. Flatten it"),
+    ("62-16-bit-colours", "x.png", DEEP, "16-bit colour PNG. Save it as TIFF: PNG decoding would cut it to 8 bits"),
+    ("64-double", "x.npy", np.float64([[0.1]]), "of dtype uint8, uint16, float32, got float64. Save it as one"),
     ("64-nan", "x.tif", _tiff(np.float32([[np.nan, 1, np.inf]])), "to be finite, got 2 NaN or infinite values"),
     ("65-pages", "x.tif", PAGES, "to hold one page, got 4 pages. Save each page as its own file"),
     ("66-apng", "x.png", _animated("PNG"), "to hold one picture, got 3 frames. Save one frame"),
@@ -75,6 +78,7 @@ TAKEN = [
     ("61-rgba-opaque", "x.png", encoded(_rgba(255)), noise()),
     ("62-16-bit", "x.png", encoded(np.uint16([[0, 700], [65535, 4]])), np.uint16([[[0], [700]], [[65535], [4]]])),
     ("63-1-bit", "x.png", encoded(np.array([[True, False]])), np.uint8([[[255], [0]]])),
+    ("64-half", "x.npy", np.float16([[0.5, 2.25]]), np.float32([[[0.5], [2.25]]])),
     ("64-float", "x.tif", _tiff(np.float32([[0.25, -1]])), np.float32([[[0.25], [-1]]])),
     ("67-1-by-n", "x.png", encoded(noise(1, 9)), noise(1, 9)),
     ("71-corrupt-icc", "x.png", encoded(noise(), icc_profile=b"rubbish"), noise()),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset
 from segmeter.errors import DataError
@@ -92,15 +91,6 @@ def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
     assert dataset[0].image.shape == (12, 10, 3)
     with pytest.raises(DataError, match=r"got 12 x 10 .*swapped"):
         build_dataset(folder(tmp_path, orientation="ignore"))
-
-
-def test_camvid_has_its_splits_and_class_pixels(shared_data):
-    config = CamvidConfig(root=str(shared_data / "camvid"))
-    sizes = [len(build_dataset(config, split=split)) for split in ("train", "val", "test", "all")]
-    assert sizes == [367, 101, 233, 701]
-    sample = build_dataset(config)[0]
-    assert sample.image.shape == (360, 480, 3)
-    assert set(np.unique(sample.target)) <= set(range(12))
 
 
 def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path):

@@ -55,16 +55,12 @@ def test_mask_suffix_pairs_names(tmp_path, together):
     np.testing.assert_array_equal(dataset[1].target, noise(channels=None, seed=1) % 2)
 
 
-def test_open_images_has_no_targets(tmp_path):
+def test_open_images_has_no_targets_and_refuses_what_is_not_there_or_does_not_fit(tmp_path):
     make_folder(tmp_path)
     dataset = open_images(tmp_path / "images", spec=BINARY, in_channels=3)
     assert dataset.case_ids == ("a", "b", "c")
     assert (dataset[0].target, dataset.pairs[0].masks) == (None, ())
     assert open_images(tmp_path / "images" / "b.png", spec=BINARY, in_channels=3).case_ids == ("b",)
-
-
-def test_open_images_refuses_what_is_not_there_or_does_not_fit(tmp_path):
-    make_folder(tmp_path)
     with pytest.raises(DataError, match=r"`input` to be a folder or an image, got nothing at .*nowhere"):
         open_images(tmp_path / "nowhere", spec=BINARY, in_channels=3)
     with pytest.raises(DataError, match=r"to have 1 channels"):

@@ -24,29 +24,18 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("form", [".nii.gz", ".npz", ".zarr", ".mha", ".nrrd"])
-def test_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
-    for number, name in enumerate(NAMES):
-        put(tmp_path / "images" / f"{name}.png", noise(*SHAPE, seed=number))
-        mask = labels(number) if form in (".npz", ".mha", ".nrrd") else labels(number)[None]
-        save_volume(tmp_path / "masks" / f"{name}{form}", mask.astype(np.float32) if form == ".nii.gz" else mask)
-    (dataset,), (report,) = open_splits(folder(tmp_path), ["all"])
-    for number in range(3):
-        target = dataset[number].target
-        assert target is not None
-        assert target.dtype == np.uint8
-        np.testing.assert_array_equal(target, labels(number))
-    assert sum(report.class_pixels) == 3 * 12 * 10
-
-
-@pytest.mark.parametrize("form", [".nii", ".npz", ".mha"])
-def test_images_of_one_plane_are_read_from_them_too(form, tmp_path):
+def test_images_and_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
     pixels = [np.float32(noise(*SHAPE, None, seed=number)) / 7 for number in range(3)]
     for number, name in enumerate(NAMES):
-        save_volume(tmp_path / "images" / f"{name}{form}", pixels[number][None] if form == ".nii" else pixels[number])
-        put(tmp_path / "masks" / f"{name}.png", labels(number))
-    dataset = build_dataset(folder(tmp_path, in_channels=1))
+        mask = labels(number).astype(np.float32 if form == ".nii.gz" else np.uint8)
+        for kind, plane in (("images", pixels[number]), ("masks", mask)):
+            flat = form in (".npz", ".mha", ".nrrd")
+            save_volume(tmp_path / kind / f"{name}{form}", plane if flat else plane[None])
+    (dataset,), (report,) = open_splits(folder(tmp_path, in_channels=1), ["all"])
     for number in range(3):
         np.testing.assert_array_equal(dataset[number].image[..., 0], pixels[number])
+        np.testing.assert_array_equal(dataset[number].target, labels(number), strict=True)
+    assert sum(report.class_pixels) == 3 * 12 * 10
 
 
 def coco(root) -> None:

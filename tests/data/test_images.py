@@ -14,7 +14,7 @@ from segmeter.data.images import LONGEST, Thumbnail, open_image_lines, read_imag
 from segmeter.data.masks.reading import open_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, noise, orientation, png_bytes, put, read_mask, write_zarr
+from tests.data.crafted import THREE, encoded, noise, orientation, put, read_mask, write_zarr
 
 
 @pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "npy"])
@@ -36,20 +36,6 @@ def test_read_refuses_a_tiff_strip_that_is_not_there(tmp_path):
         tag.overwrite((*tag.value[:3], 0))
     assert (tifffile.imread(path)[6:] == 0).all()
     with pytest.raises(DataError, match=r"the file ends before its pixels do"):
-        read_image(path)
-
-
-def test_read_image_widens_float16_and_refuses_float64(tmp_path):
-    image = read_image(put(tmp_path / "half.npy", np.float16([[0.5, 2.25]])))
-    np.testing.assert_array_equal(image, np.float32([[[0.5], [2.25]]]), strict=True)
-    with pytest.raises(DataError, match=r"of dtype uint8, uint16, float32, got float64"):
-        read_image(put(tmp_path / "double.npy", np.float64([[0.1]])))
-
-
-def test_read_image_refuses_16_bit_colour_png_which_pillow_would_cut(tmp_path):
-    path = put(tmp_path / "x.png", png_bytes(b"\0" + b"\x12\x34" * 3, height=1, width=1, bits=16, colour=2))
-    assert np.asarray(Image.open(path)).dtype == np.uint8
-    with pytest.raises(DataError, match=r"16-bit colour PNG. Save it as TIFF"):
         read_image(path)
 
 

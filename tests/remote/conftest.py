@@ -37,7 +37,12 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     return found
 
 
-class _Endless(http.server.BaseHTTPRequestHandler):
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _Endless(_Quiet):
     """A server of S3 that has no object and never ends a listing, ten names a page."""
 
     def do_HEAD(self) -> None:
@@ -55,9 +60,6 @@ class _Endless(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @contextmanager
@@ -99,11 +101,6 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> S3:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-of-the-test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     return S3(s3_server)
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_camvid_is_checked_in_seconds_and_gives_the_published_shares(shared_data
     start = time.process_time()
     reports = check_splits([build_dataset(config, split=split) for split in ("train", "val", "test")])
     assert time.process_time() - start < 30  # 6 s of processor time where this was written
-    assert [report.n_cases for report in reports] == [367, 101, 233]
+    assert [(report.n_cases, report.sizes) for report in reports] == [(n, {(360, 480): n}) for n in (367, 101, 233)]
     ignored = [report.ignored_pixels / report.total_pixels for report in reports]
     assert [round(share, 3) for share in ignored] == [0.039, 0.017, 0.038]
     counted = reports[2].class_pixels / reports[2].total_pixels
