@@ -1,6 +1,7 @@
 """Files that are wrong in one way each, and the small folders to put them in."""
 
 import io
+import json
 import struct
 import zlib
 from pathlib import Path
@@ -41,10 +42,23 @@ def encoded(array: np.ndarray, form: str = "PNG", **options: object) -> bytes:
     return buffer.getvalue()
 
 
-def put(path: Path, content: bytes | np.ndarray) -> Path:
-    """Write bytes, or an array as PNG, with the folders above."""
+def orientation(tag: int) -> bytes:
+    """EXIF data that say how a picture is turned."""
+    exif = Image.Exif()
+    exif[0x0112] = tag
+    return exif.tobytes()
+
+
+def put(path: Path, content: bytes | str | np.ndarray | dict | list) -> Path:
+    """Write bytes, text, JSON, or an array in the format of the suffix, with the folders above."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else encoded(content))
+    if isinstance(content, np.ndarray) and path.suffix == ".npy":
+        np.save(path, content)
+    elif isinstance(content, np.ndarray):
+        path.write_bytes(encoded(content, {".jpg": "JPEG", ".bmp": "BMP", ".tif": "TIFF"}.get(path.suffix, "PNG")))
+    else:
+        text = json.dumps(content) if isinstance(content, dict | list) else content
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
@@ -66,12 +80,12 @@ def read_mask(path: Path, *, spec: ClassSpec, label_map: dict[str, int] | None =
     return read_target(path, Reading(spec=spec, label_map=label_map or {}, flat=True, located=False)).labels
 
 
-def write_zarr(path: Path, array: np.ndarray, axes: str, *, zarr_format: int = 3, **options: object) -> Path:
-    """A Zarr array whose axes have names of one letter."""
+def write_zarr(path: Path, array: np.ndarray, axes: str = "", *, zarr_format: int = 3, **options: object) -> Path:
+    """A Zarr array, whose axes may have names of one letter."""
     import zarr
 
     named = {"dimension_names": list(axes)} if zarr_format == 3 else {"attributes": {"_ARRAY_DIMENSIONS": list(axes)}}
-    zarr.create_array(str(path), data=array, zarr_format=zarr_format, **named, **options)
+    zarr.create_array(str(path), data=array, zarr_format=zarr_format, **(named if axes else {}), **options)
     return path
 
 

@@ -40,9 +40,47 @@ def test_every_broken_rule_is_said_at_once():
     assert "Did you mean 'test'?" in text
 
 
-def test_classes_are_required_without_a_preset():
-    with pytest.raises(ConfigError, match=r"`classes` to name at least 2, got \[\]\. Set data.classes="):
-        FolderConfig(root="x")
+OBJECTS = {"task": "binary", "instances": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"clip": (3, 98)}, r"`clip` to be one of 0, 0.5, 1, 2, 5, and one of 95, 98, 99, 99.5, 100, got \[3, 98\]"),
+        ({"channels": ("a", "b")}, r"`channels` to be 3 different names.*data.in_channels is their number"),
+        ({"channels": ("a", "b", "a")}, r"`channels` to be 3 different names"),
+        ({"mean": (0.1,)}, "`mean` to be 3 values, one per channel"),
+        ({"full_scale": 0.0}, "`full_scale` to be a number > 0"),
+        (
+            {"group_by": "prefix:3", "group_until": "_"},
+            r"`group_until` to be left alone beside data\.group_by, got '_'",
+        ),
+        ({"classes": ()}, r"`classes` to name at least 2, got \[\]\. Set data.classes="),
+        ({"context": 1}, "`context` to be 0 without data.planes"),
+        ({"core_depth": 2}, "`core_depth` to be null but for masks of object numbers of one class"),
+        (OBJECTS | {"core_depth": 2, "ignore_index": 2}, "`core_depth` to be null but for masks of object numbers of"),
+        (OBJECTS | {"task": "multiclass"}, "`instances` to be false but for a binary task without label map"),
+        (OBJECTS | {"label_map": {"1": 1}}, "`instances` to be false but for a binary task without label map"),
+        ({"instance_divisor": 9}, "to say which side holds objects where data.instance_divisor is given"),
+        (
+            OBJECTS | {"instance_divisor": 9, "label_map": {"7,0,0": 0}},
+            "`label_map` to hold values of classes, not",
+        ),
+        ({"strata": "s.csv"}, "`strata` to be null without folds"),
+        *(({"fold": fold}, "`fold` to be i/k") for fold in ("0/5", "6/5", "1/1", "1", "a/b", "1/5/6")),
+        ({"sources": {"a/scans": 0}}, r"`sources\.a/scans` to be a number > 0"),
+        (OBJECTS | {"planes": "auto"}, "`planes` to be null for masks of object numbers"),
+        ({"label_map": {"255": 2}}, "to a label from 0 to 1 or ignore_index, not to 2"),
+        *(
+            ({"label_map": {key: 0}}, "label_map` from a value or 'red,green,blue', not from")
+            for key in ("x", "1,2", "1,2,3,4", "1,2,256", "", "--")
+        ),
+    ],
+    ids=str,
+)
+def test_values_that_can_not_be_meant_are_refused(fields, message):
+    with pytest.raises(ConfigError, match=f"data: expected .*{message}"):
+        FolderConfig(**{"root": "x", "classes": ("a", "b"), **fields})
 
 
 def test_an_unknown_preset_is_the_only_problem():
@@ -54,12 +92,7 @@ def test_an_unknown_preset_is_the_only_problem():
 def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
     config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})
     assert config.labels_of() == {"0": 0, "255": 1, "1,2,3": 1, "-1": 0}
-
-
-@pytest.mark.parametrize("key", ["x", "1,2", "1,2,3,4", "1,2,256", "", "--"])
-def test_label_map_refuses_keys_that_are_no_value(key):
-    with pytest.raises(ConfigError, match=r"label_map` from a value or 'red,green,blue', not from"):
-        FolderConfig(root="x", classes=("a", "b"), label_map={key: 0})
+    assert FolderConfig(root="x", classes=("a", "b"), label_map={7: 2}, ignore_index=2).labels_of() == {"7": 2}
 
 
 @pytest.mark.parametrize(
@@ -76,15 +109,3 @@ def test_by_default_only_a_background_is_black(task, first, black):
     spec = FolderConfig(root="x", task=task, classes=(first, "road")).spec()
     assert (spec.colours[0] == (0, 0, 0)) == black == spec.has_background
     assert (0, 0, 0) not in spec.colours[1:]
-
-
-def test_groups_have_one_rule():
-    with pytest.raises(ConfigError, match=r"group_until` to be left alone beside data\.group_by, got '_'"):
-        FolderConfig(root="x", classes=("a", "b"), group_by="prefix:3", group_until="_")
-
-
-def test_a_label_map_leads_to_labels_or_the_ignored_value():
-    fields = {"root": "x", "task": "binary", "classes": ("bg", "cell"), "label_map": {"255": 2}}
-    assert FolderConfig(**fields, ignore_index=2).labels_of() == {"255": 2}
-    with pytest.raises(ConfigError, match="to a label from 0 to 1 or ignore_index, not to 2"):
-        FolderConfig(**fields)

@@ -12,13 +12,7 @@ from PIL import Image
 from segmeter.data.images import read_image
 from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import DataError
-from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, png_bytes, put, read_mask
-
-
-def _exif(pixels, tag):
-    exif = Image.Exif()
-    exif[0x0112] = tag
-    return encoded(pixels, "JPEG", exif=exif.tobytes())
+from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, orientation, png_bytes, put, read_mask
 
 
 def _saved(picture: Image.Image, form: str, **options: object) -> bytes:
@@ -43,6 +37,8 @@ def _rgba(alpha):
 
 
 PNG, INKS = encoded(noise()), Image.fromarray(noise()).convert("CMYK")
+TURNED = encoded(noise(), "JPEG", exif=orientation(6))
+DEEP = png_bytes(b"\0" + b"\x12\x34" * 3, height=1, width=1, bits=16, colour=2)
 PAGES = _tiff(np.stack([noise(channels=None, seed=s) for s in range(4)]), photometric="minisblack")
 IMAGES = [
     ("55-empty", "x.png", b"", r"x.png: expected `file` to hold an image, got an empty file \(0 bytes\)"),
@@ -53,19 +49,16 @@ IMAGES = [
     ("58-git-lfs", "x.png", b"version https://git-lfs.github.com/spec/v1", "git-lfs pointer. Run `git lfs pull`"),
     ("58-unknown", "x.png", b"\x00\xfe", "got unknown bytes. Save the picture as PNG"),
     ("59-png-as-jpg", "x.jpg", PNG, "suffix` to fit the content, PNG, got '.jpg'. Rename the file to .png"),
-    (
-        "60-cmyk",
-        "x.jpg",
-        _saved(Image.fromarray(noise()).convert("CMYK"), "JPEG"),
-        r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB",
-    ),
+    ("60-cmyk", "x.jpg", _saved(INKS, "JPEG"), r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB"),
     ("61-rgba", "x.png", encoded(_rgba(254)), "to be opaque, got transparent pixels. Flatten it"),
+    ("62-16-bit-colours", "x.png", DEEP, "16-bit colour PNG. Save it as TIFF: PNG decoding would cut it to 8 bits"),
+    ("64-double", "x.npy", np.float64([[0.1]]), "of dtype uint8, uint16, float32, got float64. Save it as one"),
     ("64-nan", "x.tif", _tiff(np.float32([[np.nan, 1, np.inf]])), "to be finite, got 2 NaN or infinite values"),
     ("65-pages", "x.tif", PAGES, "to hold one page, got 4 pages. Save each page as its own file"),
     ("66-apng", "x.png", _animated("PNG"), "to hold one picture, got 3 frames. Save one frame"),
     ("66-gif", "x.png", _animated("GIF"), "got a GIF. Save the one frame that counts as PNG"),
-    ("67-no-width", "x.npy", None, "at least 1 along every axis, got 4 x 0"),
-    ("68-exif", "x.jpg", _exif(noise(), 6), r"to be 1 \(upright\), got 6. The mask .*data.orientation=apply"),
+    ("67-no-width", "x.npy", np.zeros((4, 0)), "at least 1 along every axis, got 4 x 0"),
+    ("68-exif", "x.jpg", TURNED, r"to be 1 \(upright\), got 6. The mask .*data.orientation=apply"),
     ("103-objects", "x.npy", np.array([["a", None]]), "to be numbers, got Python objects"),
     ("103-npz", "x.npy", b"PK\x03\x04" + bytes(60), "got a ZIP or NPZ archive. Save each array as its own .npy"),
 ]
@@ -73,10 +66,7 @@ IMAGES = [
 
 @pytest.mark.parametrize(("name", "content", "message"), [i[1:] for i in IMAGES], ids=[i[0] for i in IMAGES])
 def test_read_image_refuses(tmp_path, name, content, message):
-    if isinstance(content, bytes):
-        path = put(tmp_path / name, content)
-    else:
-        np.save(path := tmp_path / name, np.zeros((4, 0), np.uint8) if content is None else content)
+    path = put(tmp_path / name, content)
     with pytest.raises(DataError, match=message) as refusal:
         read_image(path)
     assert len(refusal.value.problems) == 1
@@ -88,6 +78,7 @@ TAKEN = [
     ("61-rgba-opaque", "x.png", encoded(_rgba(255)), noise()),
     ("62-16-bit", "x.png", encoded(np.uint16([[0, 700], [65535, 4]])), np.uint16([[[0], [700]], [[65535], [4]]])),
     ("63-1-bit", "x.png", encoded(np.array([[True, False]])), np.uint8([[[255], [0]]])),
+    ("64-half", "x.npy", np.float16([[0.5, 2.25]]), np.float32([[[0.5], [2.25]]])),
     ("64-float", "x.tif", _tiff(np.float32([[0.25, -1]])), np.float32([[[0.25], [-1]]])),
     ("67-1-by-n", "x.png", encoded(noise(1, 9)), noise(1, 9)),
     ("71-corrupt-icc", "x.png", encoded(noise(), icc_profile=b"rubbish"), noise()),

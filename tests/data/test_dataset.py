@@ -4,13 +4,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 
-from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import build_folder
 from segmeter.data.verification.report import build_dataset
-from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import encoded, folder, make_folder, noise, put
+from segmeter.errors import DataError
+from tests.data.crafted import encoded, folder, make_folder, noise, orientation, put
 
 
 def test_cases_are_ordered_read_exactly_and_survive_pickling_for_workers(tmp_path):
@@ -88,22 +86,11 @@ def test_fingerprint_follows_files_and_classes(tmp_path):
 
 def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
     make_folder(tmp_path, ("a",))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    put(tmp_path / "images" / "a.png", encoded(noise(10, 12), exif=exif.tobytes()))
+    put(tmp_path / "images" / "a.png", encoded(noise(10, 12), exif=orientation(6)))
     dataset = build_dataset(folder(tmp_path, orientation="apply"))
     assert dataset[0].image.shape == (12, 10, 3)
     with pytest.raises(DataError, match=r"got 12 x 10 .*swapped"):
         build_dataset(folder(tmp_path, orientation="ignore"))
-
-
-def test_camvid_has_its_splits_and_class_pixels(shared_data):
-    config = CamvidConfig(root=str(shared_data / "camvid"))
-    sizes = [len(build_dataset(config, split=split)) for split in ("train", "val", "test", "all")]
-    assert sizes == [367, 101, 233, 701]
-    sample = build_dataset(config)[0]
-    assert sample.image.shape == (360, 480, 3)
-    assert set(np.unique(sample.target)) <= set(range(12))
 
 
 def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path):
@@ -116,13 +103,8 @@ def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path)
     np.testing.assert_array_equal(sample.target, wanted)
     assert sample.target.dtype == np.uint8
     np.testing.assert_array_equal(sample.instances, np.where(numbers == 255, 0, numbers))
-    with pytest.raises(ConfigError, match=r"`core_depth` to be null but for masks of object numbers of one class"):
-        folder(tmp_path, instances=True, ignore_index=2, core_depth=2)
     with pytest.raises(DataError, match=r"look like numbers of objects|to hold only 0 to 1"):
         build_dataset(folder(tmp_path, ignore_index=255))[0]
-    for fields in ({"task": "multiclass"}, {"label_map": {"1": 1}}):
-        with pytest.raises(ConfigError, match=r"`instances` to be false but for a binary task without label map"):
-            folder(tmp_path, instances=True, **fields)
 
 
 def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
@@ -142,9 +124,3 @@ def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
     assert other.fingerprint() != dataset.fingerprint()
     with pytest.raises(DataError, match=r"to hold only what data\.label_map names"):
         other[0]
-    for fields, line in (
-        ({"instances": False}, "to say which side holds objects where data.instance_divisor is given"),
-        ({"label_map": {"7,0,0": 0}}, "`label_map` to hold values of classes, not colours"),
-    ):
-        with pytest.raises(ConfigError, match=line):
-            folder(tmp_path, **(options | fields))

@@ -1,8 +1,5 @@
 """Training, evaluation and `check` read the formats that `score` reads, where a file holds one plane."""
 
-import json
-
-import nibabel
 import numpy as np
 import pytest
 
@@ -10,7 +7,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
-from tests.data.formats_written import coco_content, write_itk
+from tests.data.formats_written import coco_content
 from tests.data.volumes import save_nifti, save_volume
 
 NAMES = ("a", "b", "c")
@@ -21,51 +18,24 @@ def labels(number):
     return noise(*SHAPE, None, seed=number) % 2
 
 
-def write_mask(root, form: str, name: str, mask: np.ndarray) -> None:
-    path = root / "masks" / f"{name}{form}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if form in (".mha", ".nrrd"):
-        write_itk(path, mask)
-    else:
-        plane = mask if form == ".npz" else mask[None]
-        save_volume(path, plane.astype(np.float32) if form == ".nii.gz" else plane)
-
-
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("form", [".nii.gz", ".npz", ".zarr", ".mha", ".nrrd"])
-def test_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
-    for number, name in enumerate(NAMES):
-        put(tmp_path / "images" / f"{name}.png", noise(*SHAPE, seed=number))
-        write_mask(tmp_path, form, name, labels(number))
-    (dataset,), (report,) = open_splits(folder(tmp_path), ["all"])
-    for number in range(3):
-        target = dataset[number].target
-        assert target is not None
-        assert target.dtype == np.uint8
-        np.testing.assert_array_equal(target, labels(number))
-    assert sum(report.class_pixels) == 3 * 12 * 10
-
-
-@pytest.mark.parametrize("form", [".nii", ".npz", ".mha"])
-def test_images_of_one_plane_are_read_from_them_too(form, tmp_path):
+def test_images_and_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
     pixels = [np.float32(noise(*SHAPE, None, seed=number)) / 7 for number in range(3)]
-    (tmp_path / "images").mkdir()
     for number, name in enumerate(NAMES):
-        path = tmp_path / "images" / f"{name}{form}"
-        if form == ".nii":
-            nibabel.save(nibabel.Nifti1Image(pixels[number].T[..., None], np.eye(4)), path)
-        elif form == ".npz":
-            np.savez(path, image=pixels[number])
-        else:
-            write_itk(path, pixels[number])
-        put(tmp_path / "masks" / f"{name}.png", labels(number))
-    dataset = build_dataset(folder(tmp_path, in_channels=1))
+        mask = labels(number).astype(np.float32 if form == ".nii.gz" else np.uint8)
+        for kind, plane in (("images", pixels[number]), ("masks", mask)):
+            flat = form in (".npz", ".mha", ".nrrd")
+            save_volume(tmp_path / kind / f"{name}{form}", plane if flat else plane[None])
+    (dataset,), (report,) = open_splits(folder(tmp_path, in_channels=1), ["all"])
     for number in range(3):
         np.testing.assert_array_equal(dataset[number].image[..., 0], pixels[number])
+        np.testing.assert_array_equal(dataset[number].target, labels(number), strict=True)
+    assert sum(report.class_pixels) == 3 * 12 * 10
 
 
 def coco(root) -> None:
@@ -73,7 +43,7 @@ def coco(root) -> None:
     for number, name in enumerate(NAMES):
         put(root / "images" / f"{name}.png", noise(*SHAPE, seed=number))
     masks = {name: labels(number) for number, name in enumerate(NAMES)}
-    (root / "annotations.json").write_text(json.dumps(coco_content(masks)))
+    put(root / "annotations.json", coco_content(masks))
 
 
 @pytest.mark.parametrize("by_lines", [False, True])

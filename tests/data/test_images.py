@@ -1,3 +1,5 @@
+"""Images whole and by lines, masks by lines, and thumbnails: every pixel as stored, or a refusal."""
+
 import io
 
 import numpy as np
@@ -7,34 +9,22 @@ from PIL import Image, ImageOps
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import ArrayRows
-from segmeter.data.images import LONGEST, Thumbnail, read_image, tapped, thumbnail_step
+from segmeter.data.files.opened import open_array, read_header
+from segmeter.data.images import LONGEST, Thumbnail, open_image_lines, read_image, tapped, thumbnail_step
+from segmeter.data.masks.reading import open_map
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, noise, png_bytes, put, read_mask
+from tests.data.crafted import THREE, encoded, noise, orientation, put, read_mask, write_zarr
 
 
 @pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "npy"])
 @pytest.mark.parametrize("channels", [None, 3], ids=["gray", "rgb"])
 def test_read_image_gives_every_pixel_of_lossless_formats(tmp_path, suffix, channels):
     pixels = noise(7, 5, channels)
-    path = tmp_path / f"x.{suffix}"
-    if suffix == "npy":
-        np.save(path, pixels)
-    else:
-        Image.fromarray(pixels).save(path)
-    image = read_image(path)
+    image = read_image(put(tmp_path / f"x.{suffix}", pixels))
     assert image.dtype == np.uint8
     assert image.shape == (7, 5, channels or 1)
     np.testing.assert_array_equal(image, pixels.reshape(image.shape))
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
-@pytest.mark.parametrize("planar", [False, True], ids=["interleaved", "planar"])
-@pytest.mark.parametrize("shape", [(7, 5, 3), (3, 3, 3)], ids=["picture", "all sides equal"])
-def test_read_image_gives_tiff_samples_in_their_dtype(tmp_path, dtype, planar, shape):
-    pixels = (np.arange(np.prod(shape)).reshape(shape) * 2).astype(dtype)
-    stored = np.moveaxis(pixels, -1, 0) if planar else pixels
-    tifffile.imwrite(tmp_path / "x.tif", stored, photometric="rgb", planarconfig="separate" if planar else "contig")
-    np.testing.assert_array_equal(read_image(tmp_path / "x.tif", channels=3), pixels, strict=True)
 
 
 def test_read_refuses_a_tiff_strip_that_is_not_there(tmp_path):
@@ -49,32 +39,10 @@ def test_read_refuses_a_tiff_strip_that_is_not_there(tmp_path):
         read_image(path)
 
 
-def test_read_image_widens_float16_and_refuses_float64(tmp_path):
-    np.save(tmp_path / "half.npy", np.float16([[0.5, 2.25]]))
-    image = read_image(tmp_path / "half.npy")
-    assert image.dtype == np.float32
-    assert image[0, 1, 0] == 2.25
-    np.save(tmp_path / "double.npy", np.float64([[0.1]]))
-    with pytest.raises(DataError, match=r"of dtype uint8, uint16, float32, got float64"):
-        read_image(tmp_path / "double.npy")
-
-
-def test_read_image_refuses_16_bit_colour_png_which_pillow_would_cut(tmp_path):
-    path = put(tmp_path / "x.png", png_bytes(b"\0" + b"\x12\x34" * 3, height=1, width=1, bits=16, colour=2))
-    assert np.asarray(Image.open(path)).dtype == np.uint8
-    with pytest.raises(DataError, match=r"16-bit colour PNG. Save it as TIFF"):
-        read_image(path)
-
-
 @pytest.mark.parametrize("cut", [10, 50, 90], ids=lambda percent: f"{percent}-percent")
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "tif", "npy"])
 def test_read_refuses_truncated_files(tmp_path, suffix, cut):
-    path = tmp_path / f"x.{suffix}"
-    pixels = noise(64, 64)
-    if suffix == "npy":
-        np.save(path, pixels)
-    else:
-        Image.fromarray(pixels).save(path)
+    path = put(tmp_path / f"x.{suffix}", noise(64, 64))
     content = path.read_bytes()
     path.write_bytes(content[: len(content) * cut // 100])
     with pytest.raises(DataError, match=r"x\.\w+: expected .* got truncated or damaged data"):
@@ -91,16 +59,15 @@ def test_read_image_takes_max_pixels_and_not_one_more(tmp_path):
 @pytest.mark.parametrize("tag", range(2, 9))
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 def test_orientation_apply_turns_the_pixels_as_pillow_does(tmp_path, tag, suffix):
-    pixels = noise(6, 4)
-    exif = Image.Exif()
-    exif[0x0112] = tag
-    path = tmp_path / f"x.{suffix}"
+    pixels, path = noise(6, 4), tmp_path / f"x.{suffix}"
+    picture = encoded(pixels, exif=orientation(tag))
     if suffix == "png":
-        put(path, encoded(pixels, exif=exif.tobytes()))
+        put(path, picture)
     else:
         tifffile.imwrite(path, pixels, photometric="rgb", extratags=[(274, "H", 1, tag, True)])
-    upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded(pixels, exif=exif.tobytes())))))
-    np.testing.assert_array_equal(read_image(path, orientation="apply"), upright)
+    found = read_image(path, orientation="apply")
+    np.testing.assert_array_equal(found, np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(picture)))))
+    assert found.flags.c_contiguous
     np.testing.assert_array_equal(read_image(path, orientation="ignore"), pixels)
     with pytest.raises(DataError, match=r"data.orientation=apply"):
         read_image(path)
@@ -123,16 +90,6 @@ def test_read_mask_maps_colours(tmp_path):
     np.testing.assert_array_equal(read_mask(path, spec=THREE, label_map=label_map), [[2, 0], [255, 2]])
     with pytest.raises(DataError, match=r"128,64,0; 0,0,0, got 255,255,255 \(1 pixels\)"):
         read_mask(path, spec=THREE, label_map={"128,64,0": 2, "0,0,0": 0})
-
-
-def test_read_image_takes_big_endian_and_fortran_arrays(tmp_path):
-    pixels = np.asfortranarray(np.arange(70, dtype=">u2").reshape(7, 5, 2))
-    np.save(tmp_path / "x.npy", pixels)
-    image = read_image(tmp_path / "x.npy", channels=2)
-    assert image.dtype == np.uint16
-    assert image.dtype.isnative
-    assert image.flags.c_contiguous
-    np.testing.assert_array_equal(image, pixels)
 
 
 @pytest.mark.parametrize("heights", [(1, 1, 1, 4), (7,), (3, 4), (2, 0, 5)], ids=str)
@@ -160,3 +117,111 @@ def test_a_picture_is_never_larger_than_its_limit():
     for height, width in ((1, 1), (LONGEST, 9), (LONGEST + 1, 9), (3, 10 * LONGEST - 1)):
         step = thumbnail_step(height, width)
         assert len(range(0, max(height, width), step)) <= LONGEST
+
+
+READ = {"channels": None, "orientation": "refuse", "max_pixels": 10_000, "level": 0}
+PARTS = ((0, 5), (5, 23), (23, 40))
+
+
+def whole(rows):
+    """All rows, in parts."""
+    return np.concatenate([rows.read(start, min(stop, rows.shape[0])) for start, stop in PARTS])
+
+
+@pytest.fixture(autouse=True)
+def tiffs_are_large(monkeypatch):
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 100)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "wanted"),
+    [("uint8", 3, "uint8"), ("uint16", None, "uint16"), ("float16", None, "float32"), ("bool", None, "uint8")],
+)
+def test_rows_of_a_tiff_are_those_of_the_image(tmp_path, dtype, channels, wanted):
+    """Floats of 16 bits and single bits are given as `read_image` gives them."""
+    array = (noise(40, 30, channels) // (128 if dtype == "bool" else 1)).astype(dtype)
+    kind = "rgb" if channels else "minisblack"
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric=kind, rowsperstrip=8, metadata=None)
+    image = read_image(tmp_path / "a.tif")
+    with open_image_lines(tmp_path / "a.tif", **READ) as rows:
+        assert (rows.shape, rows.dtype) == (image.shape, np.dtype(wanted)) == ((40, 30, channels or 1), image.dtype)
+        found = whole(rows)
+    assert found.dtype == image.dtype
+    np.testing.assert_array_equal(found, image)
+
+
+def test_a_large_zarr_has_a_header_but_only_where_it_is_read_by_rows(tmp_path):
+    write_zarr(tmp_path / "a.zarr", noise(40, 30, None), "yx", chunks=(8, 8))
+    assert read_header(tmp_path / "a.zarr", max_pixels=100, streams=True).height == 40
+    with pytest.raises(DataError, match=r"a\.zarr"):
+        read_header(tmp_path / "a.zarr", max_pixels=100)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_refused_where_its_row_is_read(tmp_path, bad):
+    array = noise(40, 30, None).astype(np.float32)
+    array[30, 7] = array[30, 9] = bad
+    tifffile.imwrite(tmp_path / "a.tif", array, rowsperstrip=8)
+    with open_image_lines(tmp_path / "a.tif", **READ) as rows:
+        assert rows.read(0, 30).shape == (30, 30, 1)
+        with pytest.raises(DataError, match=r"a.tif: expected `image` to be finite, got 2 NaN or infinite values"):
+            rows.read(29, 31)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "rule"), [("apply", "`EXIF orientation` to be 1 in a large file, got 6"), ("refuse", "orientation")]
+)
+def test_a_large_image_on_its_side_is_not_turned(tmp_path, orientation, rule):
+    tags = [(274, "H", 1, 6, True)]
+    tifffile.imwrite(tmp_path / "a.tif", noise(40, 30, None), extratags=tags, metadata=None)
+    with open_image_lines(tmp_path / "a.tif", **(READ | {"orientation": "ignore"})) as rows:
+        assert rows.shape == (40, 30, 1)
+    with pytest.raises(DataError, match=rule):
+        open_image_lines(tmp_path / "a.tif", **(READ | {"orientation": orientation})).__enter__()
+
+
+def test_the_number_of_channels_is_checked_before_a_row_is_read(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", noise(40, 30, None))
+    with pytest.raises(DataError, match="channel"), open_image_lines(tmp_path / "a.tif", **(READ | {"channels": 3})):
+        pass
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".bmp", ".zarr"])
+def test_rows_of_a_mask_are_labels_by_the_label_map(tmp_path, suffix):
+    stored = np.array([10, 20, 77], np.uint8)[noise(40, 30, None) % 3]
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".zarr":
+        write_zarr(path, stored, "yx", chunks=(16, 16))
+    else:
+        Image.fromarray(stored).save(path)
+    label_map = {"10": 2, "20": 0, "77": 255}
+    with open_map(path, Reading(spec=THREE, label_map=label_map, max_pixels=10_000)) as rows:
+        assert (rows.shape, rows.dtype) == ((40, 30), np.uint8)
+        np.testing.assert_array_equal(whole(rows), np.array([2, 0, 255])[np.searchsorted([10, 20, 77], stored)])
+
+
+def test_a_value_that_is_no_label_is_refused_where_its_row_is_read(tmp_path):
+    mask = noise(40, 30, None) % 3
+    mask[35, 3] = 9
+    tifffile.imwrite(tmp_path / "a.tif", mask, rowsperstrip=8)
+    with open_map(tmp_path / "a.tif", Reading(spec=THREE, label_map={}, max_pixels=10_000)) as rows:
+        np.testing.assert_array_equal(rows.read(0, 32), mask[:32])
+        with pytest.raises(DataError, match=r"`mask` to hold only 0 to 2 and 255 \(ignored\), got 9 \(1 pixels\)"):
+            rows.read(32, 40)
+
+
+def test_a_place_is_read_without_pixels(tmp_path):
+    attributes = {"spacing": [0.5, 0.25], "unit": "um"}
+    path = write_zarr(tmp_path / "b.zarr", noise(8, 9, None), "yx", chunks=(8, 9), attributes=attributes)
+    put(path / "c" / "0" / "0", b"x")
+    with open_array(path) as array:
+        assert (array.geometry.spacing, array.geometry.unit) == ((0.5, 0.25), "um")
+    put(path / "zarr.json", b"{")
+    with pytest.raises(DataError, match=r"b\.zarr: expected `file` to be complete, got truncated or damaged data"):
+        read_header(path)
+
+
+def test_lines_of_a_picture_that_is_decoded_whole_are_those_of_the_image(tmp_path):
+    Image.fromarray(noise(40, 30, 3)).save(tmp_path / "a.png")
+    with open_image_lines(tmp_path / "a.png", **READ) as lines:
+        np.testing.assert_array_equal(whole(lines), noise(40, 30, 3))

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tifffile
 
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files import opened as in_time
@@ -32,7 +31,7 @@ from segmeter.data.verification.verify import header_problems
 from segmeter.errors import DataError, LateError
 from segmeter.training.data import windows as parts
 from segmeter.training.data.windows import PartReader
-from tests.data.crafted import folder, make_folder, noise
+from tests.data.crafted import folder, noise, put
 
 ROOT = Path(__file__).parents[2]
 LATE = r"^data: case 'b' \(index 1\) was not read within 0\.3 seconds: .*b\.\w+, .*b\.\w+\. Bring the disk or server "
@@ -187,13 +186,9 @@ WAYS: dict[str, Callable[[Dataset], Any]] = {
 
 @pytest.fixture
 def images(tmp_path, monkeypatch):
-    make_folder(tmp_path)
-    for path in tmp_path.rglob("*.png"):
-        image = path.parent.name == "images"
-        values = noise(12, 10, 3 if image else None, seed=ord(path.stem[0]))
-        photometric = "rgb" if image else "minisblack"
-        tifffile.imwrite(path.with_suffix(".tif"), values if image else values % 2, photometric=photometric)
-        path.unlink()
+    for seed, name in enumerate("abc"):
+        put(tmp_path / "images" / f"{name}.tif", noise(seed=seed))
+        put(tmp_path / "masks" / f"{name}.tif", noise(channels=None, seed=seed) % 2)
     monkeypatch.setattr(parts, "LEAST_PIXELS", 1)
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     return replace(build_folder(folder(tmp_path), split="all"), timeout_s=0.3)

@@ -1,17 +1,16 @@
 """Planes of volumes: which axis counts them, what is read, and what is refused in one line."""
 
-import json
-
 import numpy as np
 import pytest
-import tifffile
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.folder import build_folder
 from segmeter.data.planes import find_axis
 from segmeter.data.verification.report import check_splits
-from segmeter.errors import ConfigError, DataError
+from segmeter.errors import DataError
+from tests.data.crafted import put
+from tests.data.volumes import save_volume
 from tests.volumes_made import CLASSES, affine_of, volume, write_cases, write_nifti
 
 
@@ -84,13 +83,6 @@ def test_a_file_that_can_not_be_used_gets_one_line(name, pixels, affine, said, t
     assert len(caught.value.problems) == 1
 
 
-def test_settings_that_do_not_fit_volumes_are_refused():
-    with pytest.raises(ConfigError, match=r"`context` to be 0 without data.planes"):
-        FolderConfig(root="r", classes=CLASSES, context=1)
-    with pytest.raises(ConfigError, match=r"`planes` to be null for masks of object numbers"):
-        FolderConfig(root="r", classes=CLASSES[:2], task="binary", instances=True, planes="auto")
-
-
 def write_nnunet(root, count=3):
     names = write_cases(root, count, images="imagesTr", masks="labelsTr")
     for number, name in enumerate(names):
@@ -98,8 +90,8 @@ def write_nnunet(root, count=3):
         first.rename(root / "imagesTr" / f"{name}_0000.nii.gz")
         write_nifti(root / "imagesTr" / f"{name}_0001.nii.gz", volume(number)[0] // 2, affine_of(number))
     labels = {name: number for number, name in enumerate(CLASSES)}
-    content = {"labels": labels, "channel_names": {"0": "T1", "1": "T2"}, "file_ending": ".nii.gz"}
-    (root / "dataset.json").write_text(json.dumps(content))
+    named = {"channel_names": {"0": "T1", "1": "T2"}, "file_ending": ".nii.gz"}
+    put(root / "dataset.json", {"labels": labels, **named})
 
 
 def test_an_nnunet_data_set_says_classes_channels_and_folders(tmp_path):
@@ -131,19 +123,7 @@ def test_channels_on_two_grids_are_refused_in_one_line(tmp_path):
 def test_volumes_of_every_format_are_read_by_planes(form, tmp_path):
     wanted = [each.T for each in volume(0)]
     for folder, pixels in zip(("images", "masks"), wanted, strict=True):
-        path = tmp_path / folder / f"a.{form}"
-        path.parent.mkdir()
-        if form == "nii":
-            write_nifti(path, pixels.T, affine_of(0))
-        elif form in ("mha", "nrrd"):
-            sitk = pytest.importorskip("SimpleITK")
-            sitk.WriteImage(sitk.GetImageFromArray(pixels), str(path), useCompression=True)
-        elif form == "npy":
-            np.save(path, pixels)
-        elif form == "tif":
-            tifffile.imwrite(path, pixels, metadata={"axes": "ZYX"}, ome=False, imagej=pixels.dtype != np.uint8 or None)
-        else:
-            pytest.importorskip("zarr").create_array(str(path), data=pixels, chunks=(3, 16, 16))
+        save_volume(tmp_path / folder / f"a.{form}", pixels)
     data = opened(tmp_path, planes="j")
     assert check_splits([data], use_cache=False)[0].n_planes == 28
     plane = data.open_volume(0)[5]

@@ -7,16 +7,6 @@ from scipy.ndimage import distance_transform_edt, label
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
 from segmeter.data.config import CellsConfig
-from segmeter.data.synthetic import (
-    MITOTIC,
-    ROUND,
-    SPINDLE,
-    build_cells,
-    cells_folder,
-    draw_cells,
-    draw_scene,
-    folder_config,
-)
 from segmeter.data.verification.report import build_dataset, check_splits
 from segmeter.errors import DataError
 
@@ -30,15 +20,15 @@ def _contents(folder):
 
 
 def test_cells_are_drawn_bit_for_bit_from_the_seed(tmp_path):
-    first = _contents(draw_cells(_config(tmp_path / "one")))
-    assert first == _contents(draw_cells(_config(tmp_path / "two")))
-    other = _contents(draw_cells(_config(tmp_path / "one", seed=1)))
+    first = _contents(cells.draw_cells(_config(tmp_path / "one")))
+    assert first == _contents(cells.draw_cells(_config(tmp_path / "two")))
+    other = _contents(cells.draw_cells(_config(tmp_path / "one", seed=1)))
     assert first.keys() == other.keys()
     assert all(first[name] != other[name] for name in first if name.endswith(".png"))
 
 
 def test_cases_do_not_depend_on_how_many_there_are(tmp_path):
-    few, many = draw_cells(_config(tmp_path)), draw_cells(_config(tmp_path, train_cases=5, val_cases=3))
+    few, many = cells.draw_cells(_config(tmp_path)), cells.draw_cells(_config(tmp_path, train_cases=5, val_cases=3))
     assert few != many
     for name, content in _contents(few).items():
         if name.endswith(".png"):
@@ -56,25 +46,25 @@ def test_cells_are_a_dataset_without_overlap(tmp_path):
 
 
 def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, monkeypatch):
-    folder = draw_cells(_config(tmp_path))
+    folder = cells.draw_cells(_config(tmp_path))
     assert json.loads((folder / "settings.json").read_text())["train_cases"] == 3
     monkeypatch.setattr(cells, "draw_scene", None)
-    assert draw_cells(_config(tmp_path)) == folder
-    assert len(build_cells(_config(tmp_path), split="all")) == 6
+    assert cells.draw_cells(_config(tmp_path)) == folder
+    assert len(cells.build_cells(_config(tmp_path), split="all")) == 6
 
 
 @pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed"])
 def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
     config = _config(tmp_path)
     changed = _config(tmp_path, **{field: getattr(config, field) + 1})
-    assert cells_folder(config) != cells_folder(changed)
+    assert cells.cells_folder(config) != cells.cells_folder(changed)
 
 
 def test_what_does_not_decide_pixels_shares_the_folder(tmp_path):
     binary = _config(
         tmp_path, task="binary", classes=("rest", "mitotic"), colours=None, label_map={"0": 0, "1": 0, "2": 0, "3": 1}
     )
-    assert cells_folder(binary) == cells_folder(_config(tmp_path))
+    assert cells.cells_folder(binary) == cells.cells_folder(_config(tmp_path))
     assert build_dataset(binary, split="train").spec.num_classes == 2
 
 
@@ -84,7 +74,7 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cells, "draw_scene", fail)
     with pytest.raises(RuntimeError, match="crash"):
-        draw_cells(_config(tmp_path))
+        cells.draw_cells(_config(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,21 +85,21 @@ def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypa
     def slow(config, folder):
         fill(config, folder)
         monkeypatch.setattr(cells, "_fill", fill)
-        draw_cells(config)
+        cells.draw_cells(config)
 
     monkeypatch.setattr(cells, "_fill", slow)
-    folder = draw_cells(config)
+    folder = cells.draw_cells(config)
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
 
 def test_root_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"`root` to take the drawn cells, got .* at .*file/cells-"):
-        draw_cells(_config(tmp_path / "file"))
+        cells.draw_cells(_config(tmp_path / "file"))
 
 
 def test_folder_config_keeps_what_both_kinds_share():
-    config = folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
+    config = cells.folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
     assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
     assert config.root == "x"
     assert config.spec() == CellsConfig().spec()
@@ -117,7 +107,7 @@ def test_folder_config_keeps_what_both_kinds_share():
 
 @pytest.fixture(scope="module")
 def scenes():
-    return [draw_scene(np.random.default_rng([7, index]), 192) for index in range(12)]
+    return [cells.draw_scene(np.random.default_rng([7, index]), 192) for index in range(12)]
 
 
 def test_classes_have_the_shares_that_the_set_promises(scenes):
@@ -125,9 +115,9 @@ def test_classes_have_the_shares_that_the_set_promises(scenes):
     shares = np.bincount(labels.ravel(), minlength=4) / labels.size
     assert len(shares) == 4
     assert 0.6 < shares[0] < 0.9
-    assert 0.05 < shares[ROUND] < 0.25
-    assert 0.04 < shares[SPINDLE] < 0.20
-    assert 0.002 < shares[MITOTIC] < 0.02
+    assert 0.05 < shares[cells.ROUND] < 0.25
+    assert 0.04 < shares[cells.SPINDLE] < 0.20
+    assert 0.002 < shares[cells.MITOTIC] < 0.02
 
 
 def test_each_instance_is_of_one_class_and_background_of_none(scenes):
@@ -139,7 +129,7 @@ def test_each_instance_is_of_one_class_and_background_of_none(scenes):
 
 def test_spindles_are_long_and_round_cells_are_not(scenes):
     """Of an inner spindle, no disc covers half; of an inner round cell, the inscribed disc covers most."""
-    fill = {ROUND: [], SPINDLE: []}
+    fill = {cells.ROUND: [], cells.SPINDLE: []}
     for scene in scenes:
         for number in np.unique(scene.instances[scene.instances > 0]):
             mask = scene.instances == number
@@ -147,10 +137,10 @@ def test_spindles_are_long_and_round_cells_are_not(scenes):
             edges = mask[0].any() or mask[-1].any() or mask[:, 0].any() or mask[:, -1].any()
             if kind in fill and not edges and label(mask)[1] == 1:
                 fill[kind].append(np.pi * distance_transform_edt(mask).max() ** 2 / mask.sum())
-    assert len(fill[ROUND]) > 30
-    assert len(fill[SPINDLE]) > 15
-    assert np.median(fill[ROUND]) > 0.75
-    assert np.median(fill[SPINDLE]) < 0.55
+    assert len(fill[cells.ROUND]) > 30
+    assert len(fill[cells.SPINDLE]) > 15
+    assert np.median(fill[cells.ROUND]) > 0.75
+    assert np.median(fill[cells.SPINDLE]) < 0.55
 
 
 def test_labels_lie_where_the_light_is(scenes):

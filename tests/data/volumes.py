@@ -5,7 +5,9 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import tifffile
-import zarr
+
+from tests.data.crafted import write_zarr
+from tests.data.formats_written import write_itk
 
 VOLUME = np.arange(24, dtype=np.uint8).reshape(2, 3, 4) % 3  # (depth, height, width)
 EDGES = (3.0, 0.5, 0.25)  # mm, in the same order
@@ -41,6 +43,9 @@ def save_volume(path: Path, volume: np.ndarray = VOLUME) -> Path:
         np.savez_compressed(path, labels=volume)
     elif path.suffix == ".tif":
         tifffile.imwrite(path, volume, photometric="minisblack")
+    elif path.suffix in (".mha", ".nrrd"):
+        write_itk(path, volume)
     else:
-        zarr.create_array(str(path), data=volume, zarr_format=2 if path.suffix == ".zarr2" else 3)
+        chunks = tuple(min(side, 3) for side in volume.shape)
+        write_zarr(path, volume, zarr_format=2 if path.suffix == ".zarr2" else 3, chunks=chunks)
     return path

@@ -40,7 +40,6 @@ def test_the_file_holds_its_facts_and_names_its_axes(encoded):
     ],
 )
 def test_it_gives_the_labels_of_the_segmenter_for_any_size_also_where_logits_are_enlarged(segmenter):
-    """Mutation seen to fail: the traced network given the image at its own size."""
     run = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))
     for shape in [(1, 1, 1), (2, 9, 5), (3, 40, 33)]:
         images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
@@ -67,7 +66,6 @@ def test_what_cannot_be_traced_or_written_as_onnx_is_refused_in_one_line():
 
 
 def test_its_threads_sleep_while_they_wait(encoded):
-    """Mutation seen to fail: the default, by which they spin."""
     options = open_session(encoded).get_session_options()
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
@@ -75,7 +73,6 @@ def test_its_threads_sleep_while_they_wait(encoded):
 @pytest.mark.parametrize("least", [1, 40])
 @pytest.mark.parametrize("size", [(1, 1), (5, 40), (16, 17), (17, 31), (32, 32), (3, 100), (100, 3)], ids=str)
 def test_padding_by_indices_is_the_padding_of_training(size, least):
-    """Mutation seen to fail: each axis choosing between mirroring and repeating for itself."""
     segmenter = make_pointwise()
     segmenter.size_multiple, segmenter.size_least = 16, least
     images = torch.rand(2, *size, 3)
@@ -84,7 +81,6 @@ def test_padding_by_indices_is_the_padding_of_training(size, least):
 
 
 def test_a_network_that_tells_maps_of_one_pixel_apart_takes_images_larger_than_its_stride():
-    """Mutation seen to fail: the least size of 1 claimed for it too."""
     network = Stub(lambda image: image[:, :3] if image.shape[2] > 16 else image[:, :3] * 2)
     network.size_multiple = 16
     assert trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8")[1] == 17

@@ -29,60 +29,55 @@ def source(tmp_path):
     return paths
 
 
+@quiet()
+def written(source, labels=None, spec=SPEC, **options):
+    """A segmentation, as highdicom reads it."""
+    path = source[0].with_name("seg.dcm")
+    write_segmentation(path, MASK if labels is None else labels, spec, source=source, **options)
+    return library("highdicom").seg.segread(path)
+
+
 def test_segments_are_read_by_highdicom_and_by_us(source, tmp_path):
     labels = np.random.default_rng(0).integers(0, 3, SHAPE)  # each slice another one
-    path = tmp_path / "seg.dcm"
-    with quiet():
-        write_segmentation(path, labels, SPEC, source=source)
-        found = library("highdicom").seg.segread(path)
+    found = written(source, labels)
     assert found.PatientName == "Doe^Jo"
     assert [segment.SegmentLabel for segment in found.SegmentSequence] == list(NAMES[1:])
     with quiet():
         theirs = found.get_volume(combine_segments=True).array
     assert np.array_equal(theirs[::-1], labels), "theirs begins at the top"
-    ours = read_values(path, max_pixels=1000)
+    ours = read_values(tmp_path / "seg.dcm", max_pixels=1000)
     assert np.array_equal(ours.values, labels)
     assert (ours.geometry.spacing, ours.geometry.unit) == (EDGES, "mm")
 
 
-def test_a_segment_is_tissue_unless_its_codes_tell(source, tmp_path):
-    organ = ("123037004", "SCT", "Anatomical Structure")
-    with quiet():
-        codes = {NAMES[2]: (organ, ("10200004", "SCT", "Liver"))}
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source, codes=codes)
-        found = library("highdicom").seg.segread(tmp_path / "seg.dcm").SegmentSequence
+def test_a_segment_is_tissue_unless_its_codes_tell(source):
+    codes = {NAMES[2]: (("123037004", "SCT", "Anatomical Structure"), ("10200004", "SCT", "Liver"))}
+    found = written(source, codes=codes).SegmentSequence
     meant = [[getattr(one, f"segmented_property_{part}").meaning for part in ("category", "type")] for one in found]
     assert meant == [["Tissue", "Tissue"], ["Anatomical Structure", "Liver"]]
 
 
-def test_names_and_meanings_keep_their_letters(source, tmp_path):
-    """Mutation seen to fail: without the character set they become question marks."""
+def test_names_and_meanings_keep_their_letters(source):
     names, liver = ("background", "\u809d\u81d3", "fi\u00e8vre"), ("10200004", "SCT", "\u809d\u81d3")
     spec = ClassSpec(task="multiclass", names=names, colours=SPEC.colours, ignore_index=255)
     for path in source:
-        image = library("pydicom").dcmread(path)
-        image.SpecificCharacterSet, image.PatientName = "ISO_IR 100", "M\u00fcller^Jo"
-        image.save_as(path)
-    with quiet():
-        codes = {names[1]: (TISSUE, liver)}
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), spec, source=source, codes=codes)
-    found = library("pydicom").dcmread(tmp_path / "seg.dcm")
+        change(path, SpecificCharacterSet="ISO_IR 100", PatientName="M\u00fcller^Jo")
+    found = written(source, spec=spec, codes={names[1]: (TISSUE, liver)})
     assert [segment.SegmentLabel for segment in found.SegmentSequence] == list(names[1:])
     assert found.SegmentSequence[0].SegmentedPropertyTypeCodeSequence[0].CodeMeaning == liver[2]
     assert str(found.PatientName) == "M\u00fcller^Jo"
 
 
-def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
+def test_codes_of_the_greatest_length_are_kept(source):
     """Values of more than 16 characters, as SNOMED CT's extensions have, are long code values."""
     codes = (("1" * 16, "S" * 16, "m" * 64), ("123456789012345678", "SCT", "Liver"))
-    with quiet():
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source, codes={NAMES[1]: codes})
-    found = library("pydicom").dcmread(tmp_path / "seg.dcm").SegmentSequence[0]
+    found = written(source, codes={NAMES[1]: codes}).SegmentSequence[0]
     (category,), (kind,) = found.SegmentedPropertyCategoryCodeSequence, found.SegmentedPropertyTypeCodeSequence
     assert (category.CodeValue, category.CodingSchemeDesignator, category.CodeMeaning) == codes[0]
     assert (kind.LongCodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning) == codes[1]
 
 
+MASK = draw_mask(shape=SHAPE)
 CODES = [  # none of them is one
     *(("85756007", "SCT", meaning) for meaning in ("a" * 65, "a\\b", "a\nb")),
     *(("85756007", scheme, "Tissue") for scheme in ("S" * 17, " ")),
@@ -94,6 +89,10 @@ CODES = [  # none of them is one
     ("given", "message"),
     [
         ({"labels": [[0, 1], [1, 0]]}, r"`labels` to be a ndarray, got \[\[0, 1\]"),
+        ({"labels": MASK[:2]}, "a slice for each of the 3 images"),
+        ({"labels": MASK.astype(np.float32)}, "to be integers"),
+        ({"labels": np.where(MASK == 1, 255, MASK)}, r"to be 0 to 2, got \[255\]. A segmentation has no ignored"),
+        ({"labels": MASK[:, :, 1:]}, "to have the size of the images"),
         ({"spec": ["background", "cell"]}, "`spec` to be a ClassSpec"),
         ({"source": "0.dcm"}, r"`source` to be a list of the images' paths, got '0.dcm'. Of one image give \[path\]"),
         ({"source": []}, "`source` to be a list"),
@@ -111,30 +110,10 @@ CODES = [  # none of them is one
         ),
     ],
 )
-def test_arguments_of_another_kind_are_refused(given, message, source, tmp_path):
-    usual = {"path": tmp_path / "seg.dcm", "labels": draw_mask(shape=SHAPE), "spec": SPEC, "source": source}
-    path, labels, spec = ((usual | given)[name] for name in ("path", "labels", "spec"))
-    options = {name: value for name, value in (usual | given).items() if name not in ("path", "labels", "spec")}
+def test_arguments_that_can_not_be_written_are_refused(given, message, source, tmp_path):
+    usual = {"path": tmp_path / "seg.dcm", "labels": MASK, "spec": SPEC, "source": source}
     with pytest.raises(InputError, match=message):
-        write_segmentation(path, labels, spec, **options)
-    assert not (tmp_path / "seg.dcm").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda labels: labels[:2], "a slice for each of the 3 images"),
-        (lambda labels: labels.astype(np.float32), "to be integers"),
-        (
-            lambda labels: np.where(labels == 1, 255, labels),
-            r"to be 0 to 2, got \[255\]. A segmentation has no ignored",
-        ),
-        (lambda labels: labels[:, :, 1:], "to have the size of the images"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(change, message, source, tmp_path):
-    with pytest.raises(InputError, match=message):
-        write_segmentation(tmp_path / "seg.dcm", change(draw_mask(shape=SHAPE)), SPEC, source=source)
+        write_segmentation(**(usual | given))
     assert not (tmp_path / "seg.dcm").exists()
 
 
@@ -171,33 +150,28 @@ def change(path, **values):
 def test_an_image_that_is_no_slice_of_the_series_is_refused(values, message, source, tmp_path):
     change(source[1], **values)
     with pytest.raises(DataError, match=rf"1\.dcm: expected {message}"):
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source)
+        written(source)
     assert not (tmp_path / "seg.dcm").exists()
 
 
-def test_what_is_no_image_is_given_twice_or_is_refused_by_highdicom_is_said(source, tmp_path):
-    def write(paths):
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=paths)
-
+def test_what_is_no_image_is_given_twice_or_is_refused_by_highdicom_is_said(source):
     with pytest.raises(DataError, match=r"0\.dcm: expected `SOPInstanceUID` to differ from 0\.dcm"):
-        write([source[0], source[1], source[0]])
+        written([source[0], source[1], source[0]])
     for path in source:
         change(path, SOPClassUID="1.2.3")
     with pytest.raises(DataError, match=r"0\.dcm: expected `source` to be images .* got KeyError: '.*1\.2\.3"):
-        write(source)
+        written(source)
     source[1].write_bytes(b"no DICOM at all")
     with pytest.raises(DataError, match=r"1\.dcm: expected `file` to be a DICOM image"):
-        write(source)
+        written(source)
     source[1].unlink()
     with pytest.raises(DataError, match="No such file"):
-        write(source)
+        written(source)
 
 
-def test_what_an_anonymiser_took_away_stays_empty(source, tmp_path):
+def test_what_an_anonymiser_took_away_stays_empty(source):
     for path in source:
         change(path, PatientID=None, PatientBirthDate=None, StudyID=None, AccessionNumber=None)
-    with quiet():
-        write_segmentation(tmp_path / "seg.dcm", draw_mask(shape=SHAPE), SPEC, source=source)
-        found = library("highdicom").seg.segread(tmp_path / "seg.dcm")
+    found = written(source)
     assert (found.PatientID, found.PatientBirthDate, found.StudyID) == ("", "", "")
     assert found.PatientName == "Doe^Jo"

@@ -57,7 +57,6 @@ def test_coco_run_lengths_are_read_by_pycocotools(labels, spec):
 @pytest.mark.parametrize("step", [WatershedConfig, DistanceSplitConfig])
 @pytest.mark.parametrize("form", OBJECT_FILES)
 def test_a_split_of_one_class_loses_no_object_of_another(labels, spec, step, form):
-    """Mutation seen to fail: only the classes of the step numbered."""
     cleaned = run_steps(labels, (step(classes=(spec.names[1],)),), spec)
     content = OBJECT_FILES[form][1]("case", labels, cleaned.instances, spec).decode()
     if form == "table":
@@ -72,7 +71,6 @@ def test_a_split_of_one_class_loses_no_object_of_another(labels, spec, step, for
 
 @pytest.mark.parametrize("density", [0, 0.02, 0.5, 1])
 def test_run_lengths_are_the_text_that_pycocotools_writes(rng, density):
-    """Mutation seen to fail: runs by rows; differences from the third run on."""
     mask = rng.random((300, 210)) < density
     flat = mask.ravel(order="F")
     edges = np.flatnonzero(np.diff(flat)) + 1

@@ -22,6 +22,13 @@ FLAT = np.zeros((4, 4), np.uint8)
 
 
 def read(path):
+    if path.suffix == ".zarr":
+        return zarr.open_array(str(path), mode="r")[:]
+    if path.suffix in (".npy", ".npz"):
+        found = np.load(path)
+        return found if path.suffix == ".npy" else found["probs"]
+    if path.suffix == ".tif":
+        return tifffile.imread(path)
     with Image.open(path) as image:
         image.load()
         return np.asarray(image)
@@ -40,19 +47,29 @@ def writer(folder, spec, **config):
     return Writer(folder, ExportConfig(**config), spec)
 
 
-def test_each_kind_of_array_has_its_place_and_comes_back(tmp_path, rng, spec):
-    labels = rng.integers(0, 3, (20, 30))
-    probs = rng.random((3, 20, 30), dtype=np.float32)
-    instances = rng.integers(0, 500, (20, 30), dtype=np.int32)
-    written = writer(tmp_path, spec, probs=True).write("a.b", labels, probs=probs, instances=instances)
-    assert files(tmp_path) == sorted(written) == ["instances/a.b.png", "labels/a.b.png", "probs/a.b.npy"]
-    assert all(written[name] == describe_file(tmp_path / name) for name in written)
-    found = read(tmp_path / "labels" / "a.b.png")
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found, labels)
-    np.testing.assert_array_equal(np.load(tmp_path / "probs" / "a.b.npy"), probs)
-    assert read(tmp_path / "instances" / "a.b.png").dtype == np.uint16
-    np.testing.assert_array_equal(read(tmp_path / "instances" / "a.b.png"), instances)
+@pytest.mark.parametrize(
+    ("labels_format", "probs_format", "suffixes"),
+    [
+        ("png", "npy", ["png", "png", "npy"]),
+        ("png", "npz", ["png", "png", "npz"]),
+        ("tiff", "tiff", ["tif", "tif", "tif"]),
+        ("zarr", "zarr", ["tif", "zarr", "zarr"]),
+    ],
+)
+def test_each_kind_of_array_has_its_place_and_comes_back(tmp_path, rng, spec, labels_format, probs_format, suffixes):
+    arrays = {
+        "instances": rng.integers(0, 500, (20, 30)).astype(np.uint16),
+        "labels": rng.integers(0, 3, (20, 30)).astype(np.uint8),
+        "probs": rng.random((3, 20, 30), dtype=np.float32),
+    }
+    given = {"probs": arrays["probs"], "instances": arrays["instances"].astype(np.int32)}
+    made = writer(tmp_path, spec, probs=True, labels_format=labels_format, probs_format=probs_format)
+    written = made.write("a.b", arrays["labels"].astype(np.int64), **given)
+    names = [f"{kind}/a.b.{suffix}" for kind, suffix in zip(arrays, suffixes, strict=True)]
+    assert sorted(written) == names
+    for name, array in zip(names, arrays.values(), strict=True):
+        assert written[name] == describe_file(tmp_path / name)
+        np.testing.assert_array_equal(read(tmp_path / name), array, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +139,7 @@ def test_instances_are_png_where_label_maps_are_and_65535_suffice(tmp_path, spec
     instances = np.array([[0, 1, highest]])
     writer(tmp_path, spec, labels=False, labels_format=form).write("x", instances, instances=instances)
     assert files(tmp_path) == [f"instances/x.{suffix}"]
-    path = tmp_path / "instances" / f"x.{suffix}"
-    found = read(path) if suffix == "png" else tifffile.imread(path)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, instances)
+    np.testing.assert_array_equal(read(tmp_path / "instances" / f"x.{suffix}"), instances.astype(dtype), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -180,18 +194,6 @@ def test_a_file_size_limit_of_the_system_stops_with_the_case(tmp_path, rng, spec
     assert files(tmp_path) == ["labels/small.png"]
 
 
-@pytest.mark.parametrize("form", ["npy", "npz", "tiff", "zarr"])
-def test_every_format_of_probs_and_labels_is_reached(tmp_path, spec, form):
-    probs, own = np.full((2, 4, 4), 0.25, np.float32), "zarr" if form == "zarr" else "tiff"
-    made = writer(tmp_path, spec, probs=True, probs_format=form, labels_format=own)
-    made.write("x", np.eye(4, dtype=np.uint8), probs=probs)
-    assert (tmp_path / "probs" / ("x.tif" if form == "tiff" else f"x.{form}")).exists()
-    path = tmp_path / "labels" / f"x.{'zarr' if own == 'zarr' else 'tif'}"
-    found = zarr.open_array(str(path), mode="r") if own == "zarr" else tifffile.imread(path)
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found[:], np.eye(4))
-
-
 @pytest.mark.parametrize(("compression", "code"), [("deflate", 8), ("zstd", 50000)])
 def test_labels_as_tiff_carry_the_colours(tmp_path, rng, spec, compression, code):
     labels = rng.integers(0, 3, (300, 270)).astype(np.uint8)
@@ -217,7 +219,7 @@ def test_rounded_probabilities_say_so_in_their_names(tmp_path, rng, spec, dtype,
     writer(tmp_path, spec, probs=True, probs_dtype=dtype, probs_format=form).write("a", FLAT, probs=probs)
     (path,) = (tmp_path / "probs").iterdir()
     assert path.name == f"a.{dtype}.{'npy' if form == 'npy' else 'tif'}"
-    stored = np.load(path) if form == "npy" else tifffile.imread(path)
+    stored = read(path)
     assert stored.dtype == dtype
     assert np.abs(stored.astype(np.float64) / scale - probs).max() <= error
 
@@ -226,12 +228,11 @@ def test_confidence_is_the_probability_of_what_was_predicted(tmp_path, spec, pla
     probs = np.array([[[0.5, 0.1]], [[0.3, 0.2]], [[0.2, 0.7]]], np.float32)
     labels = np.array([[0, 2]], np.uint8)
     writer(tmp_path, spec, confidence=True).write("a", labels, probs=probs, predicted=labels)
-    np.testing.assert_array_equal(tifffile.imread(tmp_path / "confidence/a.tif"), np.float32([[0.5, 0.7]]))
+    np.testing.assert_array_equal(read(tmp_path / "confidence/a.tif"), np.float32([[0.5, 0.7]]))
     planes = np.array([[[0.9, 0.2]], [[0.4, 0.6]]], np.float32)
     present = (planes > 0.5).astype(np.uint8)
     writer(tmp_path, planes_spec, confidence=True).write("b", present, probs=planes, predicted=present)
-    found = tifffile.imread(tmp_path / "confidence/b.tif")
-    np.testing.assert_allclose(found, [[[0.9, 0.8]], [[0.6, 0.6]]], rtol=1e-6)
+    np.testing.assert_allclose(read(tmp_path / "confidence/b.tif"), [[[0.9, 0.8]], [[0.6, 0.6]]], rtol=1e-6)
 
 
 def test_the_planes_of_a_case_are_converted_one_after_the_other(tmp_path):
@@ -243,3 +244,12 @@ def test_the_planes_of_a_case_are_converted_one_after_the_other(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 8 * 512 * 512 * 2
+
+
+def test_every_broken_rule_is_said_at_once():
+    for workers, allowed in ((0, 1), (65, 64)):
+        assert ExportConfig(workers=allowed).workers == allowed
+        broken = {"labels_format": "gif", "dtype": "int8", "probs_format": "h5", "workers": workers, "queue_mb": 0}
+        with pytest.raises(ConfigError) as caught:
+            ExportConfig(**broken)
+        assert [line.split("`")[1] for line in caught.value.problems] == list(broken)

@@ -63,9 +63,8 @@ from segmeter.inference.device import give_back_freed_memory, keep_freed_memory
 def used():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 """
-    could, *found = subprocess.run(
-        [sys.executable, "-c", head + code], check=True, capture_output=True, text=True
-    ).stdout.split()
+    done = subprocess.run([sys.executable, "-c", head + code], check=True, capture_output=True, text=True)
+    could, *found = done.stdout.split()
     if could != "True":
         pytest.skip("this C library has no mallopt or malloc_trim")
     return [int(each) for each in found]
@@ -182,7 +181,6 @@ def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, cap
     ],
 )
 def test_training_is_in_float32_where_bfloat16_is_slower(monkeypatch, cpu, amx, asked, taken):
-    """Mutation seen to fail: each of the three conditions left out."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": cpu, "amx_bf16": amx, "avx512_bf16": True})
     assert training_precision(CPU, asked) == taken
     assert training_precision(GPU, asked) == asked
@@ -209,7 +207,7 @@ def tf32():
 
 
 def test_float32_on_a_gpu_is_not_tf32():
-    """cuDNN convolves float32 in TF32 unless told not to. Mutation seen to fail: nullcontext for every device."""
+    """cuDNN convolves float32 in TF32 unless told not to."""
     before = tf32()
     with autocast(GPU, "float32"):
         assert tf32() == (False, False)

@@ -1,9 +1,12 @@
+"""Logits and labels of images, whole and in tiles, and the settings that are refused."""
+
 import numpy as np
 import pytest
 import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import FocalConfig, build_loss
 from tests.inference.parts import labels_of, predictor, stub
 from tests.models.parts import make_pointwise, make_spec
@@ -12,10 +15,6 @@ from tests.models.parts import make_pointwise, make_spec
 def images(count, shape=(40, 50, 3), dtype=np.uint8, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 256, shape).astype(dtype) for _ in range(count)]
-
-
-def samples(arrays):
-    return [Sample(case_id=f"case{index}", image=array, target=None) for index, array in enumerate(arrays)]
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
@@ -28,19 +27,6 @@ def test_logits_are_those_of_the_segmenter_in_float32(tiny, precision, tolerance
     assert found.dtype == torch.float32
     assert (precision == "float32") or not torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 16])
-def test_the_batch_size_changes_no_label(tiny, batch_size):
-    cases = samples([*images(5), *images(2, (33, 35, 3)), *images(1)])
-    one_by_one = [labels_of(predictor(tiny), predictor(tiny).logits([case.image]))[0] for case in cases]
-    found = list(predictor(tiny, batch_size=batch_size).predict(cases))
-    assert [each.sample.case_id for each in found] == [case.case_id for case in cases]
-    for each, expected in zip(found, one_by_one, strict=True):
-        assert each.labels.dtype == np.uint8
-        assert np.array_equal(each.labels, expected)
-        assert each.probs is None
-        assert each.loss is None
 
 
 @pytest.mark.parametrize(
@@ -69,15 +55,6 @@ def test_tiles_of_a_real_network_agree_with_their_definition(tiny):
     torch.testing.assert_close(found[..., :16], left[..., :16], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 16:32], (left[..., 16:] + right[..., :16]) / 2, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[..., 32:], right[..., 16:], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("task", "num_classes", "shape"), [("binary", 2, (6, 5)), ("multiclass", 300, (6, 5)), ("multilabel", 3, (3, 6, 5))]
-)
-def test_labels_have_the_shape_and_dtype_of_the_task(task, num_classes, shape):
-    [found] = predictor(make_pointwise(task, num_classes)).predict(samples(images(1, (6, 5, 3))))
-    assert found.labels.shape == shape
-    assert found.labels.dtype == (np.uint16 if num_classes > 256 else np.uint8)
 
 
 def test_the_threshold_decides_binary_labels():
@@ -122,3 +99,24 @@ def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, m
     message = r"^inference: case 'a', 2 at a time: out of memory\. Set inference.batch_size=1 and an inference.tile, or"
     with pytest.raises(RunError, match=message):
         list(run.predict(samples, loss=loss))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tile": 31}, "inference: expected `tile` to be an integer >= 32 or null"),
+        ({"overlap": 0.95}, "`overlap` to be a number >= 0 and <= 0.9"),
+        ({"overlap": -0.1}, "`overlap` to be a number >= 0"),
+        ({"overlap": float("nan")}, "got nan"),
+        ({"tile_batch": 0}, "`tile_batch` to be an integer >= 1"),
+        ({"blend": "gausian"}, "Did you mean 'gaussian'"),
+        ({"threshold": 1.5}, "`threshold` to be a number >= 0 and <= 1"),
+        ({"precision": "float61"}, "Did you mean 'float16'"),
+        ({"batch_size": 0}, "`batch_size` to be an integer >= 1"),
+    ],
+    ids=str,
+)
+def test_a_bad_value_is_refused(values, message):
+    with pytest.raises(ConfigError) as caught:
+        InferenceConfig(**values)
+    assert message in str(caught.value)

@@ -2,15 +2,18 @@
 
 import functools
 import http.server
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moto.server import ThreadedMotoServer
 
 from segmeter.remote import cache, stores
-from tests.remote.served import S3, Memory, serve_s3
+from tests.remote.served import S3, Memory
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,12 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     return found
 
 
-class _Endless(http.server.BaseHTTPRequestHandler):
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _Endless(_Quiet):
     """A server of S3 that has no object and never ends a listing, ten names a page."""
 
     def do_HEAD(self) -> None:
@@ -53,27 +61,36 @@ class _Endless(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *_: object) -> None:
-        pass
+
+@contextmanager
+def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[Any]:
+    """A web server in a thread of this process."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server whose listings have no end; `fresh` says whether its pages bring new names."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
-        server.pages, server.fresh = 0, True  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with _serving(_Endless) as server:
+        server.pages, server.fresh = 0, True
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "of-the-test")
         yield server
-        server.shutdown()
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    with serve_s3() as endpoint:
-        yield endpoint
+    """The address of a server of S3 in a thread of this process."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
 
 
 @pytest.fixture
@@ -86,24 +103,13 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> S3:
     return S3(s3_server)
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder, and the URL that it is served at."""
     root = tmp_path / "web"
     root.mkdir()
-    handler = functools.partial(_Quiet, directory=str(root))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield root, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with _serving(functools.partial(_Quiet, directory=str(root))) as server:
+        yield root, f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture

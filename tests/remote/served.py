@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +74,3 @@ class S3:
     def get(self, name: str) -> bytes:
         content: bytes = self.client.get_object(Bucket=self.bucket, Key=name)["Body"].read()
         return content
-
-
-@contextmanager
-def serve_s3() -> Iterator[str]:
-    """The address of a server of S3 in a thread of this process."""
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()

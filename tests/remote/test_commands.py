@@ -18,7 +18,7 @@ from segmeter.files import remove
 from segmeter.records import cache_folder
 from segmeter.remote import stores
 from tests.cli.sharded import EVAL, PREDICT, SCORE, TRAIN, contents, newest, run, whole
-from tests.data.crafted import write_zarr
+from tests.data.crafted import put, write_zarr
 from tests.data.formats_written import NAMES, coco_content, draw_mask
 from tests.data.volumes import save_volume
 
@@ -78,22 +78,14 @@ def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, expected
     assert contents(newest("runs/eval")) == expected("eval")
 
 
-def pack(archive, *folders, under):
-    with zipfile.ZipFile(archive, "w") as opened:
-        for path in (path for folder in folders for path in sorted(folder.iterdir())):
-            opened.write(path, f"{under}/{path.parent.name}/{path.name}")
-
-
-def test_images_of_an_archive_on_a_web_server_are_predicted(here, expected, web):
+def test_archives_here_and_on_a_web_server_give_the_bytes_of_the_folders_in_them(here, expected, web):
     root, url = web
-    pack(root / "all.zip", here / "images", under="some")
+    with zipfile.ZipFile(root / "all.zip", "w") as archive:
+        for path in (path for folder in ("images", "masks") for path in (here / folder).iterdir()):
+            archive.write(path, f"some/{path.parent.name}/{path.name}")
     assert run("predict", *given(PREDICT, input=f"zip://some/images::{url}/all.zip")) == 0
     assert contents(newest("runs/predict")) == expected("predict")
-
-
-def test_a_data_set_in_an_archive_gives_the_bytes_of_the_one_here(here, expected, tmp_path):
-    pack(tmp_path / "all.zip", here / "images", here / "masks", under="data")
-    assert run("eval", *given(EVAL, **{"data.root": f"zip://data::{tmp_path}/all.zip"})) == 0
+    assert run("eval", *given(EVAL, **{"data.root": f"zip://some::{root}/all.zip"})) == 0
     assert contents(newest("runs/eval")) == expected("eval")
 
 
@@ -160,29 +152,12 @@ def test_runs_in_s3_are_compared_with_their_pictures(here, s3):
     assert pages[0][1] > 0
 
 
-def test_zarr_in_s3_gives_the_bytes_of_zarr_here(here, s3, tmp_path):
-    """Images, masks and predictions, some of whose chunks are absent, as they are zeros."""
-    for name in ("images", "masks", "predictions"):
-        for path in sorted((here / name).iterdir())[:2]:
-            pixels = np.asarray(Image.open(path))
-            axes, chunks = "yxc"[: pixels.ndim], (20, 20, 3)[: pixels.ndim]
-            write_zarr(tmp_path / name / f"{path.stem}.zarr", pixels, axes, chunks=chunks)
-        s3.put_folder(tmp_path / name, f"{name}/")
-    score = given(SCORE[:2] + SCORE[3:], predictions=f"{tmp_path}/predictions", references=f"{tmp_path}/masks")
-    evaluate_ = given(EVAL, **{"data.root": str(tmp_path)})
-    for command, arguments in (("score", score), ("eval", evaluate_)):
-        wanted = whole(command, arguments)
-        there = [line.replace(str(tmp_path), s3.url) for line in arguments]
-        assert run(command, *there) == 0
-        assert contents(newest(f"runs/{command}")) == wanted
-
-
 @pytest.mark.slow
 def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkeypatch):
     """In worker processes too, each of which finds it in the cache."""
     monkeypatch.chdir(tmp_path)
     drawn = {name: draw_mask(seed) for seed, name in enumerate("ab")}
-    (tmp_path / "ann.json").write_text(json.dumps(coco_content(drawn)))
+    put(tmp_path / "ann.json", coco_content(drawn))
     for name, mask in drawn.items():
         save_volume(tmp_path / "predictions" / f"{name}.npy", np.roll(mask, 3, 1))
     s3.put_folder(tmp_path)
@@ -194,12 +169,18 @@ def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkey
     assert contents(here) == contents(there)
 
 
-def test_a_data_set_in_s3_is_read_by_index(here, s3):
-    """As a training loop of a user's own does, which knows no limit of time."""
-    for name in ("images", "masks"):
-        s3.put_folder(here / name, f"{name}/")
+@pytest.mark.parametrize("form", ["png", "zarr"])
+def test_a_data_set_in_s3_is_read_by_index(form, here, s3, tmp_path):
+    """As a training loop of a user's own does, which knows no limit of time. Chunks of zeros are absent."""
+    for path in (path for name in ("images", "masks") for path in (here / name).iterdir()):
+        pixels, target = np.asarray(Image.open(path)), tmp_path / path.parent.name / f"{path.stem}.{form}"
+        if form == "png":
+            put(target, path.read_bytes())
+        else:
+            write_zarr(target, pixels, "yxc"[: pixels.ndim], chunks=(20, 20, 3)[: pixels.ndim])
+    s3.put_folder(tmp_path)
     options = {"classes": ("a", "b", "c"), "ignore_index": 255}
-    there, local = (build_dataset(FolderConfig(root=root, **options), split="all") for root in (s3.url, str(here)))
+    there, local = (build_dataset(FolderConfig(root=root, **options), split="all") for root in (s3.url, str(tmp_path)))
     for index in (0, 5):
         np.testing.assert_array_equal(there[index].image, local[index].image)
         np.testing.assert_array_equal(there[index].target, local[index].target)

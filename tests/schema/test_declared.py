@@ -134,10 +134,12 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(shapes):
         shapes.schema("sqare")
 
 
-def test_a_name_is_taken_once_but_may_be_registered_again_by_the_same_schema(shapes):
+def test_a_name_is_taken_once_by_a_config_that_may_be_registered_again(shapes):
     shapes.register("square", builder=area)(Square)  # as when a module is imported twice
     with pytest.raises(ConfigError, match="expected a new name, got 'square'"):
         shapes.register("square", builder=area)(Other)
+    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
+        shapes.register("line", builder=area)(dict)
 
 
 def test_a_builder_with_other_arguments_is_one_line(shapes):

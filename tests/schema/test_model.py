@@ -28,11 +28,11 @@ class Inner(Config, title="inner"):
     channels: tuple[int, ...] | None = None
     mode: Literal["auto", True, False] = "auto"
 
-    @rule("channels")
+    @rule("mode")
     @classmethod
-    def _one_per_level(cls, channels, given):
-        if channels is not None and len(channels) != given.depth:
-            raise RuleError(f"to be {given.depth} numbers, one per level of depth")
+    def _one_per_level(cls, mode, given):
+        if given.channels is not None and len(given.channels) != given.depth:
+            raise RuleError(f"to be {given.depth} numbers, one per level of depth", "Add some.", key="channels")
 
 
 class Root(Config, title="config"):
@@ -43,6 +43,8 @@ class Root(Config, title="config"):
     weights: tuple[float, ...] | Literal["auto"] | None = None
     scale: Literal["valid"] | Annotated[float, Field(gt=0)] = "valid"
     style: Annotated[str, OneOf("plain", "fancy", prefixes=("x-",))] = "plain"
+    surface: Literal["border_pixels", "marching_cubes"] = "border_pixels"
+    connectivity: Literal["4", "8"] = "8"
     table: dict[str, int] = Field(default_factory=dict)
     inner: Inner = Inner()
     shape: Annotated[Any, Component(SHAPES)]
@@ -105,7 +107,7 @@ def test_a_configuration_that_was_only_validated_within_another_becomes_plain():
         ({"radius": 3}, "unknown key 'radius'. Did you mean 'shape.radius'?"),
         ({"inner": {"depth": "banana"}}, "`inner.depth` to be an integer >= 1 and <= 7, got 'banana'"),
         ({"inner": {"depth": "banana", "channels": [1]}}, "`inner.depth` to be an integer"),  # not channels too
-        ({"inner": {"channels": [1]}}, "`inner.channels` to be 3 numbers, one per level of depth, got [1]"),
+        ({"inner": {"channels": [1]}}, "`inner.channels` to be 3 numbers, one per level of depth, got [1]. Add some."),
         ({"inner": {"depth": True}}, "`inner.depth` to be an integer >= 1 and <= 7, got true"),
         ({"inner": {"depth": "3"}}, "`inner.depth` to be an integer >= 1 and <= 7, got '3'"),
         ({"inner": {"depth": 2.5}}, "`inner.depth` to be an integer >= 1 and <= 7, got 2.5"),
@@ -124,6 +126,10 @@ def test_a_configuration_that_was_only_validated_within_another_becomes_plain():
         ({"scale": 0}, "`scale` to be one of valid or a number > 0, got 0"),
         ({"style": "fany"}, "`style` to be one of plain, fancy, x-..., got 'fany'. Did you mean 'fancy'?"),
         ({"style": "x-"}, "got 'x-'"),
+        ({"surface": "A"}, "got 'A'. It is called 'border_pixels' now."),
+        ({"surface": "B"}, "It is called 'marching_cubes' now."),
+        ({"connectivity": "corners"}, "It is called '8' now."),
+        ({"connectivity": "sides"}, "It is called '4' now."),
         ({"table": {"a": "b"}}, "`table.a` to be an integer, got 'b'"),
         ({"table": 3}, "`table` to be a mapping, each value an integer, got 3. Write {key: value}."),
         ({"shape": {"name": "dsic"}}, "got 'dsic'. Did you mean 'disc'?"),
@@ -165,79 +171,18 @@ def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed,
     assert line.endswith(message)
 
 
-def test_only_a_config_can_be_registered():
-    with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
-        SHAPES.register("line", builder=lambda config: config)(dict)
-
-
-class Small(Config):
-    """A group."""
-
-    size: int = Field(3, ge=1)
-    """How large."""
-    surface: Literal["border_pixels", "marching_cubes"] = "border_pixels"
-    """Which."""
-    connectivity: Literal["4", "8"] = "8"
-    """Neighbours."""
-    most: int = 9
-    """At most."""
-
-    @rule("most")
-    @classmethod
-    def _ordered(cls, most, given):
-        if most < given.size:
-            raise RuleError("to be at least `size`", "Raise it.", key="most")
-
-
-def found(values, **options):
-    try:
-        Small.model_validate(values)
-    except ValidationError as error:
-        return problems_by_key(error, Small, values, **options)
-    return {}
-
-
-@pytest.mark.parametrize(
-    ("values", "key", "line"),
-    [
-        ({"surface": "A"}, "surface", "got 'A'. It is called 'border_pixels' now."),
-        ({"surface": "B"}, "surface", "It is called 'marching_cubes' now."),
-        ({"connectivity": "corners"}, "connectivity", "It is called '8' now."),
-        ({"connectivity": "sides"}, "connectivity", "It is called '4' now."),
-        ({"size": 8, "most": 7}, "most", "config: expected `most` to be at least `size`, got 7. Raise it."),
-    ],
-)
-def test_each_wrong_key_gets_its_line(values, key, line):
-    (text,) = found(values)[key]
-    assert line in text
-
-
-def test_all_keys_are_said_and_a_rule_that_reads_a_failed_key_is_not():
-    assert list(found({"size": 0, "most": -1, "surface": "x"})) == ["size", "surface"]
-
-
-def test_the_place_of_known_keys_is_added_to_an_unknown_one():
-    lines = found({"size": 0, "nosuch": 1}, advice=lambda key: "See the help.")
-    assert lines["nosuch"][0].endswith("See the help.")
-
-
-def test_a_key_without_default_is_required():
-    class Needed(Config):
-        checkpoint: str
-        """Which."""
-
+def test_the_command_and_the_place_of_known_keys_are_named_beside_an_unknown_one():
+    values = {**GOOD, "nosuch": 1}
     with pytest.raises(ValidationError) as caught:
-        Needed.model_validate({})
-    lines = problems_by_key(caught.value, Needed, {}, where="eval")
-    assert lines == {"checkpoint": ["eval: `checkpoint` is required. Set checkpoint=VALUE."]}
+        Root.model_validate(values)
+    ((line,),) = problems_by_key(caught.value, Root, values, where="eval", advice=lambda key: "See the help.").values()
+    assert line.startswith("eval: unknown key 'nosuch'. ")
+    assert line.endswith("See the help.")
 
 
-def test_a_configuration_can_not_be_changed():
+def test_a_configuration_can_not_be_changed_and_replacing_a_value_checks_it():
     with pytest.raises(ValueError, match="frozen"):
         Disc().radius = 2.0
-
-
-def test_replacing_a_value_checks_it():
     assert Disc().replace(radius=2) == Disc(radius=2.0)
     with pytest.raises(ConfigError, match="shape: expected `radius` to be a number >= 0, got -1"):
         Disc().replace(radius=-1)

@@ -63,7 +63,3 @@ def loaded(*modules):
 
 def crash_on(*arguments):
     crash()
-
-
-def hang_on(*arguments):
-    hang()

@@ -146,6 +146,9 @@ def test_without_a_unit_there_is_a_spacing_by_the_formats_own_rule(writer, tmp_p
     assert (found.spacing, found.unit) == ((3.0, 0.5, 0.25), rule.get(writer))
 
 
+TWO_UNITS = "'um' in the description and cm in the resolution tags"
+
+
 @pytest.mark.parametrize(
     ("said", "resolution", "per", "wanted", "problem"),
     [
@@ -155,14 +158,7 @@ def test_without_a_unit_there_is_a_spacing_by_the_formats_own_rule(writer, tmp_p
         pytest.param({}, None, None, (None, None), "", id="nothing"),
         pytest.param({"unit": "pixel", "spacing": 3}, None, None, ((3.0, 1.0, 1.0), None), "", id="pixels"),
         pytest.param({"unit": "um"}, (4, 0), None, (None, None), "(1, inf, 0.25)", id="zero"),
-        pytest.param(
-            {"unit": "um"},
-            (4, 2),
-            "CENTIMETER",
-            (None, None),
-            "'um' in the description and cm in the resolution tags",
-            id="two units",
-        ),
+        pytest.param({"unit": "um"}, (4, 2), "CENTIMETER", (None, None), TWO_UNITS, id="two units"),
     ],
 )
 def test_imagejs_own_rules(said, resolution, per, wanted, problem, tmp_path):

@@ -1,4 +1,4 @@
-"""What headers say, and files that are far larger than their pixels: refused by it, at a bounded cost."""
+"""What headers say, lines of arrays, and files far larger than their pixels: refused at a bounded cost."""
 
 import json
 import struct
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
-from PIL import Image
 
+from segmeter.data.files.array import ArrayRows, stack_planes
 from segmeter.data.files.opened import read_header
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
@@ -34,8 +34,7 @@ from tests.data.volumes import VOLUME, save_volume
     ],
 )
 def test_header_says_what_is_stored(tmp_path, suffix, array, kind, bits):
-    Image.fromarray(array).save(tmp_path / f"x.{suffix}")
-    header = read_header(tmp_path / f"x.{suffix}")
+    header = read_header(put(tmp_path / f"x.{suffix}", array))
     assert (header.height, header.width) == (7, 5)
     assert (header.kind, header.bits, header.dtype) == (kind, bits, array.dtype)
     assert header.channels == (1 if array.ndim == 2 else array.shape[2])
@@ -43,14 +42,12 @@ def test_header_says_what_is_stored(tmp_path, suffix, array, kind, bits):
 
 
 def test_header_alone_refuses_a_truncated_tiff_and_npy(tmp_path):
-    tifffile.imwrite(tmp_path / "x.tif", noise(32, 32, None))
-    np.save(tmp_path / "x.npy", noise(32, 32, None))
     for name in ("x.tif", "x.npy"):
-        read_header(tmp_path / name)
-        content = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(content[:-1])
+        path = put(tmp_path / name, noise(32, 32, None))
+        assert read_header(path).height == 32
+        put(path, path.read_bytes()[:-1])
         with pytest.raises(DataError, match=r"truncated or damaged data \((the file ends|1023 bytes of pixels)"):
-            read_header(tmp_path / name)
+            read_header(path)
 
 
 def test_header_of_a_png_decodes_no_pixel(tmp_path):
@@ -61,9 +58,27 @@ def test_header_of_a_png_decodes_no_pixel(tmp_path):
 
 def test_npy_of_one_or_four_axes_is_no_picture(tmp_path):
     for shape in ((5,), (2, 3, 4, 5)):
-        np.save(tmp_path / "x.npy", np.zeros(shape, np.uint8))
         with pytest.raises(DataError, match=r"`shape` \(height, width\) or \(height, width, channels\), got \("):
-            read_header(tmp_path / "x.npy")
+            read_header(put(tmp_path / "x.npy", np.zeros(shape, np.uint8)))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 6), (2, 2), (3, 5), (5, 9)])
+def test_rows_lie_along_the_axis_that_is_named_and_end_with_it(start, stop):
+    array = np.arange(6 * 7 * 8, dtype=np.uint16).reshape(6, 7, 8)
+    rows, columns = ArrayRows(array), ArrayRows(array, 1)
+    assert (rows.shape, rows.dtype) == ((6, 7, 8), np.uint16)
+    np.testing.assert_array_equal(rows.read(start, stop), array[start:stop])
+    np.testing.assert_array_equal(columns.read(start, stop), array[:, start:stop])
+
+
+def test_planes_are_stacked_in_their_order():
+    planes = [np.full((4, 3), k, np.uint8) for k in (7, 5, 9)]
+    planes[1][2] = 1
+    rows = stack_planes([ArrayRows(plane) for plane in planes])
+    assert (rows.shape, rows.dtype) == ((3, 4, 3), np.uint8)
+    found = rows.read(1, 3)
+    assert found.dtype == np.uint8
+    assert found[:, :, 0].tolist() == [[7, 7], [5, 1], [9, 9]]
 
 
 HUGE = 300 * 10**9  # bytes of a sparse file

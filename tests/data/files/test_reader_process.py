@@ -49,10 +49,17 @@ def test_results_and_errors_come_back_and_the_process_is_kept():
     assert ask(apart.process) == first != os.getpid()
 
 
-def test_a_crash_is_one_line_with_the_files_name():
-    line = r"^some/file.mha: expected `file` to be complete, got .*its decoder ended by SIGSEGV.*Copy it again\.$"
-    with pytest.raises(DataError, match=line):
-        ask(apart.crash)
+@pytest.mark.parametrize(
+    ("work", "line"),
+    [
+        (apart.crash, r"complete, got .*its decoder ended by SIGSEGV.*Copy it again\.$"),
+        (apart.hang, r"decoded within 0\.5 s of processor time, got none that ends"),
+    ],
+)
+def test_a_crash_and_a_decoder_that_never_ends_are_one_line_with_the_files_name(work, line, monkeypatch):
+    monkeypatch.setattr(reader_process, "SECONDS", 0.5)
+    with pytest.raises(DataError, match=rf"^some/file.mha: expected `file` to be {line}"):
+        ask(work)
     assert ask(apart.double, 2) == 4
 
 
@@ -61,14 +68,6 @@ def test_a_crash_counts_for_a_fresh_process_only():
     for _ in range(2):
         ask(apart.harm)
         assert ask(apart.crash_if_harmed) == "sound"
-
-
-def test_a_decoder_that_never_ends_is_ended(monkeypatch):
-    monkeypatch.setattr(reader_process, "SECONDS", 0.5)
-    line = r"some/file.mha: expected `file` to be decoded within 0.5 s of processor time, got none that ends"
-    with pytest.raises(DataError, match=line):
-        ask(apart.hang)
-    assert ask(apart.double, 2) == 4
 
 
 def test_the_memory_of_a_process_is_bounded(monkeypatch):

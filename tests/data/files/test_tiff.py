@@ -1,6 +1,5 @@
 """TIFF stacks of labels and levels of pyramids: axes, spacing, lines, and what is refused."""
 
-import io
 import struct
 from contextlib import ExitStack
 
@@ -12,7 +11,7 @@ from segmeter.data.files.opened import open_array, read_header
 from segmeter.data.masks.reading import read_map, read_values
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, write_pyramid
+from tests.data.crafted import THREE, patch, put, write_pyramid
 
 VOLUME = np.arange(2 * 20 * 30, dtype=np.uint16).reshape(2, 20, 30)
 
@@ -65,36 +64,27 @@ def test_what_is_no_stack_of_labels_is_refused(array, options, found, decoded):
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_pages_that_lead_back_to_an_earlier_one_are_refused(byteorder, bigtiff, tmp_path):
     """tifffile follows them without end."""
-    file = io.BytesIO()
-    tifffile.imwrite(file, VOLUME, photometric="minisblack", metadata=None, byteorder=byteorder, bigtiff=bigtiff)
-    with tifffile.TiffFile(io.BytesIO(file.getvalue())) as tiff:
-        first, last = tiff.pages[0].offset, tiff.pages[1].offset
-        size, link, entry = ("Q", "Q", 20) if bigtiff else ("H", "I", 12)
-    content = bytearray(file.getvalue())
-    (count,) = struct.unpack_from(byteorder + size, content, last)
-    end = last + struct.calcsize("=" + size) + entry * count
-    assert struct.unpack_from(byteorder + link, content, end) == (0,)
-    for target in (first, last):
-        struct.pack_into(byteorder + link, content, end, target)
-        (tmp_path / "a.tif").write_bytes(content)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOLUME, photometric="minisblack", metadata=None, byteorder=byteorder, bigtiff=bigtiff)
+    with tifffile.TiffFile(path) as tiff:
+        assert len(tiff.pages) == 2
+        targets, end = [page.offset for page in tiff.pages], tiff.pages.next_page_offset
+    for target in targets:
+        patch(path, end, struct.pack(byteorder + ("Q" if bigtiff else "I"), target))
         for read in (read_values, read_header):
             with pytest.raises(DataError, match=r"a.tif: .*its pages lead back to an earlier one"):
-                read(tmp_path / "a.tif", max_pixels=10**6)
+                read(path, max_pixels=10**6)
 
 
 def test_a_page_that_nobody_needs_is_not_parsed_and_all_planes_have_the_size_of_the_first(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, VOLUME, photometric="minisblack")  # its description tells the shape
     with tifffile.TiffFile(path) as tiff:
-        link = tiff.pages.next_page_offset
-    content = bytearray(path.read_bytes())
-    struct.pack_into("<I", content, link, len(content))
-    path.write_bytes(content + bytes(6))  # a writer's slip: a last page without any tag
+        link, width = tiff.pages.next_page_offset, tiff.pages[1].tags["ImageWidth"].valueoffset
+    patch(path, link, struct.pack("<I", path.stat().st_size))
+    put(path, path.read_bytes() + bytes(6))  # a writer's slip: a last page without any tag
     assert np.array_equal(read_values(path, max_pixels=10**6).values, VOLUME)
-    with tifffile.TiffFile(path) as tiff:
-        width = tiff.pages[1].tags["ImageWidth"].valueoffset
-    struct.pack_into("<H", content, width, 29)
-    path.write_bytes(content)
+    patch(path, width, struct.pack("<H", 29))
     with pytest.raises(DataError, match="keyframe"):
         read_values(path, max_pixels=10**6)
 
@@ -127,34 +117,24 @@ def rows_of(monkeypatch):
         yield lambda path, **options: stack.enter_context(open_array(path, streams=True, **options))
 
 
-@pytest.fixture
-def pyramid(tmp_path):
-    """Three levels, and their arrays."""
+def test_a_level_of_a_pyramid_is_chosen_or_refused_with_those_that_are_there(tmp_path, rows_of):
     levels = [RNG.integers(0, 256, (256 // scale, 192 // scale, 3), dtype=np.uint8) for scale in (1, 2, 4)]
-    return write_pyramid(tmp_path / "a.tif", *levels, tile=(32, 32)), levels
-
-
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_level_of_a_pyramid_is_chosen(pyramid, level, rows_of):
-    path, levels = pyramid
-    header = read_header(path, level=level)
-    assert (header.height, header.width, header.levels) == (*levels[level].shape[:2], 3)
-    rows = rows_of(path, level=level)
-    assert np.array_equal(rows.read(0, rows.shape[0]), levels[level])
-    with open_array(path, level=level) as array:
-        assert np.array_equal(array.read(3, 30, slice(20, 41)), levels[level][3:30, 20:41])
-
-
-def test_a_level_that_is_not_there_is_refused_with_those_that_are(pyramid):
+    path = write_pyramid(tmp_path / "a.tif", *levels, tile=(32, 32))
+    for level, wanted in enumerate(levels):
+        header = read_header(path, level=level)
+        assert (header.height, header.width, header.levels) == (*wanted.shape[:2], 3)
+        rows = rows_of(path, level=level)
+        assert np.array_equal(rows.read(0, rows.shape[0]), wanted)
+        with open_array(path, level=level) as array:
+            assert np.array_equal(array.read(3, 30, slice(20, 41)), wanted[3:30, 20:41])
     with pytest.raises(DataError, match=r"data.level.* got 3. Set .* to 0 .. 2 \(0: 256 x 192, 1: 128 x 96, 2:"):
-        read_header(pyramid[0], level=3)
+        read_header(path, level=3)
 
 
 def test_a_strip_that_is_too_large_to_decode_is_refused(tmp_path, rows_of):
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, np.zeros((300, 300), np.uint8), rowsperstrip=300)
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((300, 300), np.uint8), rowsperstrip=300)
     with pytest.raises(DataError, match=r"tiles.* of at most 80000 pixels, got 300 x 300"):
-        rows_of(path, max_pixels=80000)
+        rows_of(tmp_path / "a.tif", max_pixels=80000)
 
 
 def test_more_pixels_than_allowed_may_only_be_read_by_rows(tmp_path, monkeypatch):

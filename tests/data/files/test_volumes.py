@@ -3,10 +3,9 @@
 import gc
 import gzip
 import io
-import random
 import sys
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import nibabel
 import numpy as np
@@ -15,7 +14,9 @@ import pytest
 from segmeter.data.files.opened import open_array
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError
-from tests.data.volumes import EDGES, VOLUME, save_nifti
+from tests.data.crafted import put
+from tests.data.files.fuzzed.mutations import in_npy
+from tests.data.volumes import VOLUME, save_nifti
 
 
 def content(array, version=None, **options):
@@ -76,19 +77,14 @@ def test_a_file_of_another_length_than_its_header_says_is_damaged(decoded):
 
 
 def test_a_changed_head_gives_what_numpy_finds_or_is_refused(tmp_path):
-    """Heads with a byte changed; none ends in another kind of error."""
-    draw, data, path = random.Random(0), content(np.arange(12, dtype="<u2").reshape(3, 4)), tmp_path / "a.npy"
-    both = 0
+    """None ends in another kind of error."""
+    rng, data, both = np.random.default_rng(0), content(np.arange(12, dtype="<u2").reshape(3, 4)), 0
     for _ in range(400):
-        changed = bytearray(data)
-        changed[draw.randrange(0, 128)] = draw.choice(b" '(),0123456789:<>FTdu|{}\\\n")
-        path.write_bytes(changed)
-        try:
+        path = put(tmp_path / "a.npy", in_npy(data, rng))
+        with suppress(DataError):
             found = read_values(path, max_pixels=99).values
-        except DataError:
-            continue
-        np.testing.assert_array_equal(found.reshape(-1), np.load(path).reshape(-1))
-        both += 1
+            np.testing.assert_array_equal(found.reshape(-1), np.load(path).reshape(-1))
+            both += 1
     assert both > 16
 
 
@@ -126,11 +122,8 @@ def test_threads_that_read_at_once_do_not_disturb_each_other(tmp_path):
 
 
 def test_the_sums_of_an_archive_are_checked(decoded):
-    data = npz(labels=np.zeros((4, 4), np.uint8))
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        start = archive.getinfo("labels.npy").header_offset
-    changed = bytearray(data)
-    changed[data.index(b"\x93NUMPY", start) + 128 + 3] = 7
+    changed = bytearray(npz(labels=np.zeros((4, 4), np.uint8)))
+    changed[changed.index(b"\x93NUMPY") + 128 + 3] = 7
     with pytest.raises(DataError, match="truncated or damaged data"):
         decoded(bytes(changed), suffix=".npz", max_pixels=99)
 
@@ -141,19 +134,8 @@ def npz(**arrays):
     return file.getvalue()
 
 
-def read_nifti(path, max_pixels=1000):
-    found = read_values(path, max_pixels=max_pixels)
-    return found.values, found.geometry
-
-
-@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", ">u2"])
-def test_axes_are_turned_to_depth_height_width(tmp_path, name, dtype):
-    path = save_nifti(tmp_path / name, VOLUME.astype(dtype))
-    values, geometry = read_nifti(path)
-    np.testing.assert_array_equal(values, np.asarray(nibabel.load(path).dataobj).T)
-    np.testing.assert_array_equal(values, VOLUME)
-    assert (geometry.spacing, geometry.unit) == (EDGES, "mm")
+def read_nifti(path):
+    return read_values(path, max_pixels=1000).values
 
 
 def test_values_are_scaled_where_the_header_asks_for_it(tmp_path):
@@ -162,18 +144,15 @@ def test_values_are_scaled_where_the_header_asks_for_it(tmp_path):
     image.header.set_data_dtype(np.int16)
     nibabel.save(image, tmp_path / "a.nii")
     wanted = np.asarray(nibabel.load(tmp_path / "a.nii").dataobj).T
-    np.testing.assert_allclose(read_nifti(tmp_path / "a.nii")[0], wanted)
+    np.testing.assert_allclose(read_nifti(tmp_path / "a.nii"), wanted)
 
 
-def test_more_axes_too_many_voxels_and_pairs_are_refused(tmp_path):
-    save_nifti(tmp_path / "a.nii")
-    with pytest.raises(DataError, match=r"at most 23 pixels, got 2 x 3 x 4. .*data.max_pixels=24"):
-        read_nifti(tmp_path / "a.nii", max_pixels=23)
+def test_more_axes_and_pairs_are_refused(tmp_path):
     nibabel.save(nibabel.Nifti1Image(np.zeros((2, 2, 2, 3), np.uint8), np.eye(4)), tmp_path / "t.nii")
     with pytest.raises(DataError, match="to have 2 or 3 axes, got"):
         read_nifti(tmp_path / "t.nii")
     one = save_nifti(tmp_path / "one.nii", VOLUME[None])  # a fourth axis of one element is none
-    np.testing.assert_array_equal(read_nifti(one)[0], VOLUME)
+    np.testing.assert_array_equal(read_nifti(one), VOLUME)
     nibabel.save(nibabel.Nifti1Pair(VOLUME.T, np.eye(4)), tmp_path / "p.hdr")
     (tmp_path / "p.hdr").rename(tmp_path / "p.nii")
     with pytest.raises(DataError, match="to hold header and pixels in one file, got a pair of files"):
@@ -194,12 +173,11 @@ def test_cut_files_and_wrong_sums_are_damaged(tmp_path):
 
 @pytest.mark.parametrize("behind", ["zeros", "the same again", "an empty member", "text"])
 def test_what_follows_the_packed_volume_is_passed_over_only_where_it_is_empty(behind, tmp_path):
-    """As zlib's reader has it."""
     packed = gzip.compress(save_nifti(tmp_path / "a.nii").read_bytes())
     more = {"zeros": bytes(9), "the same again": packed, "an empty member": gzip.compress(b""), "text": b"more"}[behind]
     (tmp_path / "b.nii").write_bytes(packed + more)
     if behind in ("zeros", "an empty member"):
-        np.testing.assert_array_equal(read_nifti(tmp_path / "b.nii")[0], read_nifti(tmp_path / "a.nii")[0])
+        np.testing.assert_array_equal(read_nifti(tmp_path / "b.nii"), VOLUME)
     else:
         with pytest.raises(DataError, match="truncated or damaged data"):
             read_nifti(tmp_path / "b.nii")
@@ -211,12 +189,12 @@ def test_a_packed_volume_is_unpacked_by_libdeflate_in_one_go(tmp_path, monkeypat
     (tmp_path / "b.nii").write_bytes(gzip.compress(plain))
     sizes, read = list[int](), gzip.GzipFile.read
     monkeypatch.setattr(gzip.GzipFile, "read", lambda file, size: sizes.append(size) or read(file, size))
-    np.testing.assert_array_equal(read_nifti(tmp_path / "b.nii")[0], read_nifti(tmp_path / "a.nii")[0])
+    np.testing.assert_array_equal(read_nifti(tmp_path / "b.nii"), VOLUME)
     assert sum(sizes) < len(plain)
 
 
 def test_nibabel_is_asked_for_with_the_command_that_installs_it(monkeypatch, tmp_path):
     path = save_nifti(tmp_path / "a.nii")
-    monkeypatch.setitem(__import__("sys").modules, "nibabel", None)
+    monkeypatch.setitem(sys.modules, "nibabel", None)
     with pytest.raises(DataError, match=r"pip install 'segmeter\[nifti\]'"):
         read_nifti(path)

@@ -22,7 +22,7 @@ from segmeter.data.files.zarr import ZarrArray, hash_folder
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, write_multiscales, write_zarr
+from tests.data.crafted import THREE, noise, patch, put, write_multiscales, write_zarr
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
@@ -57,67 +57,48 @@ def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
 RNG = np.random.default_rng(0)
 
 
-def write(path, array, **options):
-    chunks = tuple(min(side, 32) for side in array.shape)
-    zarr.create_array(str(path), data=array, chunks=chunks, **options)
-    return path
-
-
 def rows_of(path, **options):
     with open_array(path, max_pixels=10**6, streams=True, **options) as array:
         return array  # a folder is not held open
 
 
-@pytest.mark.parametrize("names", [("c", "y", "x"), ("y", "x", "c"), ("t", "c", "y", "x"), None], ids=str)
+@pytest.mark.parametrize("names", ["cyx", "yxc", "tcyx", ""])
 @pytest.mark.parametrize("form", [2, 3])
 def test_channels_come_last_wherever_they_lie(tmp_path, names, form):
     """A plane without names is rows and columns."""
     sizes = {"t": 1, "c": 3, "y": 80, "x": 40}
     array = RNG.integers(0, 256, [sizes[name] for name in names or "yx"]).astype(np.uint16)
-    path = tmp_path / "a.zarr"
-    if names:
-        write_zarr(path, array, names, zarr_format=form, chunks=tuple(min(side, 32) for side in array.shape))
-    else:
-        write(path, array, zarr_format=form)
-    rows = rows_of(path)
+    chunks = tuple(min(side, 32) for side in array.shape)
+    rows = rows_of(write_zarr(tmp_path / "a.zarr", array, names, zarr_format=form, chunks=chunks))
     flat = array[0] if array.ndim == 4 else array
-    expected = np.moveaxis(flat, 0, -1) if names and names[-1] == "x" else flat
+    expected = np.moveaxis(flat, 0, -1) if names.endswith("x") else flat
     assert (rows.shape, rows.dtype, rows.header.channels) == (expected.shape, np.uint16, 3 if names else 1)
     assert np.array_equal(rows.read(10, 50), expected[10:50])
 
 
-@pytest.mark.parametrize("names", [("z", "y", "x"), None, ("x", "y", "c")], ids=str)
+@pytest.mark.parametrize("names", ["zyx", "", "xyc"])
 def test_axes_that_are_no_picture_are_refused(tmp_path, names):
-    path = write(tmp_path / "a.zarr", np.zeros((4, 40, 40), np.uint8), dimension_names=names)
+    path = write_zarr(tmp_path / "a.zarr", np.zeros((4, 40, 40), np.uint8), names)
     with pytest.raises(DataError, match="axes"):
         rows_of(path)
 
 
-def ome(tmp_path):
+def test_a_level_of_ome_multiscales_is_chosen_or_refused_where_it_is_not_there(tmp_path):
     levels = [RNG.integers(0, 256, (3, 128 // scale, 96 // scale)).astype(np.uint8) for scale in (1, 2)]
     steps = [[{"type": "scale", "scale": [1, 2**n, 2**n]}] for n in range(2)]
     path = tmp_path / "a.ome.zarr"
     write_multiscales(zarr.create_group(str(path)), *levels, axes="cyx", units=None, steps=steps)
-    return path, levels
-
-
-@pytest.mark.parametrize("level", [0, 1])
-def test_a_level_of_ome_multiscales_is_chosen(tmp_path, level):
-    path, levels = ome(tmp_path)
-    rows = rows_of(path, level=level)
-    assert rows.header.levels == 2
-    assert np.array_equal(rows.read(0, rows.shape[0]), np.moveaxis(levels[level], 0, -1))
-
-
-def test_a_level_that_is_not_there_is_refused(tmp_path):
-    path, _ = ome(tmp_path)
+    for level, wanted in enumerate(levels):
+        rows = rows_of(path, level=level)
+        assert rows.header.levels == 2
+        assert np.array_equal(rows.read(0, rows.shape[0]), np.moveaxis(wanted, 0, -1))
     with pytest.raises(DataError, match=r"data.level.*to be 0 .. 1"):
         rows_of(path, level=2)
 
 
 def test_metadata_that_is_no_json_is_named(tmp_path):
-    path = write(tmp_path / "a.zarr", np.zeros((4, 4), np.uint8))
-    (path / "zarr.json").write_text(json.dumps([1]))
+    path = write_zarr(tmp_path / "a.zarr", np.zeros((4, 4), np.uint8))
+    put(path / "zarr.json", [1])
     with pytest.raises(DataError, match=r"a\.zarr"):
         rows_of(path)
 
@@ -140,11 +121,10 @@ BOMBS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {  # Zarr 2's cod
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_chunk_that_grows_beyond_its_pixels_is_refused(codec, tmp_path):
     settings, pack = BOMBS[codec]
-    path = tmp_path / f"{codec}.zarr"
-    zarr.create_array(str(path), data=np.ones((512, 512), np.uint8), chunks=(512, 512), zarr_format=2)
+    path = write_zarr(tmp_path / f"{codec}.zarr", np.ones((512, 512), np.uint8), zarr_format=2, chunks=(512, 512))
     note = json.loads((path / ".zarray").read_text())
-    (path / ".zarray").write_text(json.dumps({**note, "compressor": settings}))
-    (path / "0.0").write_bytes(pack())
+    put(path / ".zarray", {**note, "compressor": settings})
+    put(path / "0.0", pack())
     with pytest.raises(DataError, match=rf"{codec}\.zarr: expected"):
         read_map(path, Reading(spec=THREE, label_map={}, max_pixels=10**6))
 
@@ -157,13 +137,12 @@ def zstd_without_its_size(content):
 
 
 def test_zstd_frames_that_do_not_say_their_size_are_read(tmp_path):
-    path = tmp_path / "a.zarr"
-    data = np.random.default_rng(1).integers(0, 3, (16, 16)).astype(np.uint8)
-    zarr.create_array(str(path), data=data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
-    (path / "c" / "0" / "0").write_bytes(zstd_without_its_size(data.tobytes()))
+    data = noise(16, 16, None) % 3
+    path = write_zarr(tmp_path / "a.zarr", data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
+    put(path / "c" / "0" / "0", zstd_without_its_size(data.tobytes()))
     assert np.array_equal(read_map(path, READING).values, data)
     for packed in (zstd_without_its_size(bytes(1400)), numcodecs.Zstd().encode(bytes(1400))):
-        (path / "c" / "0" / "0").write_bytes(packed)
+        put(path / "c" / "0" / "0", packed)
         with pytest.raises(DataError, match="truncated or damaged data"):
             read_map(path, READING)
 
@@ -184,46 +163,41 @@ CODECS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("noise", [False, True], ids=["labels", "noise"])
-def test_honest_chunks_of_every_codec_are_read(codec, noise, tmp_path):
+@pytest.mark.parametrize("values", [3, 65536], ids=["labels", "noise"])
+def test_honest_chunks_of_every_codec_are_read(codec, values, tmp_path):
     """Noise does not compress: its chunks are a little larger than their pixels."""
-    data = np.random.default_rng(2).integers(0, 65536 if noise else 3, (7, 9, 11)).astype(np.uint16)
-    options = {"chunks": (4, 3, 8), **CODECS[codec]}
-    zarr.create_array(str(tmp_path / "a.zarr"), data=data, **options)
-    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, data)
+    data = np.random.default_rng(2).integers(0, values, (7, 9, 11)).astype(np.uint16)
+    path = write_zarr(tmp_path / "a.zarr", data, **{"chunks": (4, 3, 8), **CODECS[codec]})
+    assert np.array_equal(read_map(path, READING).values, data)
 
 
 def test_a_second_stream_behind_a_chunk_is_refused(tmp_path):
-    zarr.create_array(str(tmp_path / "b.zarr"), data=VOLUME, chunks=VOLUME.shape, compressors=zarr.codecs.GzipCodec())
-    chunk = tmp_path / "b.zarr" / "c" / "0" / "0" / "0"
+    path = write_zarr(tmp_path / "b.zarr", VOLUME, chunks=VOLUME.shape, compressors=zarr.codecs.GzipCodec())
+    chunk = path / "c" / "0" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes() + gzip.compress(b"more"))
     with pytest.raises(DataError, match="truncated or damaged data"):
-        read_map(tmp_path / "b.zarr", READING)
+        read_map(path, READING)
 
 
 @pytest.mark.parametrize("change", [lambda content: content[:-9], lambda content: content + b"x" * 9])
 def test_a_blosc_chunk_of_another_length_is_refused(change, tmp_path):
     """Its decoder reads what lies in memory beyond a chunk that was cut, and no sum tells."""
-    noise = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
-    zarr.create_array(str(tmp_path / "a.zarr"), data=noise, zarr_format=2, compressors=numcodecs.Blosc())
-    chunk = tmp_path / "a.zarr" / "0.0"
-    chunk.write_bytes(change(chunk.read_bytes()))
+    path = write_zarr(tmp_path / "a.zarr", noise(40, 40, None), zarr_format=2, compressors=numcodecs.Blosc())
+    put(path / "0.0", change((path / "0.0").read_bytes()))
     with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
-        read_map(tmp_path / "a.zarr", NOISE)
+        read_map(path, NOISE)
 
 
 def test_a_blosc_chunk_in_a_shard_is_compared_with_its_length_there(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
-    options: dict[str, Any] = {"chunks": (10, 20), "compressors": zarr.codecs.BloscCodec()}
+    pixels, options = noise(40, 40, None), {"chunks": (10, 20), "compressors": zarr.codecs.BloscCodec()}
     for location in ("start", "end"):
-        path = tmp_path / f"{location}.zarr"
-        zarr.create_array(str(path), data=noise, shards={"shape": (40, 40), "index_location": location}, **options)
-        assert np.array_equal(read_map(path, NOISE).values, noise)
+        shards = {"shape": (40, 40), "index_location": location}
+        path = write_zarr(tmp_path / f"{location}.zarr", pixels, shards=shards, **options)
+        assert np.array_equal(read_map(path, NOISE).values, pixels)
         shard = path / "c" / "0" / "0"
-        content = bytearray(shard.read_bytes())
+        content = shard.read_bytes()
         table = 0 if location == "start" else len(content) - 16 * 8 - 4
         offset, _ = struct.unpack_from("<QQ", content, table + 16)
-        content[offset + 12 : offset + 16] = struct.pack("<I", 12345)
-        shard.write_bytes(bytes(content))
+        patch(shard, offset + 12, struct.pack("<I", 12345))
         with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
             read_map(path, NOISE)

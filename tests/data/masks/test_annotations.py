@@ -1,7 +1,5 @@
 """Paths that lead into annotation files; Label Studio's and CVAT's: the masks, and whatever leaves one open."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from segmeter.data.masks.annotations import (
     hash_annotated,
     read_annotated,
 )
+from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
@@ -32,11 +31,12 @@ from tests.data.masks.exported import (
     region,
     task,
     write_cvat,
+    write_yolo,
 )
 
 
 def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
-    path = put(tmp_path / "a.json", json.dumps(coco_content({"x": draw_mask()})).encode())
+    path = put(tmp_path / "a.json", coco_content({"x": draw_mask()}))
     assert annotations_of(path / "x") == annotations_of(path / "cell" / "x") == path
     assert annotations_of(tmp_path / "x.png") is None
     (tmp_path / "b.json").mkdir()
@@ -44,12 +44,13 @@ def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
     assert annotated_images(path) == {"x": [path / "x"]}
 
 
-def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
-    path = tmp_path / "a.json"
+@pytest.mark.parametrize("read", [annotated_images, lambda path: read_map(path, READING, shape=SHAPE)])
+def test_a_file_that_would_fill_the_memory_is_not_read(read, tmp_path):
+    path = tmp_path / ("a.json" if read is annotated_images else "a.geojson")
     with path.open("wb") as file:
         file.truncate(1 << 42)  # no room is taken
     with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
-        annotated_images(path)
+        read(path)
 
 
 @pytest.mark.parametrize("repeat", [True, False])
@@ -64,7 +65,7 @@ def test_brush_strokes_are_unpacked(repeat):
 
 
 def put_json(tmp_path, *tasks):
-    return put(tmp_path / "a.json", json.dumps(tasks).encode())
+    return put(tmp_path / "a.json", list(tasks))
 
 
 def test_polygons_and_brush_strokes_of_label_studio_give_the_mask_back(tmp_path):
@@ -110,10 +111,7 @@ STUDIO_WRONG = {
     "another size": (task(region("brushlabels", {"format": "rle", "rle": [0] * 9})), "a brush stroke of 0 values"),
     "a number for bytes": (task(region("brushlabels", {"format": "rle", "rle": 10**12})), "truncated or damaged"),
     "a turned image": (task(polygon([[1, 1], [9, 1], [9, 9]]) | {"image_rotation": 90}), "a rotated image"),
-    "two classes": (
-        task(region("a", {}) | {"type": "polygonlabels", "value": {"polygonlabels": NAMES[1:]}}),
-        "2 labels",
-    ),
+    "two classes": (task(region("polygonlabels", {}) | {"value": {"polygonlabels": NAMES[1:]}}), "2 labels"),
     "two corners": (task(polygon([[1, 1], [9, 1]])), "fewer than three corners"),
 }
 
@@ -140,10 +138,12 @@ def test_a_shape_of_a_higher_z_order_covers_those_below(order, tmp_path):
         read_annotated(write_cvat(path, same) / "x", READING)
 
 
-def test_training_reads_a_cvat_file(tmp_path):
+@pytest.mark.parametrize("masks", ["a.xml", "masks"], ids=["CVAT", "YOLO"])
+def test_training_reads_drawn_masks(masks, tmp_path):
     put(tmp_path / "images" / "x.png", noise(*SHAPE))
     write_cvat(tmp_path / "a.xml", [cvat_polygon(corners, NAMES[label]) for label, corners in parts_of(blocks())])
-    (dataset,), _ = open_splits(folder(tmp_path, classes=NAMES, task="multiclass", masks="a.xml"), ["all"])
+    write_yolo(tmp_path / "masks" / "x.txt", blocks())
+    (dataset,), _ = open_splits(folder(tmp_path, classes=NAMES, task="multiclass", masks=masks), ["all"])
     assert np.array_equal(dataset[0].target, blocks())
 
 

@@ -6,16 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from skimage.draw import polygon
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.drawn import (
-    Drawn,
-    check_corners,
-    draw_objects,
-    fill_outline,
-    find_object_labels,
-)
+from segmeter.data.masks.drawn import Drawn, check_corners, draw_objects, fill_outline, find_object_labels
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 
@@ -138,16 +131,6 @@ def test_an_outline_covers_the_centres_within_it_and_on_it(seed):
     steps = (None, 1, 2, 4)[seed % 4]
     corners = corners if steps is None else np.round(corners * steps) / steps
     assert np.array_equal(fill_outline(corners, shape), exactly_filled(corners, shape))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_round_outline_is_scikit_images(seed):
-    rng, angles = np.random.default_rng(seed), np.linspace(0, 2 * np.pi, 300, endpoint=False)
-    radius = 40 + 8 * np.sin(5 * angles + rng.random())
-    corners = np.stack([50 + radius * np.cos(angles), 60 + radius * np.sin(angles)], 1)
-    wanted = np.zeros((110, 100), bool)
-    wanted[polygon(corners[:, 1], corners[:, 0], wanted.shape)] = True
-    assert np.array_equal(fill_outline(corners, wanted.shape), wanted)
 
 
 def test_an_endless_outline_is_refused():

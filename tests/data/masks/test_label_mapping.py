@@ -31,6 +31,22 @@ def test_labels_that_are_allowed(spec, allowed):
     assert list(spec.values) == allowed
 
 
+@pytest.mark.parametrize(
+    ("values", "spec", "label_map", "message"),
+    [
+        ([-1, 4], THREE, {"4": 1}, r"names: 4, got -1 \(1 pixels\). Add the missing values to data.label_map"),
+        ([0, 1, 1], THREE, {"0": 0, "255": 1}, r"0; 255, got 1 \(2 pixels\). The values are labels already: leave"),
+        ([*range(3, 40)] * 2, THREE, {}, r"got 3 \(2 pixels\), 4 .*12 \(2 pixels\) and 27 more values"),
+        ([0, 2], _spec("multilabel", 5), {}, r"only 0 to 1, got 2 \(1 pixels\)"),
+    ],
+    ids=["negative", "labels already", "many", "a class in a plane"],
+)
+def test_other_values_are_refused_with_their_pixels_and_advice(values, spec, label_map, message):
+    stored = np.array([values], np.int32 if min(values) < 0 else np.uint8)
+    with pytest.raises(DataError, match=message):
+        to_labels(PATH, stored, spec=spec, label_map=label_map)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int64", "uint32"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_label_map_is_what_a_loop_over_pixels_gives(dtype, seed):
@@ -43,35 +59,15 @@ def test_label_map_is_what_a_loop_over_pixels_gives(dtype, seed):
     np.testing.assert_array_equal(labels, expected)
 
 
-def test_negative_values_are_labels_only_where_the_map_names_them():
+def test_negative_values_are_labels_where_the_map_names_them():
     values = np.int32([[-1, 4]])
     np.testing.assert_array_equal(to_labels(PATH, values, spec=THREE, label_map={"-1": 255, "4": 1}), [[255, 1]])
-    with pytest.raises(DataError, match=r"names: 4, got -1 \(1 pixels\). Add the missing values to data.label_map"):
-        to_labels(PATH, values, spec=THREE, label_map={"4": 1})
-
-
-def test_a_map_from_stored_values_is_not_for_masks_that_hold_labels():
-    """As a bilevel PNG does, which is read as 0 and 1."""
-    already = r"0; 255, got 1 \(2 pixels\). The values are labels already: leave data.label_map"
-    with pytest.raises(DataError, match=already):
-        to_labels(PATH, np.uint8([[0, 1, 1]]), spec=THREE, label_map={"0": 0, "255": 1})
 
 
 def test_colours_that_share_two_channels_are_told_apart():
     values = np.uint8([[[1, 2, 3], [3, 2, 1], [1, 2, 4], [1, 3, 3]]])
     label_map = {"1,2,3": 0, "3,2,1": 1, "1,2,4": 2, "1,3,3": 255}
     np.testing.assert_array_equal(to_labels(PATH, values, spec=THREE, label_map=label_map), [[0, 1, 2, 255]])
-
-
-def test_refusal_counts_pixels_and_names_ten_values_at_most():
-    values = np.arange(3, 40, dtype=np.uint8)[None].repeat(2, axis=0)
-    with pytest.raises(DataError, match=r"got 3 \(2 pixels\), 4 .*12 \(2 pixels\) and 27 more values"):
-        to_labels(PATH, values, spec=THREE, label_map={})
-
-
-def test_multilabel_refuses_a_class_number_in_its_masks():
-    with pytest.raises(DataError, match=r"only 0 to 1, got 2 \(1 pixels\)"):
-        to_labels(PATH, np.uint8([[0, 2]]), spec=_spec("multilabel", 5), label_map={})
 
 
 @pytest.mark.parametrize(

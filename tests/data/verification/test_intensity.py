@@ -1,30 +1,16 @@
 """What images hold per channel, and the normalisation that follows; against NumPy over all pixels together."""
 
 import re
+import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
 
-from segmeter.data.verification.intensity import (
-    LEVELS,
-    SHOWN,
-    ScaleWatch,
-    clip_limits,
-    measure_image,
-    merge_images,
-    mismatch_warnings,
-    normalisation,
-    scale_warnings,
-    unit_moments,
-)
+from segmeter.data.verification import intensity
 from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
-from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import folder, make_folder, noise, put
-
-
-def npy(path, array):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, array)
+from segmeter.errors import DataError
+from tests.data.crafted import folder, noise, put
 
 
 def values_of(dtype, scale, count=7, channels=2):
@@ -35,8 +21,8 @@ def values_of(dtype, scale, count=7, channels=2):
 
 def data_of(root, images, **fields):
     for number, image in enumerate(images):
-        npy(root / "images" / f"c{number}.npy", image)
-        put(root / "masks" / f"c{number}.png", (noise(*image.shape[:2], None, seed=number) % 2).astype(np.uint8))
+        put(root / "images" / f"c{number}.npy", image)
+        put(root / "masks" / f"c{number}.png", noise(*image.shape[:2], None, seed=number) % 2)
     return folder(root, in_channels=images[0].shape[2], **fields)
 
 
@@ -50,15 +36,15 @@ def test_moments_and_range_are_those_of_all_pixels(tmp_path, dtype, scale):
     np.testing.assert_allclose(found.std, pixels.std(0), rtol=1e-12)
     np.testing.assert_array_equal(found.low, pixels.min(0))
     np.testing.assert_array_equal(found.high, pixels.max(0))
-    exact = np.percentile(pixels, SHOWN, axis=0)
+    exact = np.percentile(pixels, intensity.SHOWN, axis=0)
     assert (np.abs(found.percentiles - exact) < 0.06 * scale).all()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 def test_percentiles_of_one_image_are_exact(dtype):
     image = values_of(dtype, 200, count=1)[0]
-    _, _, levels = measure_image(image)
-    exact = np.quantile(image.reshape(-1, 2), np.array(LEVELS) / 100, axis=0, method="inverted_cdf")
+    _, _, levels = intensity.measure_image(image)
+    exact = np.quantile(image.reshape(-1, 2), np.array(intensity.LEVELS) / 100, axis=0, method="inverted_cdf")
     np.testing.assert_array_equal(levels.astype(dtype), exact)
 
 
@@ -66,7 +52,7 @@ def test_images_of_two_dtypes_are_put_on_one_scale(tmp_path):
     eight, sixteen = values_of("uint8", 255, 3), values_of("uint16", 65535, 4)
     report = check_dataset(build_dataset(data_of(tmp_path, [*eight, *sixteen])))
     pixels = [image.reshape(-1, 2) / full for group, full in ((eight, 255), (sixteen, 65535)) for image in group]
-    mean, std = unit_moments(report.intensities)
+    mean, std = intensity.unit_moments(report.intensities)
     np.testing.assert_allclose(mean, np.concatenate(pixels).mean(0), rtol=1e-12)
     np.testing.assert_allclose(std, np.concatenate(pixels).std(0), rtol=1e-12)
 
@@ -98,21 +84,21 @@ def twelve_bits(light):
 def test_twelve_bits_in_uint16_are_noticed_and_both_remedies_work(tmp_path):
     plain = cells(tmp_path, "12", twelve_bits)
     intensities = check_dataset(build_dataset(plain)).intensities
-    (warning,) = scale_warnings(plain, {"train": intensities})
+    (warning,) = intensity.scale_warnings(plain, {"train": intensities})
     assert "of 65535, which is less than an eighth of the scale; set data.mean=auto data.std=auto" in warning
     assert "or data.full_scale=4095 if these are 12-bit images" in warning
     with pytest.raises(DataError, match=r"near mean 0 and spread 1, got mean -1.\d+ and spread 0.0\d+ .*mean=auto"):
-        normalisation(plain, intensities, DEFAULT)
+        intensity.normalisation(plain, intensities, DEFAULT)
     full = plain.replace(full_scale=4095.0)
-    mean, std = normalisation(full, intensities, DEFAULT)
+    mean, std = intensity.normalisation(full, intensities, DEFAULT)
     np.testing.assert_allclose((mean[0] * 65535, std[0] * 65535), (0.5 * 4095, 0.25 * 4095))
-    assert scale_warnings(full, {"train": intensities}) == []
+    assert intensity.scale_warnings(full, {"train": intensities}) == []
 
 
 def reaching(highest, dtype="uint16"):
     """Values of a split of one channel, up to the highest."""
     image = np.linspace(0, highest, 64).astype(dtype).reshape(8, 8, 1)
-    return [merge_images(dtype, np.array([64]), *(each[None] for each in measure_image(image)))]
+    return [intensity.merge_images(dtype, np.array([64]), *(each[None] for each in intensity.measure_image(image)))]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +113,7 @@ def reaching(highest, dtype="uint16"):
 )
 def test_each_split_is_judged_by_its_own_values(tmp_path, splits, named):
     plain = cells(tmp_path, "12", twelve_bits)
-    found = scale_warnings(plain, {split: reaching(highest) for split, highest in splits.items()})
+    found = intensity.scale_warnings(plain, {split: reaching(highest) for split, highest in splits.items()})
     assert [re.search("of (train|val).* is [0-9]+", line)[0] for line in found] == named
 
 
@@ -135,7 +121,7 @@ def test_auto_is_computed_from_the_training_split_alone(tmp_path):
     images = values_of("uint8", 255, 12)
     config = data_of(tmp_path, images, val_fraction=0.4, test_fraction=0, mean="auto", std="auto")
     (train, _), (seen, _) = open_splits(config, ["train", "val"])
-    mean, std = normalisation(config, seen.intensities, ((0.5,) * 2, (0.25,) * 2))
+    mean, std = intensity.normalisation(config, seen.intensities, ((0.5,) * 2, (0.25,) * 2))
     pixels = np.concatenate([train[i].image.reshape(-1, 2) for i in range(len(train))]) / 255
     np.testing.assert_allclose(mean, pixels.mean(0), rtol=1e-12)
     np.testing.assert_allclose(std, pixels.std(0), rtol=1e-12)
@@ -145,11 +131,11 @@ def test_inputs_far_from_the_scale_are_refused_with_the_remedy(tmp_path):
     floats = cells(tmp_path, "floats", lambda light: (light * 255).astype(np.float32))
     seen = check_dataset(build_dataset(floats)).intensities
     with pytest.raises(DataError, match=r"got mean \d\d\d.* Set data.mean=auto data.std=auto\.$"):
-        normalisation(floats, seen, DEFAULT)
-    normalisation(floats.replace(full_scale=255.0), seen, DEFAULT)
+        intensity.normalisation(floats, seen, DEFAULT)
+    intensity.normalisation(floats.replace(full_scale=255.0), seen, DEFAULT)
     in_bytes = cells(tmp_path, "8", eight_bits, mean=(123.7,), std=(58.4,))  # of values in 0..255: a common slip
     with pytest.raises(DataError, match="near mean 0 and spread 1"):
-        normalisation(in_bytes, check_dataset(build_dataset(in_bytes)).intensities, DEFAULT)
+        intensity.normalisation(in_bytes, check_dataset(build_dataset(in_bytes)).intensities, DEFAULT)
 
 
 def test_what_can_not_be_normalised_is_refused(tmp_path):
@@ -157,14 +143,14 @@ def test_what_can_not_be_normalised_is_refused(tmp_path):
     flat[0][..., 0] = np.arange(30).reshape(5, 6)
     config = data_of(tmp_path / "flat", flat, mean="auto", std="auto")
     with pytest.raises(DataError, match="to vary in every channel, got one value in channel 1"):
-        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+        intensity.normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
     mixed = [*values_of("uint8", 255, 2), *values_of("uint16", 4095, 2)]
     config = data_of(tmp_path / "mixed", mixed, full_scale=4095.0)
     with pytest.raises(DataError, match="`full_scale` to be null for images of several dtypes, got uint8, uint16"):
-        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+        intensity.normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
     config = cells(tmp_path, "12", twelve_bits, full_scale=1000.0)
     with pytest.raises(DataError, match="`full_scale` to be at least the largest value, got 1000, where values reach"):
-        normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
+        intensity.normalisation(config, check_dataset(build_dataset(config)).intensities, DEFAULT)
 
 
 def test_one_dark_channel_among_others_is_no_fault(tmp_path):
@@ -172,7 +158,7 @@ def test_one_dark_channel_among_others_is_no_fault(tmp_path):
     for image in images:
         image[..., 1] = 0
     config = data_of(tmp_path, images)
-    normalisation(config, check_dataset(build_dataset(config)).intensities, ((0.5,) * 2, (0.25,) * 2))
+    intensity.normalisation(config, check_dataset(build_dataset(config)).intensities, ((0.5,) * 2, (0.25,) * 2))
 
 
 def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
@@ -180,16 +166,16 @@ def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     twelve = cells(tmp_path, "12", twelve_bits, mean="auto", std="auto")
     eight = check_dataset(build_dataset(cells(tmp_path, "8", eight_bits))).intensities
     own = check_dataset(build_dataset(twelve)).intensities
-    mean, std = normalisation(twelve, own, DEFAULT)
-    assert mismatch_warnings(own, mean, std) == []
-    (line,) = mismatch_warnings(eight, mean, std)
+    mean, std = intensity.normalisation(twelve, own, DEFAULT)
+    assert intensity.mismatch_warnings(own, mean, std) == []
+    (line,) = intensity.mismatch_warnings(eight, mean, std)
     assert "uint8 from" in line
     assert "mean little" in line
 
 
 def watched(*parts, **options):
     """How many lines a watch gives for each image of each part, and for all of them when it ends."""
-    watch = ScaleWatch((0.5,), (0.25,), **options)
+    watch = intensity.ScaleWatch((0.5,), (0.25,), **options)
     return [[len(watch.add(image)) for image in part] for part in parts], len(watch.close())
 
 
@@ -205,7 +191,7 @@ def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once()
     (before, after), _ = watched(FULL * 2, TWELVE)
     assert (sum(before), sum(after)) == (0, 1)  # three times eight
     assert watched([]) == ([[]], 0)
-    watch = ScaleWatch((0.5,), (0.25,))
+    watch = intensity.ScaleWatch((0.5,), (0.25,))
     assert "uint16 from" in next(line for image in TWELVE for line in watch.add(image))
 
 
@@ -224,10 +210,10 @@ def test_clipped_moments_and_limits_are_those_of_the_pixels_cut_off(tmp_path, dt
     (found,) = check_dataset(build_dataset(config)).intensities
     pixels = image.reshape(-1, 2).astype(np.float64)
     exact = np.quantile(pixels, [0.02, 0.98], axis=0, method="inverted_cdf")
-    limits = np.array(clip_limits(config, [found])).T * found.full_scale
+    limits = np.array(intensity.clip_limits(config, [found])).T * found.full_scale
     np.testing.assert_allclose(limits, exact, rtol=1e-6)
     cut = np.clip(pixels, *exact) / found.full_scale
-    mean, std = normalisation(config, [found], ((0.5,) * 2, (0.25,) * 2))
+    mean, std = intensity.normalisation(config, [found], ((0.5,) * 2, (0.25,) * 2))
     np.testing.assert_allclose(mean, cut.mean(0), rtol=0.05)
     np.testing.assert_allclose(std, cut.std(0), rtol=0.1)
 
@@ -240,21 +226,38 @@ def test_clipping_that_leaves_no_range_is_refused_with_the_name_of_the_channel(t
     config = data_of(tmp_path, images, clip=(2, 98), channels=("light", "dark"))
     found = check_dataset(build_dataset(config)).intensities
     with pytest.raises(DataError, match=r"`clip` to leave a range in channel dark, got 7 at both percentiles"):
-        clip_limits(config, found)
+        intensity.clip_limits(config, found)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"clip": (3, 98)}, r"`clip` to be one of 0, 0.5, 1, 2, 5, and one of 95, 98, 99, 99.5, 100, got \[3, 98\]"),
-        ({"channels": ("a", "b")}, r"`channels` to be 3 different names.*data.in_channels is their number"),
-        ({"channels": ("a", "b", "a")}, r"`channels` to be 3 different names"),
-        ({"full_scale": 0.0}, "`full_scale`"),
-        ({"std": (0.0, 1.0, 1.0)}, "`std"),
-        ({"mean": (0.1,)}, "`mean`"),
-        ({"samples_per_epoch": 0}, "`samples_per_epoch`"),
-    ],
-)
-def test_values_that_can_not_be_meant_are_refused(tmp_path, fields, message):
-    with pytest.raises(ConfigError, match=f"data: expected {message}"):
-        folder(make_folder(tmp_path), **fields)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_counting_some_rows_at_a_time_changes_no_bit(monkeypatch, dtype):
+    image = np.sort(np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (37, 23, 3)).astype(dtype), axis=0)
+    whole = intensity.measure_image(image)
+    np.testing.assert_allclose(whole[0], image.mean((0, 1)), rtol=1e-12)
+    monkeypatch.setattr("segmeter.data.sample._AT_ONCE", 100)
+    for one, other in zip(whole, intensity.measure_image(image), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_measuring_an_image_takes_little_more_memory_than_the_image():
+    image = np.zeros((4096, 4096, 3), np.uint8)
+    tracemalloc.start()
+    intensity.measure_image(image)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < image.nbytes / 3
+
+
+def test_bands_of_floats_are_dropped_once_they_are_measured():
+    alive, most = [], []
+
+    def bands():
+        for number in range(40):
+            band = np.full((32, 8, 1), number, np.float32)
+            alive.append(weakref.ref(band))
+            yield band
+            del band
+            most.append(sum(each() is not None for each in alive))
+
+    intensity.measure_rows(bands(), np.dtype(np.float32))
+    assert max(most) <= 2

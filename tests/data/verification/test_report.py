@@ -55,7 +55,7 @@ def test_camvid_is_checked_in_seconds_and_gives_the_published_shares(shared_data
     start = time.process_time()
     reports = check_splits([build_dataset(config, split=split) for split in ("train", "val", "test")])
     assert time.process_time() - start < 30  # 6 s of processor time where this was written
-    assert [report.n_cases for report in reports] == [367, 101, 233]
+    assert [(report.n_cases, report.sizes) for report in reports] == [(n, {(360, 480): n}) for n in (367, 101, 233)]
     ignored = [report.ignored_pixels / report.total_pixels for report in reports]
     assert [round(share, 3) for share in ignored] == [0.039, 0.017, 0.038]
     counted = reports[2].class_pixels / reports[2].total_pixels
@@ -102,18 +102,14 @@ def test_a_split_that_is_not_read_may_be_missing(tmp_path, absent):
     assert [len(each) for each in open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])[0]] == [1, 1]
 
 
-@pytest.fixture
-def described(tmp_path, monkeypatch):
+def test_a_description_has_classes_with_shares_and_channels_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     put(tmp_path / "images" / "a.png", np.full((4, 6, 3), (10, 20, 30), np.uint8))
     put(tmp_path / "masks" / "a.png", np.repeat(np.uint8([[0], [1], [1], [255]]), 6, axis=1))
     classes = ("background", "cell", "border")
     config = folder(tmp_path, task="multiclass", classes=classes, channels=("r", "g", "b"), ignore_index=255)
     _, (report,) = open_splits(config, ["all"])
-    return describe_report(report, config)
-
-
-def test_classes_have_pixels_shares_and_cases(described):
+    described = describe_report(report, config)
     assert described["classes"] == {
         "background": {"pixels": 6, "share": pytest.approx(1 / 3), "cases": 1},
         "cell": {"pixels": 12, "share": pytest.approx(2 / 3), "cases": 1},
@@ -121,9 +117,6 @@ def test_classes_have_pixels_shares_and_cases(described):
     }
     assert described["ignored_share"] == 0.25
     assert described["sizes"] == [{"height": 4, "width": 6, "cases": 1}]
-
-
-def test_channels_are_named(described):
     assert json.loads(json.dumps(described)) == described
     (values,) = described["intensities"]
     assert values["dtype"] == "uint8"
@@ -135,13 +128,9 @@ def test_channels_are_named(described):
 def test_classes_are_counted_and_ignored_pixels_are_in_none(dtype):
     rng = np.random.default_rng(0)
     target = rng.choice([0, 1, 2, 255], (17, 23)).astype(dtype)
-    spec = make_spec(3)
-    assert count_classes(target, spec).tolist() == [(target == k).sum() for k in range(3)]
-    assert count_decided(target, spec).tolist() == [(target != 255).sum()] * 3
-
-
-def test_a_class_without_pixels_counts_zero():
-    assert count_classes(np.zeros((2, 2), np.uint8), make_spec(4)).tolist() == [4, 0, 0, 0]
+    spec = make_spec(4)  # whose last class has no pixel
+    assert count_classes(target, spec).tolist() == [(target == k).sum() for k in range(4)]
+    assert count_decided(target, spec).tolist() == [(target != 255).sum()] * 4
 
 
 def test_each_plane_of_multilabel_has_its_own_ignored_pixels():

@@ -1,14 +1,6 @@
-"""Reads files one after another in a process of its own, so that a crash is seen and is known to be of its file.
+"""Reads a file with our reader and with another one, both in a reader process, which either may crash as it likes."""
 
-On standard input a line for each file, with its format; on standard output two lines: how our reader ended, then how
-the other one did, which may crash as it likes.
-"""
-
-import json
-import os
-import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +8,10 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files import reader_process
-from segmeter.data.files.pictures import decode_samples
 from segmeter.data.images import read_image
 from segmeter.data.masks.reading import read_map, read_values
 from segmeter.data.sample import Reading
 from segmeter.errors import SegmeterError
-from tests.data.crafted import encoded
 from tests.data.files.fuzzed.theirs import READERS
 from tests.data.formats_written import NAMES
 
@@ -87,23 +77,3 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     if one.shape == other.shape and one.dtype.kind == "f":
         return np.allclose(one, other, rtol=1e-6, atol=1e-30, equal_nan=True)  # ITK has single precision
     return one.shape == other.shape and np.array_equal(one, other)
-
-
-def main() -> None:
-    warnings.simplefilter("ignore")
-    import resource  # Windows, where the tests are only collected, has none
-
-    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers = open(os.dup(1), "w")  # noqa: SIM115, PTH123
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries print
-    decode_samples(encoded(np.zeros((9, 9), np.uint8)), max_pixels=100)  # compiles what it decodes with
-    for line in sys.stdin:
-        form, path = json.loads(line)
-        outcome, values = measured(form, Path(path))
-        print(json.dumps(outcome), file=answers, flush=True)
-        print(json.dumps(compared(form, Path(path), values)), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()

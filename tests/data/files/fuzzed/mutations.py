@@ -151,13 +151,15 @@ def in_png(content: bytes, rng: Rng) -> bytes:
         chunks.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + length]))
         at += 12 + length
     where, kind = int(rng.integers(len(chunks))), int(rng.integers(5))
-    name, body = chunks[where]
+    name, _ = chunks[where]
     if kind == 0:
         chunks.insert(int(rng.integers(len(chunks) + 1)), chunks[where])
     elif kind == 1:
         del chunks[where]
     elif name == b"IDAT" and kind < 4:
-        chunks[where] = (name, zlib.compress(in_bytes(zlib.decompress(body), rng)))
+        rows = zlib.decompress(b"".join(body for name, body in chunks if name == b"IDAT"))
+        chunks = [each for each in chunks if each[0] != b"IDAT"]
+        chunks.insert(-1, (b"IDAT", zlib.compress(in_bytes(rows, rng))))
     else:
         where = 0 if kind < 4 else where
         chunks[where] = (chunks[where][0], in_bytes(chunks[where][1] or b"x", rng))

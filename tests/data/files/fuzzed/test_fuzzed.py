@@ -3,25 +3,23 @@
 None of them crashes or hangs the process or takes more memory than is stated. `make fuzz` reads 4,000 of each format.
 """
 
-import json
-import os
+import pickle
 import shutil
-import signal
-import subprocess
-import sys
-import threading
 import zlib
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from segmeter.data.files import opened, reader_process
 from segmeter.data.files.reader_process import SECONDS, SPARE_BYTES
-from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED
+from segmeter.errors import DataError
+from tests.data.files import apart as work
+from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.mutations import in_bytes, of
 from tests.data.files.fuzzed.seeds import FORMATS
+from tests.deadline import deadline
 from tests.fuzzing import record, rounds
 
 ROOT = Path(__file__).parents[4]
@@ -29,52 +27,35 @@ WHOLE, SAMPLE = 4000, 120
 MOST_SECONDS = 10  # of processor time for one of these small files
 MOST_MEGABYTES = 64 + 64 * MOST_PIXELS / 2**20  # beside what the process had before
 MOST_APART = (SPARE_BYTES + 24 * MOST_PIXELS) / 2**20 + 400  # the last: the libraries of a reader process
+ENDLESS, MOST_BYTES = 60, 16 << 30  # seconds of processor time, and memory, with which the process is ended
 DEADLINE = 300  # seconds in which a busy machine answers all the same
 
 pytestmark = pytest.mark.fuzz
 
 
-class Reader:
-    """The process that reads files, started anew where a file ended it."""
-
-    def __init__(self):
-        self.process: subprocess.Popen[str] | None = None
-
-    def read(self, form, path):
-        """How our reader ended, and the other one; kind "crash" or "hang" where the process did."""
-        if self.process is None:
-            command = [sys.executable, "-W", "ignore", "-m", "tests.data.files.fuzzed.child"]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-            self.process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
-        process = self.process
-        timer = threading.Timer(DEADLINE, process.kill)
-        timer.start()
-        with suppress(BrokenPipeError):
-            process.stdin.write(json.dumps([form, str(path)]) + "\n")
-            process.stdin.flush()
-        first, second = process.stdout.readline(), process.stdout.readline()
-        timer.cancel()
-        if not second:
-            self.end()
-        if not first:
-            kind = "hang" if process.returncode == -signal.SIGKILL else "crash"
-            return {"kind": kind, "said": f"exit {process.returncode}", "seconds": 0, "peak": 0, "apart": 0}, ""
-        return json.loads(first), json.loads(second) if second else "crashed"
-
-    def end(self):
-        if self.process is not None:
-            with suppress(BrokenPipeError):
-                self.process.stdin.close()
-            self.process.stdout.close()
-            self.process.wait()
-            self.process = None
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The PNG decoder, whose compilation takes longer than a file may."""
+    asked(opened._compile)
 
 
-@pytest.fixture(scope="module")
-def reader():
-    found = Reader()
-    yield found
-    found.end()
+def asked(work, *arguments):
+    """The result of a function in a process that is started anew where a file ended it."""
+    reader = reader_process._idle.pop() if reader_process._idle else reader_process._Reader()
+    with deadline(DEADLINE):
+        return reader.ask(ROOT, pickle.dumps((ROOT, work, arguments, ENDLESS, MOST_BYTES)), ENDLESS)
+
+
+def read_both(form, path, read=measured):
+    """How our reader ended, and whether the other one finds the same; kind "crash" where the process ended."""
+    try:
+        outcome, values = asked(read, form, path)
+    except (reader_process._Crashed, DataError) as error:
+        return {"kind": "crash", "said": str(error), "seconds": 0, "peak": 0, "apart": 0}, ""
+    try:
+        return outcome, asked(compared, form, path, values)
+    except (reader_process._Crashed, DataError):
+        return outcome, "crashed"
 
 
 def damaged_case(form, number, seeds, folder):
@@ -106,7 +87,7 @@ def damaged_case(form, number, seeds, folder):
 def fault_of(outcome, other, folder):
     """What is wrong with an outcome; empty where nothing is."""
     kind, said = outcome["kind"], outcome["said"]
-    if kind in ("crash", "hang", "fault"):
+    if kind in ("crash", "fault"):
         return f"{kind} {said}"
     if outcome["seconds"] > MOST_SECONDS or outcome["peak"] > MOST_MEGABYTES or outcome["apart"] > MOST_APART:
         return f"{outcome['seconds']:.1f} s, {outcome['peak']:.0f} MB, {outcome['apart']:.0f} MB apart: {said}"
@@ -116,7 +97,7 @@ def fault_of(outcome, other, folder):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_damaged_files_are_read_as_they_are_or_refused_in_one_line(form, reader, tmp_path):
+def test_damaged_files_are_read_as_they_are_or_refused_in_one_line(form, tmp_path):
     seeds, kept = tmp_path / "seeds", tmp_path / "kept"
     seeds.mkdir()
     FORMATS[form].write(seeds)
@@ -126,7 +107,7 @@ def test_damaged_files_are_read_as_they_are_or_refused_in_one_line(form, reader,
         folder = tmp_path / "case"
         folder.mkdir()
         path, _ = damaged_case(form, number, seeds, folder)
-        outcome, other = reader.read(form, path)
+        outcome, other = read_both(form, path)
         late = "processor time" in outcome["said"]
         ended = "its decoder ended" in outcome["said"]
         found[f"{outcome['kind']}" + (" after its time" if late else " after a crash apart" if ended else "")] += 1
@@ -153,19 +134,16 @@ def test_damaged_files_are_read_as_they_are_or_refused_in_one_line(form, reader,
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_sound_files_are_read_by_both_readers(form, reader, tmp_path):
+def test_sound_files_are_read_by_both_readers(form, tmp_path):
     """So that what is said of damaged ones means something."""
     FORMATS[form].write(tmp_path)
     folders = form in ("zarr", "ome-zarr")
     for path in sorted(each for each in tmp_path.iterdir() if each.is_dir() == folders):
-        outcome, other = reader.read(form, path / "x" if form in INSIDE else path)
+        outcome, other = read_both(form, path / "x" if form in INSIDE else path)
         assert (outcome["kind"], outcome["said"]) == ("read", "")
         assert other in ("same", "not asked"), (path, other)
 
 
-def test_a_crash_is_seen_and_the_next_file_is_read(reader, tmp_path):
-    assert reader.read("npy", tmp_path / "none.npy")[0]["kind"] == "refused"
-    os.kill(reader.process.pid, signal.SIGSEGV)
-    outcome, _ = reader.read("npy", tmp_path / "none.npy")
-    assert (outcome["kind"], outcome["said"]) == ("crash", "exit -11")
-    assert reader.read("npy", tmp_path / "none.npy")[0]["kind"] == "refused"
+def test_a_crash_is_seen_and_the_next_file_is_read(tmp_path):
+    assert read_both("npy", tmp_path, work.crash_on)[0]["kind"] == "crash"
+    assert read_both("npy", tmp_path / "none.npy")[0]["kind"] == "refused"
