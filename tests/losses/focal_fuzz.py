@@ -1,8 +1,9 @@
-"""The kernels of the focal loss over random layouts, types and options, against the formula in float64.
+"""The kernels of the focal loss: random layouts, types and options against the formula in float64, and extreme logits.
 
 It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
 """
 
+import itertools
 import json
 import sys
 from typing import Any, NamedTuple
@@ -14,8 +15,10 @@ import torch
 from torch.nn import functional
 
 from segmeter.errors import InputError
-from segmeter.losses import focal
+from segmeter.losses import focal, focal_triton
 from segmeter.losses.focal import focal_loss
+from segmeter.losses.focal_torch import FocalOptions
+from tests.losses.extreme import extreme
 from tests.views import GuardZones, laid_out
 
 CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 257, 300)
@@ -130,8 +133,36 @@ def check(case, backend):
     return zones.check()
 
 
+def check_digits(device):
+    """The Triton kernels have the loss and the gradient of 60 digits at extreme logits."""
+    for task, gamma in itertools.product(("binary", "multiclass"), (0.0, 0.5, 2.0)):
+        case, options = extreme(task, gamma), FocalOptions(task, gamma)
+        logits, target = case.logits.to(device), case.target.to(device)
+        target = target.unsqueeze(1) if task == "binary" else target
+        places = range(0, logits.shape[-1], 9)  # one at a time, which takes long under the interpreter
+        losses = [focal_triton.compute(logits[..., [p]], target[..., [p]], options)[0] for p in places]
+        (gradient,) = focal_triton.compute(logits, target, options, torch.ones((), device=device))
+        case._replace(loss=case.loss[::9]).check(torch.stack(losses).cpu(), gradient.cpu())
+
+
+def check_finite(device):
+    """They give no NaN for finite logits, whose difference may be infinite."""
+    values = torch.tensor([0.0, 1e-3, 17, 89, 104, 1e4, 3e38])
+    values = torch.cat([values, -values])
+    logits = torch.cartesian_prod(values, values).T.reshape(1, 2, -1, 1).contiguous().to(device)
+    for task, gamma in itertools.product(("multiclass", "multilabel"), (0.0, 0.5, 2.0, 8.0)):
+        shape = (1, *logits.shape[2:]) if task == "multiclass" else logits.shape
+        target, options = torch.ones(shape, dtype=torch.uint8, device=device), FocalOptions(task, gamma)
+        total = focal_triton.compute(logits, target, options)[0]
+        (gradient,) = focal_triton.compute(logits, target, options, torch.ones_like(total))
+        assert not total.isnan(), options
+        assert gradient.isfinite().all(), options
+
+
 def main(device, rounds, seed):
     """Run everything; print what was done."""
+    check_digits(device)
+    check_finite(device)
     done, guarded = dict.fromkeys(("triton", "numba", "torch"), 0), 0
     with mock.patch.object(focal, "choose_backend", lambda logits, target, options: options.backend):
         for number in range(rounds):
