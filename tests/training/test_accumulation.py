@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from segmeter.losses.additive import additive
 from segmeter.losses.config import (
-    CrossEntropyConfig,
     DiceConfig,
     FocalConfig,
     FocalTverskyConfig,
@@ -42,24 +41,14 @@ SUM = SumConfig(
 ANY_TASK = {
     "focal": FocalConfig(),
     "focal smoothed": FocalConfig(label_smoothing=0.1, gamma=0.5),
-    "focal by elements": FocalConfig(normalizer="elements"),
     "focal by a number": FocalConfig(normalizer=37.0),
-    "cross-entropy": CrossEntropyConfig(),
-    "dice": DiceConfig(over="sample"),
-    "tversky": TverskyConfig(over="sample"),
-    "focal tversky": FocalTverskyConfig(over="sample"),
-    "lovasz": LovaszConfig(over="sample"),
-    "sum": SUM,
+    "sum of all": SUM,
 }
 MULTICLASS = {
-    "focal weighted": FocalConfig(class_weights=(0.2, 3.0, 11.0)),
     "focal weighted smoothed": FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
-    "cross-entropy weighted": CrossEntropyConfig(class_weights=(0.2, 3.0, 11.0)),
     "sum weighted": SumConfig(focal=FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=DiceConfig(over="sample")),
 }
 SIGMOID = {
-    "focal alpha": FocalConfig(alpha=0.1),
-    "focal by positives": FocalConfig(normalizer="positives", alpha=0.25),
     "sum by positives": SumConfig(focal=FocalConfig(normalizer="positives"), dice=DiceConfig(over="sample")),
 }
 CASES = [

@@ -1,7 +1,7 @@
 """Times and budgets of a training: what is promised, what is measured, and what is said of it."""
 
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import tiny_job
+from tests.training.tiny import assert_same, tiny_job, weights
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
@@ -47,12 +47,12 @@ def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_p
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):
     """Mutations seen to fail: the model itself trained; the generators left as they are."""
     job = tiny_job(tmp_path)
-    before = {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
+    before = weights(job.model.segmenter)
     state = torch.get_rng_state()
     seconds, first_loss = step_module.time_step(job, limit_s=0.0)
     assert seconds > 0
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(value, before[name]) for name, value in job.model.segmenter.state_dict().items())
+    assert_same(weights(job.model.segmenter), before)
     assert not list(tmp_path.iterdir())
     train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
     assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs
@@ -68,12 +68,7 @@ def test_the_first_step_and_a_step_that_was_held_up_are_not_timed(tmp_path, monk
 
 def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):
     shown = []
-
-    @contextmanager
-    def gauge(what):
-        yield lambda fraction, text: shown.append(text)
-
-    monkeypatch.setattr(loop, "gauge", gauge)
+    monkeypatch.setattr(loop, "gauge", lambda what: nullcontext(lambda fraction, text: shown.append(text)))
     monkeypatch.setattr(loop, "FIRST_LOSS_S", 0.0)
     train(tiny_job(tmp_path, epochs=None, steps=3, log_every=50, validate_every=None))
     assert "step 1, epoch 0.5, loss" in shown[0]

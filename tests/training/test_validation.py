@@ -242,26 +242,6 @@ def test_objects_of_all_cases_together_give_pq():
     assert set(values) == set(monitors(spec, objects=True))
 
 
-def write_shape(prediction, folder):
-    path = folder / f"{prediction.sample.case_id}.png"
-    path.write_text(str(prediction.labels.shape))
-    return path
-
-
-def test_a_run_draws_at_each_validation_and_one_that_is_resumed_draws_the_same(tmp_path):
-    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
-    train(tiny_job(straight, draw=write_shape, pictures=2))
-    train(tiny_job(resumed, draw=write_shape, pictures=2, epochs=2))
-    (resumed / "validation" / "step-00000099").mkdir()  # of a process that was killed later
-    allowed = ("training.epochs",)
-    train(tiny_job(resumed, draw=write_shape, pictures=2, resume=True, allow_changes=allowed))
-    found = [sorted(path.relative_to(root) for path in root.glob("validation/*/*")) for root in (straight, resumed)]
-    assert found[0] == found[1]
-    assert [path.name for path in found[0]] == ["case00.png", "case02.png"] * 4
-    assert sorted(path.name for path in (resumed / "validation").iterdir())[-1] == "step-00000008"
-    assert (straight / found[0][0]).read_text() == "(16, 16)"
-
-
 @pytest.mark.parametrize(("monitor", "least"), [("mean_iou", 0.5), ("loss", 0.9)])
 def test_a_run_ends_at_the_score_that_was_asked_for_which_is_the_lowest_of_a_loss(tmp_path, monitor, least):
     """Mutation seen to fail: the higher taken for the better."""

@@ -195,6 +195,29 @@ def changed(job, **changes):
     return replace(job, **changes)
 
 
+def assert_same(one, other, where=""):
+    """Equal to the last bit, dtypes and containers included."""
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for index, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_same(a, b, f"{where}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+def weights(model):
+    """A copy of all weights and statistics."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
 def stepper(forward, **parts):
     """Batches -> one update of the weights by these parts of a learner."""
     forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
