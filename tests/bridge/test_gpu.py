@@ -53,7 +53,7 @@ def test_to_numpy_is_bitwise_that_of_the_cpu(name, layout):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
 def test_probs_are_those_of_the_cpu(task):
-    """Labels, and what is said of bad logits, are compared in test_fused_triton."""
+    """Labels, and what is said of bad logits, are compared in test_argmax."""
     logits = draw(2, 1 if task == "binary" else 7, 65, 129)
     found, expected = (probs_to_numpy(each, task=task) for each in (logits.cuda(), logits))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

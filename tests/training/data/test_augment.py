@@ -1,4 +1,4 @@
-"""What augmentation does to image and target, and what its draws depend on."""
+"""What augmentation does to image and target, what its draws depend on, and the crop that suits the images."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 from scipy import ndimage
 
 from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, to_unit, turned_grid
-from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.augment_config import AugmentConfig, choose_crop
 from tests.models.parts import make_spec
 
 EVERYTHING = {"flip_horizontal": True, "flip_vertical": True, "rotate": 30.0, "shear": 10.0}
@@ -191,3 +191,29 @@ def test_floats_keep_their_scale():
     ratio = changed / image
     assert bool(((ratio > 0.5) & (ratio < 1.5)).all())
     torch.testing.assert_close(ratio, ratio[:, :, :1, :1].expand_as(ratio))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "crop"),
+    [
+        ({(192, 192): 96}, None),
+        ({(512, 512): 5}, None),
+        ({(512, 544): 5}, (512, 512)),
+        ({(40, 9000): 5}, (32, 512)),
+        ({(100, 90): 3, (130, 131): 1}, (96, 64)),
+        ({(8, 8): 1, (9, 9): 1}, (32, 32)),
+        ({(70, 300): 2, (200, 300): 1, (300, 300): 1}, (64, 288)),  # the lower median of 70, 70, 200 and 300
+    ],
+)
+def test_the_crop_that_suits_the_images(sizes, crop):
+    assert choose_crop(AugmentConfig(), sizes).crop == crop
+    assert choose_crop(AugmentConfig(crop=(64, 64)), sizes).crop == (64, 64)
+    assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
+
+
+@pytest.mark.parametrize("name", ["rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur"])
+def test_values_change_where_any_of_these_is_asked_for(name):
+    still = {"brightness": 0.0, "contrast": 0.0}
+    assert not AugmentConfig(**still).changes_values
+    assert not AugmentConfig(**still, flip_vertical=True, saturation=0.5).changes_values
+    assert AugmentConfig(**{**still, name: 0.5}).changes_values

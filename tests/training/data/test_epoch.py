@@ -7,7 +7,6 @@ from segmeter.training.data.epoch import (
     AUGMENT,
     WINDOW,
     Sources,
-    count_before,
     draw,
     epoch_order,
     plan_epoch,
@@ -16,7 +15,6 @@ from segmeter.training.data.epoch import (
 
 
 def test_repeats_count_from_zero_for_each_case():
-    assert count_before(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
     plan = plan_epoch(4, 10, seed=1, epoch=2)
     assert sorted(plan.numbers.tolist()) == sorted(set(plan.numbers.tolist()))
     cases = plan.numbers % 4
