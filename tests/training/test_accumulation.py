@@ -21,13 +21,11 @@ from tests.training.tiny import stepper
 CLASSES = 3
 SPLITS = {"1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
 
+SAMPLES = {"over": "sample"}
 SUM = losses.SumConfig(
-    weights=losses.PartWeights(focal=0.5, cross_entropy=0.3, dice=2.0, tversky=0.7, focal_tversky=0.1, lovasz=0.25),
-    focal=losses.FocalConfig(normalizer="elements"),
-    dice=losses.DiceConfig(over="sample"),
-    tversky=losses.TverskyConfig(over="sample"),
-    focal_tversky=losses.FocalTverskyConfig(over="sample"),
-    lovasz=losses.LovaszConfig(over="sample"),
+    weights={"focal": 0.5, "cross_entropy": 0.3, "dice": 2.0, "tversky": 0.7, "focal_tversky": 0.1, "lovasz": 0.25},
+    focal={"normalizer": "elements"},
+    **dict.fromkeys(("dice", "tversky", "focal_tversky", "lovasz"), SAMPLES),
 )
 ANY_TASK = {
     "focal": losses.FocalConfig(),
@@ -37,14 +35,10 @@ ANY_TASK = {
 }
 MULTICLASS = {
     "focal weighted smoothed": losses.FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
-    "sum weighted": losses.SumConfig(
-        focal=losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=losses.DiceConfig(over="sample")
-    ),
+    "sum weighted": losses.SumConfig(focal={"class_weights": (0.2, 3.0, 11.0)}, dice=SAMPLES),
 }
 SIGMOID = {
-    "sum by positives": losses.SumConfig(
-        focal=losses.FocalConfig(normalizer="positives"), dice=losses.DiceConfig(over="sample")
-    ),
+    "sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES),
 }
 CASES = [
     *(("multiclass", name, config) for name, config in {**ANY_TASK, **MULTICLASS}.items()),
