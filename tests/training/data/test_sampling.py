@@ -87,6 +87,7 @@ def test_what_would_take_the_same_sample_twice_is_refused(options, config, key):
     message = rf"`{key}` not to need a sample twice, .* of the 10 cases"
     with pytest.raises(ConfigError, match=message):
         SampleSource(numbered_cases(10), AugmentConfig(**NOTHING, **config), batch_size=2, seed=0, **options)
+    SampleSource(numbered_cases(10), AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=10)
     changing = SampleSource(numbered_cases(10), AugmentConfig(**config), batch_size=2, seed=0, **options)
     assert changing.batch(0, 0)[0].shape[0] == 2
 

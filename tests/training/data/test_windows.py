@@ -158,6 +158,15 @@ def test_the_chosen_pixel_lies_anywhere_in_its_window():
     assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
 
 
+@pytest.mark.parametrize("place", [0, 63])
+def test_a_window_around_a_pixel_at_the_edge_lies_inside_the_image(place):
+    target = np.zeros((64, 64), np.uint8)
+    target[place, place] = 1
+    source = source_of(array_cases([(np.zeros((64, 64, 1), np.uint8), target)]), crop=(16, 16), balance=1.0)
+    found = [sample(source, epoch, 0, label=1)[1] for epoch in range(20)]
+    assert {(int(each.sum()), int(each[place % 48, place % 48])) for each in found} == {(1, 1)}
+
+
 def test_zoom_magnifies_evenly_on_a_log_scale():
     """Mutation seen to fail: a zoom of 2 that shows a window of twice the crop."""
     cases = array_cases([(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
