@@ -115,7 +115,6 @@ def server(monkeypatch):
 
 
 def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path, server, caplog):
-    """Mutation seen to fail: the error let through."""
     train(tiny_job(tmp_path, epochs=3, log_every=1, loggers=(NoLoggerConfig(),)))
     steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl")]
     assert server.rows == [steps[0], *steps[3:]]
@@ -138,7 +137,6 @@ def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
 
 
 def test_all_trackers_are_told_of_a_failure(tmp_path, server):
-    """Mutation seen to fail: the first one alone."""
     config = NoLoggerConfig()
     both = (config, config.replace(name="second"))
     with pytest.raises(SegmeterError):
@@ -199,7 +197,6 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
 
 @LIBRARY
 def test_mlflow_is_told_how_a_training_ended_in_the_relative_folder_of_a_run(tmp_path, monkeypatch):
-    """Mutation seen to fail: FINISHED for all."""
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     monkeypatch.chdir(tmp_path)
     folder = Path("runs/train/one")
@@ -230,7 +227,6 @@ def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code
 
 
 def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, monkeypatch):
-    """Mutation seen to fail: a reason of 200 characters with the type of the error."""
     wandb = Mock(Error=RuntimeError)
     wandb.init.side_effect = RuntimeError(f"no key.\n  {'Ask. ' * 60}Done")
     monkeypatch.setattr(loggers, "_import", lambda name: wandb)

@@ -244,7 +244,6 @@ def test_objects_of_all_cases_together_give_pq():
 
 @pytest.mark.parametrize(("monitor", "least"), [("mean_iou", 0.5), ("loss", 0.9)])
 def test_a_run_ends_at_the_score_that_was_asked_for_which_is_the_lowest_of_a_loss(tmp_path, monitor, least):
-    """Mutation seen to fail: the higher taken for the better."""
     result = train(tiny_job(tmp_path, epochs=50, stop_at=least, monitor=monitor))
     scores = [row["val"][monitor] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
     reached = [score <= least if monitor == "loss" else score >= least for score in scores]

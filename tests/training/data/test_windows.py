@@ -168,7 +168,6 @@ def test_a_window_around_a_pixel_at_the_edge_lies_inside_the_image(place):
 
 
 def test_zoom_magnifies_evenly_on_a_log_scale():
-    """Mutation seen to fail: a zoom of 2 that shows a window of twice the crop."""
     cases = array_cases([(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
     source = source_of(cases, crop=(40, 40), zoom=(0.5, 2.0))
     shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
@@ -181,7 +180,6 @@ def test_zoom_magnifies_evenly_on_a_log_scale():
 
 @pytest.mark.parametrize(("crop", "downsample"), [((64, 64), 8), ((96, 96), 2), (None, 8), ((33, 500), 4)])
 def test_the_window_of_a_smaller_sample_is_never_larger_than_the_crop(crop, downsample):
-    """Mutation seen to fail: sides rounded to the nearest step, and to one at least."""
     image = (64, 64)
     (height, width), scale = sample_size(AugmentConfig(crop=crop), image, 1.0, downsample)
     full = crop or image
@@ -197,7 +195,6 @@ def test_resolution_stays_until_it_may_grow():
 
 
 def test_samples_are_made_as_small_as_the_network_sees_them():
-    """Mutation seen to fail: the samples of a network that sees images at half of their size made at their size."""
     cases = numbered_cases(1, size=(64, 96))
     source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
     image, target, _ = source.batch(0, 0)
