@@ -1,6 +1,5 @@
 """Argmax by compiled loops, and by fused kernels: under Triton's interpreter, and on a GPU where there is one."""
 
-import importlib
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from segmeter.bridge import argmax as channels
 from segmeter.bridge.argmax import winners
 from tests.bridge import decode_fuzz
 from tests.fuzzing import record, rounds
-from tests.interpreted import interpreted
+from tests.interpreted import compiled_for_gpu, interpreted
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
@@ -162,15 +161,9 @@ def test_any_view_and_type_is_decoded_as_by_numpy():
 
 @pytest.mark.parametrize("logits", ["*fp32", "*bf16"])
 def test_the_kernel_compiles_for_a_gpu_that_is_not_here(logits):
-    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
-    compiler = pytest.importorskip("triton.compiler")
-    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = importlib.import_module("segmeter.bridge._fused_triton").argmax_labels
+    types = {"logits": logits, "labels": "*u8", "record": "*i64"}
     constants = {"BLOCK_P": 64, "BLOCK_K": 32}
-    types = {"logits": logits, "labels": "*u8", "record": "*i64", **dict.fromkeys(constants, "constexpr")}
-    signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
-    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    assert triton.compile(source, target=target, options=argmax.OPTIONS).asm["cubin"]
+    assert compiled_for_gpu("segmeter.bridge._fused_triton", "argmax_labels", types, constants, **argmax.OPTIONS)
 
 
 @pytest.mark.gpu

@@ -1,14 +1,12 @@
 """The Triton kernels: their logic under Triton's interpreter here, and on a GPU where there is one."""
 
-import importlib
-
 import pytest
 import torch
 
 from segmeter.errors import InputError
 from segmeter.losses.focal import FocalLoss, focal_loss
 from tests.fuzzing import record, rounds
-from tests.interpreted import interpreted
+from tests.interpreted import compiled_for_gpu, interpreted
 from tests.losses import focal_fuzz
 from tests.losses.cases import TASKS, make_case, run
 
@@ -27,26 +25,16 @@ def test_any_view_type_and_option_agrees_with_the_formula():
     record("focal_kernels", **found)
 
 
-FLOATS = ("weights", "scale", "sums")
-CONSTANTS = {"HAS_IGNORE": True, "BLOCK_P": 64, "BLOCK_K": 32}
-
-
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
 def test_the_kernel_compiles_for_a_gpu_that_is_not_here(softmax, backward, gamma):
-    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
-    compiler = pytest.importorskip("triton.compiler")
-    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = importlib.import_module("segmeter.losses.focal_triton").focal
-    constants = {**CONSTANTS, "GAMMA": gamma, "SOFTMAX": softmax, "BACKWARD": backward, "HAS_WEIGHTS": softmax}
-    types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", **dict.fromkeys(FLOATS, "*fp32")}
-    types |= dict.fromkeys(("negative", "positive"), "fp32")
-    types |= dict.fromkeys(constants, "constexpr")
-    signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
-    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    compiled = triton.compile(source, target=target, options={"num_warps": 8, "enable_fp_fusion": True})
-    assert compiled.asm["cubin"]
+    constants = {"GAMMA": gamma, "SOFTMAX": softmax, "BACKWARD": backward, "HAS_WEIGHTS": softmax}
+    constants |= {"HAS_IGNORE": True, "BLOCK_P": 64, "BLOCK_K": 32}
+    types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", "negative": "fp32", "positive": "fp32"}
+    types |= dict.fromkeys(("weights", "scale", "sums"), "*fp32")
+    options = {"num_warps": 8, "enable_fp_fusion": True}
+    assert compiled_for_gpu("segmeter.losses.focal_triton", "focal", types, constants, **options)
 
 
 @pytest.mark.parametrize("channels", [1, 19, 1000, 1024])

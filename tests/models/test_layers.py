@@ -32,16 +32,6 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def test_taps_of_one_row_by_hand() -> None:
-    """Filter (a, b, c) on values p p q q: the outputs around q are a p + (b + c) q and (a + b) q + c r."""
-    weight = torch.zeros(1, 1, 3, 3)
-    weight[0, 0, 1] = torch.tensor([1.0, 10.0, 100.0])
-    p, q, r = 2.0, 3.0, 5.0
-    found = convolve_enlarged(torch.tensor([p, q, r]).view(1, 1, 1, 3), weight, None)
-    row = [110 * p, 11 * p + 100 * q, p + 110 * q, 11 * q + 100 * r, q + 110 * r, 11 * r]
-    assert found.tolist() == [[[row, row]]]
-
-
 @pytest.mark.parametrize("skip_channels", [None, 0, 3])
 def test_same_values_and_gradients_as_enlarging_first(skip_channels: int | None) -> None:
     small, skip = draw(2, 5, 4, 7), None if skip_channels is None else draw(2, skip_channels, 8, 14, seed=1)

@@ -17,8 +17,7 @@ from segmeter.training import loggers
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
 from segmeter.training.loggers import History, WandbLogger
 from segmeter.training.trainer import train
-from tests.training.test_resume import StoppingSource
-from tests.training.tiny import TinyCases, changed, draw_red, tiny_job
+from tests.training.tiny import StoppingSource, TinyCases, changed, draw_red, tiny_job
 
 
 def test_rows_are_on_disk_when_write_returns_and_undefined_numbers_are_null(tmp_path):
@@ -129,8 +128,7 @@ def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path
 
 def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
     cases = TinyCases(count=26)
-    source = StoppingSource(cases)
-    source.at = 2
+    source = StoppingSource(cases, at=2)
     with pytest.raises(Interrupted):
         train(tiny_job(tmp_path, cases=cases, source=source, loggers=(NoLoggerConfig(),)))
     assert server.outcome == "interrupted"

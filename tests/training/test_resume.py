@@ -11,20 +11,9 @@ from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyCases, TinySource, assert_same, draw_red, tiny_job, tiny_segmenter
+from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter
 
 TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")
-
-
-class StoppingSource(TinySource):
-    """Sends this process a signal when batch number `at` is taken in hand."""
-
-    at: int = 0
-
-    def batch(self, epoch, index, progress):
-        if epoch * len(self) + index == self.at:
-            signal.raise_signal(signal.SIGTERM)
-        return super().batch(epoch, index, progress)
 
 
 class StoppingCases(TinyCases):
@@ -77,8 +66,7 @@ def straight(tmp_path_factory):
 def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bits(tmp_path, straight, stops, workers):
     cases = TinyCases(count=26)
     for number, at in enumerate(stops):
-        source = StoppingSource(cases)
-        source.at = at
+        source = StoppingSource(cases, at=at)
         job = tiny_job(tmp_path, cases=cases, source=source, workers=workers, resume=number > 0, **SETTINGS)
         with pytest.raises(Interrupted):
             train(job)

@@ -12,7 +12,7 @@ import torch
 from segmeter.errors import EXIT_CODES, Interrupted, StopSignals, let_finish
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyCases, TinySource, tiny_job
+from tests.training.tiny import StoppingSource, TinyCases, tiny_job
 
 WAITING = """
 import time
@@ -28,17 +28,10 @@ with StopSignals() as stop:
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 3)])
 def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
-    number = getattr(signal, name)
     handlers = [signal.getsignal(each) for each in EXIT_CODES]
 
-    class Signalling(TinySource):
-        def batch(self, epoch, index, progress):
-            if (epoch, index) == (1, 0):
-                signal.raise_signal(number)
-            return super().batch(epoch, index, progress)
-
-    job = tiny_job(tmp_path, source=Signalling(TinyCases()))
-    with pytest.raises(Interrupted, match=f"stopped by {number.name} after step 3; step-00000003 was saved") as caught:
+    job = tiny_job(tmp_path, source=StoppingSource(TinyCases(), at=2, name=name))
+    with pytest.raises(Interrupted, match=f"stopped by {name} after step 3; step-00000003 was saved") as caught:
         train(job)
     assert caught.value.exit_code == code
     assert handlers == [signal.getsignal(each) for each in EXIT_CODES]

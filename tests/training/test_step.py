@@ -18,22 +18,13 @@ from segmeter.training.data.batches import Batch
 from segmeter.training.optimizers import build_sgd, update_weights
 from segmeter.training.step import DivergenceGuard, Taken
 from segmeter.training.trainer import train
-from tests.training.tiny import (
-    SPEC,
-    LongTarget,
-    TinyAugment,
-    TinyNetwork,
-    cross_entropy,
-    stepper,
-    tiny_job,
-    tiny_segmenter,
-)
+from tests.training.tiny import SPEC, CrossEntropy, TinyAugment, TinyNetwork, stepper, tiny_job, tiny_segmenter
 
 
 def make_stepper(model, *, augment=None, scaler=None, **values):
     return stepper(
         forward=model,
-        loss=additive(LongTarget(cross_entropy()), SPEC),
+        loss=additive(CrossEntropy(), SPEC),
         optimizer=build_sgd(SgdConfig(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
         scaler=scaler,
         augment=augment,

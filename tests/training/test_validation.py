@@ -33,7 +33,7 @@ from segmeter.training.trainer import train
 from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
-from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_job, tiny_segmenter
+from tests.training.tiny import SPEC, CrossEntropy, TinyCases, tiny_job, tiny_segmenter
 
 
 def predictor_of(segmenter=None, **config):
@@ -61,9 +61,7 @@ ALL_VALID = np.ones((16, 16), np.uint8)
 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter, seen = TinyCases(count=5), tiny_segmenter(), []
-    values = validate(
-        predictor_of(segmenter, batch_size=2), cases, LongTarget(cross_entropy()), on_case=seen.append
-    ).values
+    values = validate(predictor_of(segmenter, batch_size=2), cases, CrossEntropy(), on_case=seen.append).values
     assert seen == [1, 2, 3, 4, 5]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
@@ -119,7 +117,7 @@ def test_a_validation_that_is_stopped_says_by_what():
     def hear(done):
         stop.hear(int(signal.SIGTERM) if done == 2 else 0)
 
-    share = share_of(predictor_of(), TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
+    share = share_of(predictor_of(), TinyCases(), CrossEntropy(), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
 
 
@@ -128,7 +126,7 @@ def test_a_full_disk_of_another_process_is_named_with_its_path():
         def __getitem__(self, index):
             raise OSError(errno.ENOSPC, "No space left on device", "/a/full/disk")
 
-    fault = share_of(predictor_of(), Full(), LongTarget(cross_entropy()), world=World(rank=1, size=2)).fault
+    fault = share_of(predictor_of(), Full(), CrossEntropy(), world=World(rank=1, size=2)).fault
     assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
@@ -151,9 +149,9 @@ def test_a_case_without_a_mask_is_refused_by_name():
             return sample if index != 2 else replace(sample, target=None)
 
     with pytest.raises(DataError, match="case02: has no mask"):
-        validate(predictor_of(), NoMask(), LongTarget(cross_entropy()))
+        validate(predictor_of(), NoMask(), CrossEntropy())
     with pytest.raises(DataError, match="no case to validate on"):
-        validate(predictor_of(), TinyCases(count=0), LongTarget(cross_entropy()))
+        validate(predictor_of(), TinyCases(count=0), CrossEntropy())
 
 
 class Silent:
@@ -167,7 +165,7 @@ class Silent:
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
-    found = validate(Silent(), TinyCases(count=2), cross_entropy())
+    found = validate(Silent(), TinyCases(count=2), CrossEntropy())
     assert found.unlearned == ("cell", "edge")
     assert found.values["iou/ground"] > UNLEARNED
     for wrong, unlearned in ((0, ()), (1, ("cell",))):  # an IoU of 1 / 100 is found, and of 1 / 101 is not

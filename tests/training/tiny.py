@@ -1,5 +1,6 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
+import signal
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import SimpleNamespace
@@ -101,6 +102,19 @@ class TinySource:
         return np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices
 
 
+@dataclass
+class StoppingSource(TinySource):
+    """Sends this process a signal when batch number `at` is taken in hand."""
+
+    at: int = 0
+    name: str = "SIGTERM"
+
+    def batch(self, epoch, index, progress):
+        if epoch * len(self) + index == self.at:
+            signal.raise_signal(getattr(signal, self.name))
+        return super().batch(epoch, index, progress)
+
+
 class TinyNetwork(nn.Module):
     """Two convolutions, a norm with running statistics, and dropout, which draws from the global generator."""
 
@@ -133,19 +147,11 @@ class TinyAugment:
         return image + 0.05 * torch.stack(noise), target
 
 
-def cross_entropy():
-    return nn.CrossEntropyLoss(ignore_index=255)
-
-
-class LongTarget(nn.Module):
-    """torch's cross-entropy takes int64 targets only."""
-
-    def __init__(self, loss):
-        super().__init__()
-        self.loss = loss
+class CrossEntropy(nn.Module):
+    """torch's own, which takes int64 targets only."""
 
     def forward(self, logits, target):
-        return self.loss(logits.float(), target.long())
+        return nn.functional.cross_entropy(logits.float(), target.long(), ignore_index=255)
 
 
 def draw_red(prediction, folder):
@@ -181,7 +187,7 @@ def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=Non
             val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
             augment=TinyAugment(),
         ),
-        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=LongTarget(cross_entropy())),
+        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=CrossEntropy()),
     )
     return changed(job, **{key: value for key, value in changes.items() if key not in names})
 
