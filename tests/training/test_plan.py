@@ -63,16 +63,11 @@ def test_crop_batch_and_epoch_follow_from_the_images(seen, data, sizes, options,
     assert (found.training.time_budget is None) == ("device" in options)
 
 
-GIVEN = {
-    "training": {"batch_size": 3, "epochs": 2},
-    "data": {"mean": (0.5,) * 3, "std": (0.2,) * 3, "samples_per_epoch": 17},
-    "augment": {"crop": (128, 96), "balance": 0.0},
-}
-
-
 def test_whatever_is_given_stays(seen, data):
-    training, data = AUTO.replace(**GIVEN["training"]), data.replace(**GIVEN["data"])
-    found = plan(seen, data, {(960, 999): 7}, training=training, augment=AugmentConfig(**GIVEN["augment"]))
+    training = AUTO.replace(batch_size=3, epochs=2)
+    data = data.replace(mean=(0.5,) * 3, std=(0.2,) * 3, samples_per_epoch=17)
+    augment = AugmentConfig(crop=(128, 96), balance=0.0)
+    found = plan(seen, data, {(960, 999): 7}, training=training, augment=augment)
     assert found.chosen == {}
     assert found.training == training
     assert found.data == data

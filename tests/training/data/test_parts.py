@@ -99,11 +99,17 @@ def test_small_images_pictures_and_other_formats_are_read_whole(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("image", "kind"), [(noise(80, 96, None), "minisblack"), (noise(80, 96, 3).astype(np.int16), "rgb")]
+    ("image", "options"),
+    [
+        (noise(80, 96, None), {"photometric": "minisblack"}),
+        (noise(80, 96, 3).astype(np.int16), {"photometric": "rgb"}),
+        (noise(80, 96, None), {"photometric": "palette", "colormap": np.zeros((3, 256), np.uint16)}),
+    ],
+    ids=["gray", "int16", "palette"],
 )
-def test_images_that_would_have_to_be_converted_are_read_whole(tmp_path, image, kind):
+def test_images_that_would_have_to_be_converted_are_read_whole(tmp_path, image, options):
     config = write_set(tmp_path, "binary")
-    tifffile.imwrite(tmp_path / "images" / "c0.tif", image, tile=(32, 32), photometric=kind)
+    tifffile.imwrite(tmp_path / "images" / "c0.tif", image, tile=(32, 32), **options)
     reader = PartReader(open_set(config))
     assert (reader(0), reader(1) is None) == (None, False)
 
