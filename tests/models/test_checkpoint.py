@@ -12,15 +12,7 @@ from torch import nn
 from segmeter import files
 from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models import checkpoint as module
-from segmeter.models.checkpoint import (
-    FORMAT,
-    find_checkpoint,
-    plain_state,
-    read_checkpoint,
-    read_manifest,
-    settle_file,
-    write_checkpoint,
-)
+from segmeter.models.checkpoint import FORMAT, plain_state, read_checkpoint, read_manifest, write_checkpoint
 from segmeter.records import seal
 from tests.models.parts import TINY, make_card
 
@@ -81,7 +73,7 @@ def run_folder(checkpoint):
     ["", "checkpoints/best", "checkpoints/last", "checkpoints/best/model.safetensors", "checkpoints/last/state.pt"],
 )
 def test_a_checkpoint_is_found_from_its_run_its_folder_or_a_file_in_it(run_folder, inside):
-    assert find_checkpoint(run_folder / inside) == run_folder / "checkpoints" / "step-00000010"
+    assert module.find_checkpoint(run_folder / inside) == run_folder / "checkpoints" / "step-00000010"
 
 
 def test_a_run_without_a_best_checkpoint_says_what_it_has(run_folder):
@@ -214,7 +206,7 @@ def test_a_settled_file_is_described_and_has_the_mode_of_new_files(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"weights")
     path.chmod(0o600)
-    entry = settle_file(path)
+    entry = module.settle_file(path)
     assert entry["bytes"] == 7
     assert entry["sha256"] == hashlib.sha256(b"weights").hexdigest()
     assert path.stat().st_mode & 0o777 == 0o640

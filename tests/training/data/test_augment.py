@@ -74,15 +74,6 @@ def test_flips_mirror_half_of_the_samples_with_their_targets(name, axis):
     assert flipped.dtype == torch.uint8
 
 
-def test_a_quarter_turn_is_exact():
-    image, _ = random_batch(1, size=(8, 8))
-    quarter, none = torch.tensor([math.pi / 2]), torch.zeros(1)
-    grid = turned_grid(image.shape[-2:], angle=quarter, shear_x=none, shear_y=none)
-    turned = torch.nn.functional.grid_sample(image.float(), grid, mode="nearest", align_corners=False)
-    # a pixel at (x, y) comes from (x cos - y sin, x sin + y cos) = (-y, x): rows become columns, read from the right
-    assert torch.equal(turned, image.float().rot90(1, (-2, -1)))
-
-
 @pytest.mark.parametrize(
     ("angle", "shear", "right", "down"),
     [

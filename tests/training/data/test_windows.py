@@ -6,23 +6,12 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.training.data import sampling
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from segmeter.training.data.windows import (
-    Resizing,
-    Window,
-    cut,
-    resize_batch,
-    resize_image,
-    resize_planes,
-    resize_target,
-    slide,
-    stack_windows,
-)
+from segmeter.training.data.windows import Window, cut, resize_image, resize_planes, resize_target, slide
 from tests.models.parts import make_spec
 from tests.training.data.test_sampling import array_cases, numbered_cases, sample, source_of
 
@@ -76,22 +65,6 @@ def test_cut_keeps_the_planes_of_a_multilabel_target():
     _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, Window(2, 2, 3, 2), SPEC)
     assert found.shape == (2, 3, 2)
     assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-@pytest.mark.parametrize("planes", [(), (2,)], ids=["labels", "planes"])
-def test_the_device_resizes_as_the_host_does(dtype, planes):
-    rng = np.random.default_rng(0)
-    sizes, size = ((20, 31), (44, 18), (24, 16)), (24, 16)
-    images = [(rng.random((*each, 3)) * 200).astype(dtype) for each in sizes]
-    targets = [rng.integers(0, 9, (*planes, *each)).astype(np.uint8) for each in sizes]
-    image = to_torch(stack_windows(images, axis=0)).permute(0, 3, 1, 2)
-    target = to_torch(stack_windows(targets, axis=len(planes)))
-    found, labels = resize_batch(image, target, Resizing(sizes, size))
-    assert (found.shape, found.dtype) == ((3, 3, *size), image.dtype)
-    for index in range(3):
-        np.testing.assert_array_equal(to_numpy(found[index].permute(1, 2, 0)), resize_image(images[index], size))
-        np.testing.assert_array_equal(to_numpy(labels[index]), resize_target(targets[index], size))
 
 
 def test_where_only_floats_can_be_resized_bytes_are_within_one():
