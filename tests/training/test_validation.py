@@ -3,6 +3,7 @@
 import errno
 import math
 import signal
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -148,29 +149,24 @@ def test_a_case_without_a_mask_is_refused_by_name():
             sample = super().__getitem__(index)
             return sample if index != 2 else replace(sample, target=None)
 
-    with pytest.raises(DataError, match="case02: has no mask"):
+    with pytest.raises(DataError, match="case02: has no mask") as error:
         validate(predictor_of(), NoMask(), CrossEntropy())
+    assert error.tb, "whose frames hold what was predicted"
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("read")]
     with pytest.raises(DataError, match="no case to validate on"):
         validate(predictor_of(), TinyCases(count=0), CrossEntropy())
 
 
-class Silent:
-    """Predicts class 0 everywhere."""
-
-    config = InferenceConfig()
-
-    def predict(self, cases, *, batches, probs, loss):
-        for case in (cases[index] for index in range(len(cases))):
-            yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=np.ones((1, 2)))
-
-
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
-    found = validate(Silent(), TinyCases(count=2), CrossEntropy())
-    assert found.unlearned == ("cell", "edge")
-    assert found.values["iou/ground"] > UNLEARNED
-    for wrong, unlearned in ((0, ()), (1, ("cell",))):  # an IoU of 1 / 100 is found, and of 1 / 101 is not
-        counts = np.array([[500, wrong, 0], [99, 1, 0], [98, 0, 2]])
-        scored = [Scored(index=0, counts=counts, terms=np.ones((1, 2)))]
+    """An IoU of 1 / 100 is found, and of 1 / 101 is not; the last targets hold no edge."""
+    found, missed, absent = (
+        [[500, 0, 0], [99, 1, 0], [98, 0, 2]],
+        [[500, 1, 0], [99, 1, 0], [98, 0, 2]],
+        [[500, 1, 0], [99, 1, 0], [0, 0, 0]],
+    )
+    assert UNLEARNED == 1 / 100
+    for counts, unlearned in ((found, ()), (missed, ("cell",)), (absent, ("cell",))):
+        scored = [Scored(index=0, counts=np.array(counts), terms=np.ones((1, 2)))]
         assert join_shares([Share(scored=scored)], SPEC, total=1)[0].unlearned == unlearned
 
 
