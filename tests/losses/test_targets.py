@@ -10,7 +10,6 @@ from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss, check_labels
 from segmeter.losses.config import LOSSES, SumConfig, build_loss
 from segmeter.losses.focal import FocalLoss, focal_loss
-from segmeter.losses.focal_torch import read_weights
 from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec, run
 
@@ -276,9 +275,3 @@ def test_more_classes_than_a_uint8_counts_are_no_reason_to_refuse_its_labels(bac
     loss = FocalLoss("multiclass", backend=backend, class_weights=torch.arange(1.0, classes + 1), ignore_index=255)
     assert loss(logits, target) == loss(logits, target.long())
     assert loss.denominators(target) == loss.denominators(target.long()) == sum(range(237, 256))
-
-
-def test_class_weights_that_are_a_view_become_dense_as_the_kernels_read_them():
-    weights = read_weights("f", torch.arange(6.0)[::2])
-    assert weights.is_contiguous()
-    assert weights.tolist() == [0, 2, 4]

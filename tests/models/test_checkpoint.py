@@ -23,6 +23,7 @@ def write(folder, weights, **values):
 
 def test_a_checkpoint_gives_back_what_was_written(written, tiny):
     assert sorted(path.name for path in written.iterdir()) == ["manifest.json", "model.safetensors", "state.pt"]
+    assert {path.stat().st_mode & 0o777 for path in written.iterdir()} == {written.stat().st_mode & 0o666}
     found = read_checkpoint(written)
     assert found.card == make_card()
     assert found.progress == {"epoch": 1, "step": 10, "metric": 0.5}

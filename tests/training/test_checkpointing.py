@@ -12,7 +12,6 @@ import torch
 
 import segmeter.files
 from segmeter.errors import CheckpointError, InputError, RunError
-from segmeter.models.checkpoint import read_checkpoint
 from segmeter.training import checkpointing
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.trainer import train
@@ -51,14 +50,6 @@ def names(checkpoints):
 
 def linked(checkpoints, link):
     return str((checkpoints.folder / link).readlink())
-
-
-def test_links_point_to_the_last_and_the_best(checkpoints):
-    save(checkpoints, 1, 0.5)
-    save(checkpoints, 2, 0.25)
-    assert (linked(checkpoints, "last"), linked(checkpoints, "best")) == ("step-00000002", "step-00000001")
-    assert checkpoints.best == (0.5, checkpoints.folder / "step-00000001")
-    assert read_checkpoint(checkpoints.folder / "last").load_state()["step"] == 2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from segmeter.errors import Interrupted
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
+from segmeter.training.checkpointing import step_name
 from segmeter.training.trainer import train
 from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter
 
@@ -56,6 +57,8 @@ def straight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight")
     cases = TinyCases(count=26)
     train(tiny_job(folder, cases=cases, **SETTINGS))
+    drawn = [f"validation/{step_name(step)}/case{case}.png" for step in (3, 6, 9, 12) for case in ("00", "02")]
+    assert [name for name in content(folder)["pictures"] if name.endswith("png")] == drawn
     return content(folder)
 
 
