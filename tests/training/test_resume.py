@@ -58,8 +58,10 @@ def straight(tmp_path_factory):
     cases = TinyCases(count=26)
     train(tiny_job(folder, cases=cases, **SETTINGS))
     drawn = [f"validation/{step_name(step)}/case{case}.png" for step in (3, 6, 9, 12) for case in ("00", "02")]
-    assert [name for name in content(folder)["pictures"] if name.endswith("png")] == drawn
-    return content(folder)
+    found = content(folder)
+    assert [name for name in found["pictures"] if name.endswith("png")] == drawn
+    assert found["state"]["scaler"]["scale"] == 4 * 1024
+    return found
 
 
 # 6 batches per epoch, 3 steps per epoch: batch 6 lies in step 4, the first of the second epoch
