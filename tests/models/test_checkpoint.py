@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -94,9 +95,7 @@ def test_a_checkpoint_that_is_there_already_is_not_overwritten(written, tiny):
 
 @pytest.mark.parametrize("step", ["write", "fsync", "replace"])
 def test_a_full_disk_leaves_no_half_checkpoint(monkeypatch, tmp_path, tiny, step):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     with monkeypatch.context() as patch:
         patch.setattr(files._Raw if step == "write" else os, step, full)
         with pytest.raises(RunError, match="No space left on device"):

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -151,12 +152,9 @@ def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
     ids=["full", "closed"],
 )
 def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpoints, monkeypatch, where, error):
-    def fail(*args, **kwargs):
-        raise error
-
     def failing_save(step, score, message):
         with monkeypatch.context() as patch:
-            patch.setattr(where, "save" if where is torch else "replace", fail)
+            patch.setattr(where, "save" if where is torch else "replace", Mock(side_effect=error))
             with pytest.raises(RunError, match=rf"step {step} could not be saved; {message}.*{error.strerror}"):
                 save(checkpoints, step, score)
 
@@ -246,10 +244,7 @@ def test_a_checkpoint_that_fails_ends_the_run_soon_and_the_one_before_stays(tmp_
 
 
 def test_a_failure_in_the_background_surfaces_once_and_is_logged_at_the_end(tmp_path, monkeypatch, caplog):
-    def fails(folder, **values):
-        raise RunError("no disk")
-
-    monkeypatch.setattr(checkpointing, "write_checkpoint", fails)
+    monkeypatch.setattr(checkpointing, "write_checkpoint", Mock(side_effect=RunError("no disk")))
     checkpoints = opened(tmp_path)
     with pytest.raises(RunError, match="no disk"):
         save(checkpoints, 1)

@@ -60,9 +60,7 @@ def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_pa
 
 
 def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp_path):
-    def failing(prediction, folder):
-        raise OSError(28, "No space left on device")
-
+    failing = Mock(side_effect=OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
         draw(Pictures(tmp_path, draw=failing, step=0), 20)
 
@@ -120,9 +118,7 @@ def test_the_weights_are_the_same_bits_with_and_without_the_picture(tmp_path):
 
 
 def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):
-    def draw(*given):
-        raise ValueError("no colours")
-
+    draw = Mock(side_effect=ValueError("no colours"))
     with caplog.at_level(logging.WARNING):
         assert train(tiny_job(tmp_path, draw_batch=draw, epochs=1)).steps
     assert "the first batch could not be drawn (no colours)" in caplog.text

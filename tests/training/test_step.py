@@ -1,6 +1,7 @@
 """One update of the weights, the guard that ends a run, and runs in float16, whose loss is scaled."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -136,10 +137,7 @@ def test_an_overflow_of_a_scaled_gradient_is_part_of_the_search_for_the_scale_an
 
 
 def test_bad_labels_are_named_as_the_cause_of_a_loss_that_is_not_finite():
-    def check():
-        raise InputError("4 other labels")
-
-    guard = guard_of(check_labels=check)
+    guard = guard_of(check_labels=Mock(side_effect=InputError("4 other labels")))
     guard.note(taken(1, 1.0))
     guard.read()
     guard.note(taken(2, float("nan")))
