@@ -91,22 +91,16 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda logits, target: (logits, target[:, :5]), r"`target` of shape \(3, 7, 9\)"),
-        (lambda logits, target: (logits.long(), target), r"`logits` to be floating"),
-        (lambda logits, target: (logits[:, :1], target), r"`logits` to have 2 channels or more"),
-        (lambda logits, target: (logits, target.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
-        (lambda logits, target: (logits, target.bool()), r"`target` of dtype uint8, .* got torch.bool"),
-        (lambda logits, target: (logits, target.unsqueeze(1)), r"Squeeze its channel axis"),
-        (lambda logits, target: (logits, target + 5), r"`target` to hold 0 to 4 and ignore_index=255, got"),
-        (
-            lambda logits, target: (logits.numpy(), target),
-            r"`logits` to be a torch.Tensor, got ndarray. Use torch.from",
-        ),
-        (
-            lambda logits, target: (logits, target.numpy()),
-            r"`target` to be a torch.Tensor, got ndarray. Use torch.from",
-        ),
-        (lambda logits, target: (logits, target.to("meta")), r"`target` on cpu with the logits, got meta"),
+        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\)"),
+        (lambda x, y: (x.long(), y), r"`logits` to be floating"),
+        (lambda x, y: (x[:, :1], y), r"`logits` to have 2 channels or more"),
+        (lambda x, y: (x, y.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
+        (lambda x, y: (x, y.bool()), r"`target` of dtype uint8, .* got torch.bool"),
+        (lambda x, y: (x, y.unsqueeze(1)), r"Squeeze its channel axis"),
+        (lambda x, y: (x, y + 5), r"`target` to hold 0 to 4 and ignore_index=255, got"),
+        (lambda x, y: (x.numpy(), y), r"`logits` to be a torch.Tensor, got ndarray. Use torch.from"),
+        (lambda x, y: (x, y.numpy()), r"`target` to be a torch.Tensor, got ndarray. Use torch.from"),
+        (lambda x, y: (x, y.to("meta")), r"`target` on cpu with the logits, got meta"),
     ],
     ids=["size", "integer", "one", "int8", "bool", "axis", "range", "array", "target-array", "device"],
 )

@@ -33,10 +33,7 @@ def test_configurations_do_not_import_torch():
         (lambda: TINY.replace(decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
         (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` to be a number >= 0 and <= 0.9"),
         (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, 32, got 4"),
-        (
-            lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)),
-            "to be a list of 3, each an integer, got",
-        ),
+        (lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)), "to be a list of 3, each an integer, got"),
         (lambda: models.model_config({"name": "unett"}), "Did you mean 'unet'?"),
         (lambda: models.model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),
         (lambda: models.model_config({}), "expected a registered name, got 'None'"),

@@ -37,9 +37,7 @@ MULTICLASS = {
     "focal weighted smoothed": losses.FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
     "sum weighted": losses.SumConfig(focal={"class_weights": (0.2, 3.0, 11.0)}, dice=SAMPLES),
 }
-SIGMOID = {
-    "sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES),
-}
+SIGMOID = {"sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES)}
 CASES = [
     *(("multiclass", name, config) for name, config in {**ANY_TASK, **MULTICLASS}.items()),
     *((task, name, config) for task in ("binary", "multilabel") for name, config in {**ANY_TASK, **SIGMOID}.items()),
