@@ -55,12 +55,22 @@ def in_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that take minutes, unless they are asked for."""
+    """Leave out the tests that take minutes, unless they are asked for; skip those of a GPU where there is none."""
     for marker in ("slow", "fuzz"):
         if marker not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not _has_cuda():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip("needs a CUDA device; this machine shows none"))
+
+
+def _has_cuda() -> bool:
+    import torch  # which few rooms need, and those that have such tests do
+
+    return torch.cuda.is_available()
 
 
 @pytest.hookimpl(wrapper=True)

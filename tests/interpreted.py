@@ -1,5 +1,9 @@
-"""Runs a module under Triton's interpreter, in a process of its own, as Triton reads TRITON_INTERPRET when imported."""
+"""Triton's kernels without a GPU: a module run under the interpreter, and a kernel compiled.
 
+The module runs in a process of its own, as Triton reads TRITON_INTERPRET when imported.
+"""
+
+import importlib
 import json
 import os
 import subprocess
@@ -16,3 +20,15 @@ def interpreted(module, *arguments):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def compiled_for_gpu(module, kernel, types, constants, **options):
+    """Compile a kernel of Triton for a GPU that need not be here; arguments without a type are int32."""
+    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
+    compiler = pytest.importorskip("triton.compiler")
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    found = getattr(importlib.import_module(module), kernel)
+    types = types | dict.fromkeys(constants, "constexpr")
+    signature = {argument: types.get(argument, "i32") for argument in found.arg_names}
+    source = compiler.ASTSource(fn=found, signature=signature, constexprs=constants)
+    return triton.compile(source, target=target, options=options).asm["cubin"]

@@ -1,7 +1,7 @@
 """A GPU that is not there: its memory is the CPU's, so that code for CUDA runs to its end, and its values are known.
 
 While it is on, every tensor says that it lies on ``cuda:0``, streams and events do nothing, and what would make the
-host wait for a device is noted. What is on which device is not told apart; `test_no_waiting` does that without values.
+host wait for a device is noted. What is on which device is not told apart; `test_fake_tensors` does that.
 """
 
 import sys

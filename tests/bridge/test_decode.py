@@ -96,13 +96,6 @@ def test_logits_that_are_not_finite_are_refused_with_their_position(call, task, 
         CALLS[call](logits, task)
 
 
-def test_more_than_256_classes_decode_to_uint16():
-    logits = torch.nn.functional.one_hot(torch.tensor([[[299, 256]]]), 300).movedim(-1, 1).float()
-    labels = labels_to_numpy(logits, task="multiclass", num_classes=300)
-    assert labels.dtype == np.uint16
-    assert labels.tolist() == [[[299, 256]]]
-
-
 def test_finite_logits_of_any_size_pass():
     """A sum or difference of these overflows float32; that alone must not refuse them."""
     logits = torch.full((1, 3, 2, 2), -3e38)

@@ -14,10 +14,7 @@ from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none"),
-]
+pytestmark = pytest.mark.gpu
 ROUNDS = int(os.environ.get("SEGMETER_GPU_ROUNDS", "1000"))
 
 
@@ -53,7 +50,7 @@ def test_to_numpy_is_bitwise_that_of_the_cpu(name, layout):
 
 @pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
 def test_probs_are_those_of_the_cpu(task):
-    """Labels, and what is said of bad logits, are compared in test_fused_triton."""
+    """Labels, and what is said of bad logits, are compared in test_argmax."""
     logits = draw(2, 1 if task == "binary" else 7, 65, 129)
     found, expected = (probs_to_numpy(each, task=task) for each in (logits.cuda(), logits))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

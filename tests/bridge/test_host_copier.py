@@ -165,7 +165,6 @@ def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_uploads_arrive_whole_while_the_device_is_busy():
     """The buffers are filled again while earlier copies and kernels are under way, and memory is freed and reused."""
     upload = Uploader("cuda")
@@ -179,7 +178,6 @@ def test_uploads_arrive_whole_while_the_device_is_busy():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_an_upload_does_not_wait_for_the_device():
     upload = Uploader("cuda")
     upload([np.zeros((512, 512), np.uint8)])

@@ -1,13 +1,11 @@
 """Nothing outside bridge/ brings a tensor to the host or to NumPy, or an array to torch."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-import segmeter
+from tests.sources import MODULES, SOURCE
 
-SOURCE = Path(segmeter.__file__).parent
 ALWAYS = re.compile(r"\.numpy\(|\.cpu\(|from_dlpack|__array__|from_numpy")
 OF_TENSORS = re.compile(r"\.tolist\(|\.item\(")  # arrays have these too, so they count where torch is at hand
 IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
@@ -15,10 +13,7 @@ IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 EXCEPTIONS = {  # (module, what): how often, and why
-    ("training/data/windows.py", "__array__"): (
-        1,
-        "lets NumPy read a file that is decoded in parts; there is no torch",
-    ),
+    ("training/data/windows.py", "__array__"): (1, "lets NumPy read a file that is decoded in parts"),
     ("training/learner.py", ".tolist("): (2, "the words of NumPy's own generator, as written now and before"),
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
@@ -42,17 +37,10 @@ def crossings(path, text):
     return [(path, what) for what in found]
 
 
-def modules():
-    return [path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != "bridge"]
-
-
 def test_no_prediction_crosses_outside_the_bridge():
-    found = [
-        crossing
-        for path in modules()
-        for crossing in crossings(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
+    outside = [path for path in MODULES if path.relative_to(SOURCE).parts[0] != "bridge"]
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in outside}
+    assert [crossing for path, text in texts.items() for crossing in crossings(path, text)] == []
 
 
 def test_every_exception_is_still_needed():

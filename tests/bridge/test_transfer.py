@@ -1,3 +1,5 @@
+"""Which values a conversion keeps, what a record tells of those it does not, and how many bytes cross."""
+
 import math
 import warnings
 
@@ -5,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transfer import NUMPY, TORCH, Rule, cast, packed, wanted_dtype
 from segmeter.errors import InputError
+from tests.bridge.fake_stream import FakeTransport
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]
 TARGETS = [name.name for name in TORCH if name.kind != "c"]
@@ -113,3 +117,33 @@ def test_large_integers_are_told_exactly():
     found = packed(values, values, values > 0, values, RULE)
     with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):
         found.check(found.record)
+
+
+ZEROS = torch.zeros(1, 19, 20, 20, dtype=torch.float16)
+TASK = {"task": "multiclass", "case_id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("submit", "nbytes"),
+    [
+        (lambda copier: copier.submit_labels(ZEROS, num_classes=19, **TASK), 20 * 20),
+        (lambda copier: copier.submit_probs(ZEROS, dtype="float32", **TASK), 19 * 20 * 20 * 4),
+        (lambda copier: copier.submit_probs(ZEROS, dtype="float16", **TASK), 19 * 20 * 20 * 2),
+        (lambda copier: copier.submit_probs(ZEROS, dtype="uint8", **TASK), 19 * 20 * 20),
+        (lambda copier: copier.submit(ZEROS.bfloat16(), case_id="a"), 19 * 20 * 20 * 2),
+        (lambda copier: copier.submit(ZEROS.bfloat16(), case_id="a", dtype="float32"), 19 * 20 * 20 * 2),
+        (lambda copier: copier.submit(ZEROS.to(torch.float8_e5m2), case_id="a"), 19 * 20 * 20),
+        (lambda copier: copier.submit(ZEROS.long(), case_id="a", dtype="uint8"), 19 * 20 * 20),
+        (lambda copier: copier.submit(ZEROS[:, 10:15, ::2], case_id="a"), 5 * 10 * 20 * 2),
+        (lambda copier: copier.submit(torch.full((3,), 256), case_id="a", dtype="uint8"), 3 + 48),
+    ],
+    ids=[
+        *("labels", "probs as float32", "probs as float16", "probs as uint8", "bfloat16", "bfloat16 as float32"),
+        *("float8", "int64 as uint8", "a slice", "with a record"),
+    ],
+)
+def test_only_what_is_needed_crosses(submit, nbytes):
+    """Labels are a byte per pixel, and what is wider for NumPy is widened there."""
+    copier = HostCopier(device="cpu", transport=FakeTransport())
+    _pending = submit(copier)
+    assert sum(map(sum, copier._transport.starts)) == nbytes

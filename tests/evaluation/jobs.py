@@ -17,7 +17,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import PostprocessConfig
-from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
+from tests.training.tiny import CrossEntropy, TinyCases, tiny_segmenter
 
 
 def predictor(segmenter: Segmenter | None = None, **options: Any) -> Predictor:
@@ -31,7 +31,7 @@ def case_run(folder: Path, **changes: Any) -> CaseRun:
 
 
 def evaluation(folder: Path, **changes: Any) -> Evaluation:
-    fields = {"loss": LongTarget(cross_entropy()), "export": ExportConfig(probs=True), "folder": folder}
+    fields = {"loss": CrossEntropy(), "export": ExportConfig(probs=True), "folder": folder}
     fields |= {"predictor": predictor(), "dataset": TinyCases(count=5), "postprocess": PostprocessConfig()}
     return Evaluation(**(fields | {"metrics": MetricsConfig(bootstrap=20)} | changes))
 

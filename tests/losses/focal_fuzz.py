@@ -1,10 +1,12 @@
-"""The kernels of the focal loss over random layouts, types and options, against the formula in float64.
+"""The kernels of the focal loss: random layouts, types and options against the formula in float64, and extreme logits.
 
-It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
+Triton's run in a process of their own, as it reads TRITON_INTERPRET when it is imported.
 """
 
+import itertools
 import json
 import sys
+from importlib import import_module
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -16,6 +18,8 @@ from torch.nn import functional
 from segmeter.errors import InputError
 from segmeter.losses import focal
 from segmeter.losses.focal import focal_loss
+from segmeter.losses.focal_torch import FocalOptions
+from tests.losses.extreme import extreme
 from tests.views import GuardZones, laid_out
 
 CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 257, 300)
@@ -45,7 +49,7 @@ def draw(rng, device):
     dtype, spread = list(DIGITS)[rng.integers(3)], float(rng.choice([1.0, 4.0, 30.0]))
     options = {
         "task": task,
-        "gamma": float(rng.choice([0.0, 0.5, 1.0, 2.0, 3.7])),
+        "gamma": float(rng.choice([0.0, 0.5, 1.0, 2.0, 3.0, 3.7])),
         "ignore_index": [None, 255, 0, -1][rng.integers(4)],
         "reduction": str(rng.choice(["mean", "sum"])),
     }
@@ -130,9 +134,39 @@ def check(case, backend):
     return zones.check()
 
 
-def main(device, rounds, seed):
+def check_digits(device, compute):
+    """Triton's kernels have the loss and the gradient of 60 digits at extreme logits."""
+    for task, gamma in itertools.product(("binary", "multiclass"), (0.0, 0.5, 2.0)):
+        case, options = extreme(task, gamma), FocalOptions(task, gamma)
+        logits, target = case.logits.to(device), case.target.to(device)
+        target = target.unsqueeze(1) if task == "binary" else target
+        places = range(0, logits.shape[-1], 9)  # one at a time, which takes long under the interpreter
+        losses = [compute(logits[..., [p]], target[..., [p]], options)[0] for p in places]
+        (gradient,) = compute(logits, target, options, torch.ones((), device=device))
+        case._replace(loss=case.loss[::9]).check(torch.stack(losses).cpu(), gradient.cpu())
+
+
+def check_finite(device, compute):
+    """They give no NaN for finite logits, whose difference may be infinite."""
+    values = torch.tensor([0.0, 1e-3, 17, 89, 104, 1e4, 3e38])
+    values = torch.cat([values, -values])
+    logits = torch.cartesian_prod(values, values).T.reshape(1, 2, -1, 1).contiguous().to(device)
+    for task, gamma in itertools.product(("multiclass", "multilabel"), (0.0, 0.5, 2.0, 8.0)):
+        shape = (1, *logits.shape[2:]) if task == "multiclass" else logits.shape
+        target, options = torch.ones(shape, dtype=torch.uint8, device=device), FocalOptions(task, gamma)
+        total = compute(logits, target, options)[0]
+        (gradient,) = compute(logits, target, options, torch.ones_like(total))
+        assert not total.isnan(), options
+        assert gradient.isfinite().all(), options
+
+
+def main(device, rounds, seed, backends=("triton", "numba", "torch")):
     """Run everything; print what was done."""
-    done, guarded = dict.fromkeys(("triton", "numba", "torch"), 0), 0
+    if "triton" in backends:
+        compute = import_module("segmeter.losses.focal_triton").compute
+        check_digits(device, compute)
+        check_finite(device, compute)
+    done, guarded = dict.fromkeys(backends, 0), 0
     with mock.patch.object(focal, "choose_backend", lambda logits, target, options: options.backend):
         for number in range(rounds):
             case = draw(np.random.default_rng([seed, number]), device)

@@ -1,4 +1,4 @@
-"""Which backend is chosen, and what holds for every one: labels, layouts, derivatives, digits, and what is saved."""
+"""Which backend is chosen, and what holds for each: layouts, derivatives, digits, what is saved, and one graph."""
 
 import subprocess
 import sys
@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.focal import choose_backend, focal_loss
+from segmeter.losses.additive import check_labels
+from segmeter.losses.config import FocalConfig, FocalTverskyConfig, LovaszConfig, SumConfig, build_loss
+from segmeter.losses.focal import FocalLoss, choose_backend, focal_loss
 from segmeter.losses.focal_torch import FocalOptions
-from tests.losses.cases import TASKS, make_case, run
+from tests.losses.cases import TASKS, make_case, make_spec, run
 from tests.losses.extreme import GAMMAS, extreme
 
 
@@ -69,17 +71,6 @@ def test_torch_has_a_second_derivative_and_numba_refuses_one():
         penalty.backward()
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(task):
-    case = make_case(task, size=(32, 32))
-    leaf = case.logits.float().requires_grad_()
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
-        focal_loss(leaf, case.target, task=task, ignore_index=255, backend="numba")
-    extra = [t for t in saved if t.data_ptr() not in (leaf.data_ptr(), case.target.data_ptr())]
-    assert sum(t.numel() for t in extra) <= 8
-
-
 def test_choosing_without_a_gpu():
     target, options = torch.zeros(1, 256, 256, dtype=torch.uint8), FocalOptions("multiclass")
     large = torch.zeros(1, 2, 256, 256)
@@ -116,3 +107,61 @@ def test_float32_is_exact_at_extreme_logits(backend: str, task: str, gamma: floa
         torch.testing.assert_close(leaf.grad.double(), case.gradient, rtol=1e-4, atol=1e-6)
     else:
         case.check(each, leaf.grad)
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+
+
+def test_the_function_is_one_graph():
+    case = make_case("multiclass")
+
+    def step(x):
+        options = {"task": "multiclass", "class_weights": [1.0, 2.0, 3.0, 4.0, 5.0], "ignore_index": 255}
+        return focal_loss(x * 2, case.target, label_smoothing=0.1, **options)
+
+    graph = torch.compile(step, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(run(graph, case.logits.float()), run(step, case.logits.float()))
+
+
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [
+        *((FocalConfig(), task) for task in TASKS),
+        (FocalTverskyConfig(), "binary"),
+        (LovaszConfig(), "multiclass"),
+        (SumConfig(), "multilabel"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_every_kind_of_loss_is_one_graph(config, task):
+    """The others differ from these in their options only."""
+    case, loss = make_case(task, num_classes=3), build_loss(config, make_spec(task))
+    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    eager = run(lambda x: loss(x, case.target), case.logits.float())
+    torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
+
+
+def test_a_loss_assigns_no_buffer_as_a_hook_that_a_failed_export_left_would_break_its_graph():
+    case, seen = make_case("multiclass"), []
+    hook = torch.nn.modules.module.register_module_buffer_registration_hook(lambda _, name, __: seen.append(name))
+    loss = FocalLoss("multiclass", ignore_index=255)
+    built = len(seen)
+    loss(case.logits.float(), case.target)
+    hook.remove()
+    assert built == len(seen) > 0
+
+
+def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
+    case = make_case("multiclass")
+    loss = FocalLoss("multiclass", ignore_index=255)
+    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert graph(case.logits.float(), case.target).isfinite()
+    loss.check_labels()
+    bad = case.target.clone()
+    bad[1, 1, 2:4] = 7
+    assert graph(case.logits.float(), bad).isnan()
+    with pytest.raises(InputError, match="got 2 other labels"):
+        check_labels(torch.nn.Sequential(loss))
+    check_labels(loss)

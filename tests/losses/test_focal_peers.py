@@ -1,5 +1,7 @@
 """The factors between our focal loss and other libraries', as docs/focal-loss.md gives them, checked live."""
 
+from functools import partial
+
 import pytest
 import torch
 from segmentation_models_pytorch.losses import FocalLoss as SmpFocalLoss
@@ -12,66 +14,54 @@ from tests.losses.cases import make_case, run
 NUM_CLASSES = 5
 
 
-@pytest.mark.parametrize("alpha", [None, 0.25])
-def test_torchvision_is_ours_in_value_and_gradient(alpha):
-    case = make_case("binary", ignored=False)
-    floats = case.target.unsqueeze(1).double()
-    options = {"alpha": -1 if alpha is None else alpha, "gamma": 2.0, "reduction": "mean"}
-    theirs = run(lambda x: sigmoid_focal_loss(x, floats, **options), case.logits)
-    ours = run(lambda x: focal_loss(x, case.target, task="binary", alpha=alpha), case.logits)
-    torch.testing.assert_close(ours, theirs)
+def torchvision(alpha):
+    """It turns alpha off at -1."""
+    return lambda x, y: sigmoid_focal_loss(x, y.unsqueeze(1).double(), alpha=alpha, gamma=2.0, reduction="mean")
 
 
-def test_torchvisions_gradient_is_nan_where_ours_is_not():
-    logits = torch.tensor([[[[40.0]]]])
-    target = torch.ones(1, 1, 1, dtype=torch.uint8)
-    _, theirs = run(lambda x: sigmoid_focal_loss(x, torch.ones_like(x), gamma=0.5, reduction="mean"), logits)
-    _, ours = run(lambda x: focal_loss(x, target, task="binary", gamma=0.5), logits)
-    assert theirs.isnan()
-    assert ours.isfinite()
+def smp(alpha):
+    return lambda x, y: SmpFocalLoss("binary", alpha=alpha, gamma=2.0)(x, y.unsqueeze(1).double())
 
 
-@pytest.mark.parametrize("alpha", [None, 0.25])
-def test_smp_binary_is_ours(alpha):
-    case = make_case("binary", ignored=False)
-    floats = case.target.unsqueeze(1).double()
-    theirs = SmpFocalLoss("binary", alpha=alpha, gamma=2.0)(case.logits, floats)
-    torch.testing.assert_close(focal_loss(case.logits, case.target, task="binary", alpha=alpha), theirs)
+def monai(x, y, **options):
+    losses = pytest.importorskip("monai.losses", reason="MONAI is a peer for comparison, not a dependency")
+    return losses.FocalLoss(gamma=2.0, **options)(x, y).double()  # computed in float32
+
+
+def kornia(x, y):
+    losses = pytest.importorskip("kornia.losses", reason="kornia is a peer for comparison, not a dependency")
+    return losses.focal_loss(x, y.long(), alpha=None, gamma=2.0, reduction="mean")
+
+
+SOFTMAX = {"use_softmax": True, "to_onehot_y": True}
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
+NEARLY = {"rtol": 1e-4, "atol": 1e-5}  # its one-hot target is 1e-6 off, which is why it never equals cross-entropy
+
+
+@pytest.mark.parametrize(
+    ("theirs", "task", "alpha", "factor", "digits"),
+    [
+        (torchvision(-1), "binary", None, 1, {}),
+        (torchvision(0.25), "binary", 0.25, 1, {}),
+        (smp(None), "binary", None, 1, {}),
+        (smp(0.25), "binary", 0.25, 1, {}),
+        (lambda x, y: monai(x, y.unsqueeze(1), **SOFTMAX), "multiclass", None, NUM_CLASSES, FLOAT32),
+        (lambda x, y: monai(x, y.double()), "multilabel", None, 1, FLOAT32),
+        (kornia, "multiclass", None, NUM_CLASSES, NEARLY),
+    ],
+    ids=["torchvision", "torchvision-alpha", "smp", "smp-alpha", "monai-softmax", "monai", "kornia"],
+)
+def test_ours_is_theirs_times_a_factor_in_value_and_gradient(theirs, task, alpha, factor, digits):
+    logits, target = make_case(task, num_classes=NUM_CLASSES, ignored=False)
+    expected = run(lambda x: factor * theirs(x, target), logits)
+    torch.testing.assert_close(run(lambda x: focal_loss(x, target, task=task, alpha=alpha), logits), expected, **digits)
 
 
 def test_smp_multiclass_is_our_multilabel_of_the_one_hot_target():
-    case = make_case("multiclass", num_classes=NUM_CLASSES, ignored=False)
-    theirs = SmpFocalLoss("multiclass", gamma=2.0)(case.logits, case.target.long())
-    hot = one_hot(case.target.long(), NUM_CLASSES).movedim(-1, 1)
-    torch.testing.assert_close(focal_loss(case.logits, hot, task="multilabel"), theirs)
-    softmax = focal_loss(case.logits, case.target, task="multiclass")
-    assert abs(float(softmax / theirs) - 1) > 0.2
-
-
-def test_smp_multiclass_moves_when_all_logits_do_and_ours_does_not():
-    case = make_case("multiclass", ignored=False)
-    theirs = SmpFocalLoss("multiclass", gamma=2.0)
-    assert abs(theirs(case.logits + 5, case.target.long()) / theirs(case.logits, case.target.long()) - 1) > 0.5
-    ours = focal_loss(case.logits, case.target, task="multiclass")
-    torch.testing.assert_close(focal_loss(case.logits + 5, case.target, task="multiclass"), ours)
-
-
-def test_monai_is_ours_by_the_number_of_classes():
-    monai = pytest.importorskip("monai.losses", reason="MONAI is a peer for comparison, not a dependency")
-    case = make_case("multiclass", num_classes=NUM_CLASSES, ignored=False)
-    theirs = monai.FocalLoss(gamma=2.0, use_softmax=True, to_onehot_y=True)
-    ours = run(lambda x: focal_loss(x, case.target, task="multiclass"), case.logits.float())
-    value, gradient = run(lambda x: NUM_CLASSES * theirs(x, case.target.unsqueeze(1)), case.logits.float())
-    torch.testing.assert_close((value, gradient), ours)
-    case = make_case("multilabel", ignored=False)
-    theirs = monai.FocalLoss(gamma=2.0)(case.logits, case.target.double()).double()  # computed in float32
-    torch.testing.assert_close(theirs, focal_loss(*case, task="multilabel"), rtol=1e-5, atol=1e-6)
-
-
-def test_kornia_is_a_mean_over_classes_too():
-    kornia = pytest.importorskip("kornia.losses", reason="kornia is a peer for comparison, not a dependency")
-    case = make_case("multiclass", num_classes=NUM_CLASSES, ignored=False)
-    theirs = kornia.focal_loss(case.logits, case.target.long(), alpha=None, gamma=2.0, reduction="mean")
-    ours = focal_loss(case.logits, case.target, task="multiclass")
-    # Its one-hot target is 1e-6 off, which is why it never equals cross-entropy.
-    torch.testing.assert_close(NUM_CLASSES * theirs, ours, rtol=1e-4, atol=1e-5)
+    logits, target = make_case("multiclass", num_classes=NUM_CLASSES, ignored=False)
+    theirs = SmpFocalLoss("multiclass", gamma=2.0)(logits, target.long())
+    hot = one_hot(target.long(), NUM_CLASSES).movedim(-1, 1)
+    torch.testing.assert_close(focal_loss(logits, hot, task="multilabel"), theirs)
+    softmax = partial(focal_loss, target=target, task="multiclass")
+    assert abs(float(softmax(logits) / theirs) - 1) > 0.2
+    torch.testing.assert_close(softmax(logits + 5), softmax(logits))

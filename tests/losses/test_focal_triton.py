@@ -1,23 +1,18 @@
 """The Triton kernels: their logic under Triton's interpreter here, and on a GPU where there is one."""
 
-import importlib
-
 import pytest
 import torch
 
 from segmeter.errors import InputError
 from segmeter.losses.focal import FocalLoss, focal_loss
 from tests.fuzzing import record, rounds
-from tests.interpreted import interpreted
-from tests.losses import focal_fuzz, step_grid, triton_grid
-from tests.losses.cases import make_case, run
-
-COMPARISONS = 8 + 6
+from tests.interpreted import compiled_for_gpu, interpreted
+from tests.losses import focal_fuzz
+from tests.losses.cases import TASKS, make_case, run
 
 
 def test_the_kernels_logic_agrees_with_the_definition_under_the_interpreter():
     """Mutations seen to fail: the gradient stored at the logits' strides, of either kernel; labels cut to 32 bits."""
-    assert interpreted("tests.losses.triton_grid", "cpu") == COMPARISONS
     assert interpreted("tests.losses.focal_fuzz", "cpu", 24, 1)["compared"]["triton"] == 24
 
 
@@ -30,31 +25,16 @@ def test_any_view_type_and_option_agrees_with_the_formula():
     record("focal_kernels", **found)
 
 
-@pytest.mark.fuzz
-def test_a_training_step_is_that_of_numba_where_logits_are_cut_to_the_image():
-    assert interpreted("tests.losses.step_grid") == len(step_grid.CASES)
-
-
-FLOATS = ("weights", "scale", "sums")
-CONSTANTS = {"HAS_IGNORE": True, "BLOCK_P": 64, "BLOCK_K": 32}
-
-
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
 def test_the_kernel_compiles_for_a_gpu_that_is_not_here(softmax, backward, gamma):
-    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
-    compiler = pytest.importorskip("triton.compiler")
-    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = importlib.import_module("segmeter.losses.focal_triton").focal
-    constants = {**CONSTANTS, "GAMMA": gamma, "SOFTMAX": softmax, "BACKWARD": backward, "HAS_WEIGHTS": softmax}
-    types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", **dict.fromkeys(FLOATS, "*fp32")}
-    types |= dict.fromkeys(("negative", "positive"), "fp32")
-    types |= dict.fromkeys(constants, "constexpr")
-    signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
-    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    compiled = triton.compile(source, target=target, options={"num_warps": 8, "enable_fp_fusion": True})
-    assert compiled.asm["cubin"]
+    constants = {"GAMMA": gamma, "SOFTMAX": softmax, "BACKWARD": backward, "HAS_WEIGHTS": softmax}
+    constants |= {"HAS_IGNORE": True, "BLOCK_P": 64, "BLOCK_K": 32}
+    types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", "negative": "fp32", "positive": "fp32"}
+    types |= dict.fromkeys(("weights", "scale", "sums"), "*fp32")
+    options = {"num_warps": 8, "enable_fp_fusion": True}
+    assert compiled_for_gpu("segmeter.losses.focal_triton", "focal", types, constants, **options)
 
 
 @pytest.mark.parametrize("channels", [1, 19, 1000, 1024])
@@ -70,42 +50,31 @@ def test_the_tiles_cover_every_logit_once(channels, pixels):
     assert side * width <= focal_triton.TILE
 
 
-@pytest.fixture
-def cuda():
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
-    return "cuda"
+@pytest.mark.gpu
+def test_any_view_agrees_with_the_formula_on_the_gpu():
+    assert focal_fuzz.main("cuda", 200, 0)["compared"]["triton"] == 200
+
+
+def on_the_gpu(task="multiclass", size=(64, 64)):
+    """A loss with its logits and target."""
+    case = make_case(task, size=size)
+    return FocalLoss(task, ignore_index=255).cuda(), case.logits.float().cuda(), case.target.cuda()
 
 
 @pytest.mark.gpu
-def test_the_kernels_agree_with_the_closed_form_on_the_gpu(cuda):
-    assert triton_grid.main(cuda) == COMPARISONS
-
-
-@pytest.mark.gpu
-def test_any_view_agrees_with_the_formula_on_the_gpu(cuda):
-    assert focal_fuzz.main(cuda, 200, 0)["compared"]["triton"] == 200
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
-def test_two_runs_give_the_same_bits_on_the_gpu(cuda, task):
-    case = make_case(task, size=(256, 256))
-    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
-    loss = FocalLoss(task, ignore_index=255).to(cuda)
+@pytest.mark.parametrize("task", TASKS)
+def test_two_runs_give_the_same_bits_on_the_gpu(task):
+    loss, logits, target = on_the_gpu(task, (256, 256))
     first = run(lambda x: loss(x, target), logits)
     for _ in range(5):
-        again = run(lambda x: loss(x, target), logits)
-        assert torch.equal(again[0], first[0])
-        assert torch.equal(again[1], first[1])
+        assert all(map(torch.equal, run(lambda x: loss(x, target), logits), first))
 
 
 @pytest.mark.gpu
-def test_training_does_not_wait_for_the_gpu(cuda):
+def test_training_does_not_wait_for_the_gpu():
     """torch raises where anything waits."""
-    case = make_case("multiclass", size=(64, 64))
-    leaf, target = case.logits.float().to(cuda).requires_grad_(), case.target.to(cuda)
-    loss = FocalLoss("multiclass", ignore_index=255).to(cuda)
+    loss, logits, target = on_the_gpu()
+    leaf = logits.requires_grad_()
     loss(leaf, target).backward()  # the first call compiles
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -116,21 +85,17 @@ def test_training_does_not_wait_for_the_gpu(cuda):
 
 
 @pytest.mark.gpu
-def test_bad_labels_are_a_nan_and_a_name_on_the_gpu(cuda):
-    case = make_case("multiclass")
-    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
+def test_bad_labels_are_a_nan_and_a_name_on_the_gpu():
+    loss, logits, target = on_the_gpu()
     target[1, 1, 2:4] = 7
     assert focal_loss(logits, target, task="multiclass", ignore_index=255).isnan()
-    loss = FocalLoss("multiclass", ignore_index=255).to(cuda)
     assert loss(logits, target).isnan()
     with pytest.raises(InputError, match="got 2 other labels"):
         loss.check_labels()
 
 
 @pytest.mark.gpu
-def test_the_loss_is_one_graph_on_the_gpu(cuda):
-    case = make_case("multiclass", size=(64, 64))
-    logits, target = case.logits.float().to(cuda), case.target.to(cuda)
-    loss = FocalLoss("multiclass", ignore_index=255).to(cuda)
+def test_the_loss_is_one_graph_on_the_gpu():
+    loss, logits, target = on_the_gpu()
     graph = torch.compile(loss, fullgraph=True)
     torch.testing.assert_close(run(lambda x: graph(x, target), logits), run(lambda x: loss(x, target), logits))

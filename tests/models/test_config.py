@@ -1,16 +1,20 @@
+"""Configurations of models, and the card of a checkpoint."""
+
+import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import segmentation_models_pytorch as smp
 
 from segmeter.errors import ConfigError
 from segmeter.models import config as models
-from segmeter.models.config import ENCODERS, MODELS, UnetConfig, model_config
+from tests.models.parts import TINY, make_card, make_spec
 
 
 def test_the_listed_encoders_are_those_of_the_library():
-    assert set(ENCODERS) == set(smp.encoders.get_encoder_names())
+    assert set(models.ENCODERS) == set(smp.encoders.get_encoder_names())
 
 
 def test_configurations_do_not_import_torch():
@@ -21,21 +25,18 @@ def test_configurations_do_not_import_torch():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: UnetConfig(depth=6), "model: expected `depth` to be an integer >= 3 and <= 5, got 6"),
-        (lambda: UnetConfig(depth=2), "got 2"),
-        (lambda: UnetConfig(encoder="resnet43"), "got 'resnet43'. Did you mean 'resnet34'?"),
-        (lambda: UnetConfig(encoder=""), "for example resnet34"),
-        (lambda: UnetConfig(weights=""), "`weights` to be text of length >= 1 or null"),
-        (lambda: UnetConfig(depth=3, decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
+        (lambda: models.UnetConfig(depth=6), "model: expected `depth` to be an integer >= 3 and <= 5, got 6"),
+        (lambda: models.UnetConfig(depth=2), "got 2"),
+        (lambda: models.UnetConfig(encoder="resnet43"), "got 'resnet43'. Did you mean 'resnet34'?"),
+        (lambda: models.UnetConfig(encoder=""), "for example resnet34"),
+        (lambda: models.UnetConfig(weights=""), "`weights` to be text of length >= 1 or null"),
+        (lambda: TINY.replace(decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
         (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` to be a number >= 0 and <= 0.9"),
         (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, 32, got 4"),
-        (
-            lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)),
-            "to be a list of 3, each an integer, got [6, 12]",
-        ),
-        (lambda: model_config({"name": "unett"}), "Did you mean 'unet'?"),
-        (lambda: model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),
-        (lambda: model_config({}), "expected a registered name, got 'None'"),
+        (lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)), "to be a list of 3, each an integer, got"),
+        (lambda: models.model_config({"name": "unett"}), "Did you mean 'unet'?"),
+        (lambda: models.model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),
+        (lambda: models.model_config({}), "expected a registered name, got 'None'"),
     ],
 )
 def test_a_bad_value_is_refused(make, message):
@@ -44,9 +45,52 @@ def test_a_bad_value_is_refused(make, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", models.MODELS.names())
 def test_every_default_is_valid_and_comes_back_from_its_fields(name):
-    config = MODELS.schema(name)()
+    config = models.MODELS.schema(name)()
     assert config.name == name
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in config}
-    assert model_config(values) == config
+    assert models.model_config(values) == config
+
+
+def test_a_card_survives_json_exactly():
+    card = make_card(make_spec(4, "multilabel"), in_channels=2)
+    card = replace(card, class_pixels=(2**40, 0, 3, 4), clip=((0.2, 0.6), (0.1, 0.9)))
+    assert models.ModelCard.from_dict(json.loads(json.dumps(card.to_dict()))) == card
+
+
+def test_a_card_refuses_all_that_does_not_fit_at_once():
+    with pytest.raises(ConfigError) as caught:
+        models.ModelCard(
+            model={"name": "unet"},
+            spec=make_spec(),
+            in_channels=3,
+            mean=(0.5,),
+            std=(0.0, 0.2, float("nan")),
+            class_pixels=(1,),
+            clip=((0.2, 0.1),) * 3,
+        )
+    text = str(caught.value)
+    assert "expected `mean` to be 3 values" in text
+    assert "expected `std` > 0 and <= 1e+06, got 0.0" in text
+    assert "got nan" in text
+    assert "expected `class_pixels` to be 3 counts, one per class, got [1]" in text
+    assert "`clip` to be 3 pairs of a lower and a higher value" in text
+    with pytest.raises(ConfigError, match="`clip` to be 3 pairs"):
+        replace(make_card(), clip=((0.1, 0.9),))
+
+
+def test_a_card_from_a_dict_names_the_key_that_is_missing():
+    values = make_card().to_dict()
+    del values["class_pixels"]  # older checkpoints have none
+    assert models.ModelCard.from_dict(values).class_pixels == ()
+    del values["std"]
+    with pytest.raises(KeyError, match="std"):
+        models.ModelCard.from_dict(values)
+
+
+@pytest.mark.parametrize(("channels", "mean"), [(3, models.IMAGENET_MEAN), (1, (0.5,)), (4, (0.5,) * 4)])
+def test_default_normalisation_has_one_value_per_channel(channels, mean):
+    found, std = models.default_normalisation(channels)
+    assert found == mean
+    assert len(std) == channels

@@ -24,16 +24,9 @@ TIMM = (
     *("mobilenetv3_small_050", "mobilenetv4_conv_small", "mobileone_s0", "mobilevit_xxs", "mvitv2_tiny"),
     *("nextvit_small", "nf_regnet_b0", "nfnet_l0"),
     *("poolformer_s12", "pvt_v2_b0", "regnety_002", "repvgg_a0", "repvit_m0_9", "res2net50_26w_4s", "resnest14d"),
-    *(
-        "resnet10t",
-        "rexnet_100",
-        "selecsls42",
-        "seresnet18",
-        "skresnet18",
-        "starnet_s1",
-        "swin_tiny_patch4_window7_224",
-    ),
-    *("test_resnet", "tiny_vit_5m_224", "tinynet_e", "tresnet_m", "vgg11", "vit_tiny_patch16_224", "xception41"),
+    *("resnet10t", "rexnet_100", "selecsls42", "seresnet18", "skresnet18", "starnet_s1"),
+    *("swin_tiny_patch4_window7_224", "test_resnet", "tiny_vit_5m_224", "tinynet_e", "tresnet_m", "vgg11"),
+    *("vit_tiny_patch16_224", "xception41"),
 )
 QUICK = ("resnet18", "mit_b0", "mobilenet_v2", "tu-convnext_tiny", "tu-test_resnet", "tu-vit_tiny_patch16_224")
 # They take images of one size, or have no maps of other sizes to skip from
@@ -73,8 +66,3 @@ def test_a_unet_runs_on_the_cpu_and_is_the_unfolded_one_or_is_refused(encoder: s
     whole = logits(segmenter)
     assert whole.isfinite().all()
     assert (folded - whole).abs().max() <= 1e-5 * whole.abs().max()
-
-
-def test_the_sample_that_runs_always_is_part_of_the_matrix() -> None:
-    assert set(QUICK) | set(REFUSED) <= set(EVERY)
-    assert len(set(TIMM)) >= 30

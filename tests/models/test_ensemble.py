@@ -13,17 +13,11 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.models.trained import Checkpoints, read_checkpoints
 from tests.models.parts import Pointwise, make_card, make_pointwise, make_spec, make_tiny
 
-TASKS = [("multiclass", 3), ("binary", 2), ("multilabel", 3)]
 
-
-def pointwise(task, classes, seed):
-    spec = make_spec(classes, task)
-    return Segmenter(Pointwise(num_channels=spec.num_channels, seed=seed), make_card(spec))
-
-
-@pytest.mark.parametrize(("task", "classes"), TASKS)
+@pytest.mark.parametrize(("task", "classes"), [("multiclass", 3), ("binary", 2), ("multilabel", 3)])
 def test_probabilities_are_the_mean_of_those_of_the_members(task, classes):
-    members = [pointwise(task, classes, seed) for seed in range(3)]
+    spec = make_spec(classes, task)
+    members = [Segmenter(Pointwise(num_channels=spec.num_channels, seed=seed), make_card(spec)) for seed in range(3)]
     image = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
     to_probs = torch.sigmoid if task != "multiclass" else lambda logits: torch.softmax(logits, 1)
     mean = sum(to_probs(member(image).double()) for member in members) / 3

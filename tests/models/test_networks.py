@@ -106,13 +106,10 @@ def test_an_unknown_timm_encoder_gets_the_nearest_name_or_a_few_of_a_thousand(en
     [
         models.Deeplabv3Config(encoder="densenet121"),
         models.DptConfig(encoder="tu-convnext_atto"),
-        models.DptConfig(encoder="resnet34"),
         models.DptConfig(depth=3),
         models.UnetConfig(depth=3, decoder_channels=(8, 8)),
         models.UnetplusplusConfig(encoder="mit_b0"),
-        models.LinknetConfig(encoder="mit_b0"),
         models.FpnConfig(decoder_segmentation_channels=40),
-        models.Deeplabv3Config(encoder_output_stride=32),
         models.PanConfig(encoder_output_stride=8),
     ],
     ids=lambda config: f"{config.name}-{config.encoder}",

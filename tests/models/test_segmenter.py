@@ -8,13 +8,12 @@ from segmeter.models.segmenter import AtNetworkSize, Segmenter, build_segmenter,
 from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_spec
 
 
-def seen_by(image, **attributes):
+def seen_by(image, wrapper=lambda segmenter: segmenter, **attributes):
     """What the network is given for an image."""
     seen = []
     network = Stub(lambda padded: seen.append(padded) or padded)
-    for name, value in attributes.items():
-        setattr(network, name, value)
-    logits = Segmenter(network, make_card(in_channels=image.shape[1]))(image)
+    vars(network).update(attributes)
+    logits = wrapper(Segmenter(network, make_card(in_channels=image.shape[1])))(image)
     return seen[0], logits
 
 
@@ -75,13 +74,9 @@ def test_a_network_may_see_the_image_smaller_than_its_logits_are():
 
 def test_images_at_the_size_of_the_network_are_padded_to_its_stride_alone():
     image = torch.rand(2, 3, 9, 70)
-    seen: list[torch.Tensor] = []
-    network = Stub(lambda padded: seen.append(padded) or padded)
-    network.size_multiple, network.downsample = 16, 2
-    segmenter = Segmenter(network, make_card())
-    logits = AtNetworkSize(segmenter)(image)
-    assert seen[0].shape == (2, 3, 16, 80)
-    torch.testing.assert_close(logits, segmenter.normalise(image))
+    padded, logits = seen_by(image, AtNetworkSize, size_multiple=16, downsample=2)
+    assert padded.shape == (2, 3, 16, 80)
+    torch.testing.assert_close(logits, make_pointwise().normalise(image))
 
 
 def test_gradients_reach_the_weights_and_the_image():

@@ -8,18 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from segmeter.losses import config as losses
 from segmeter.losses.additive import additive
-from segmeter.losses.config import (
-    CrossEntropyConfig,
-    DiceConfig,
-    FocalConfig,
-    FocalTverskyConfig,
-    LovaszConfig,
-    PartWeights,
-    SumConfig,
-    TverskyConfig,
-    build_loss,
-)
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from segmeter.training.config import SgdConfig, TrainingConfig
@@ -31,37 +21,23 @@ from tests.training.tiny import stepper
 CLASSES = 3
 SPLITS = {"1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
 
-SUM = SumConfig(
-    weights=PartWeights(focal=0.5, cross_entropy=0.3, dice=2.0, tversky=0.7, focal_tversky=0.1, lovasz=0.25),
-    focal=FocalConfig(normalizer="elements"),
-    dice=DiceConfig(over="sample"),
-    tversky=TverskyConfig(over="sample"),
-    focal_tversky=FocalTverskyConfig(over="sample"),
-    lovasz=LovaszConfig(over="sample"),
+SAMPLES = {"over": "sample"}
+SUM = losses.SumConfig(
+    weights={"focal": 0.5, "cross_entropy": 0.3, "dice": 2.0, "tversky": 0.7, "focal_tversky": 0.1, "lovasz": 0.25},
+    focal={"normalizer": "elements"},
+    **dict.fromkeys(("dice", "tversky", "focal_tversky", "lovasz"), SAMPLES),
 )
 ANY_TASK = {
-    "focal": FocalConfig(),
-    "focal smoothed": FocalConfig(label_smoothing=0.1, gamma=0.5),
-    "focal by elements": FocalConfig(normalizer="elements"),
-    "focal by a number": FocalConfig(normalizer=37.0),
-    "cross-entropy": CrossEntropyConfig(),
-    "dice": DiceConfig(over="sample"),
-    "tversky": TverskyConfig(over="sample"),
-    "focal tversky": FocalTverskyConfig(over="sample"),
-    "lovasz": LovaszConfig(over="sample"),
-    "sum": SUM,
+    "focal": losses.FocalConfig(),
+    "focal smoothed": losses.FocalConfig(label_smoothing=0.1, gamma=0.5),
+    "focal by a number": losses.FocalConfig(normalizer=37.0),
+    "sum of all": SUM,
 }
 MULTICLASS = {
-    "focal weighted": FocalConfig(class_weights=(0.2, 3.0, 11.0)),
-    "focal weighted smoothed": FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
-    "cross-entropy weighted": CrossEntropyConfig(class_weights=(0.2, 3.0, 11.0)),
-    "sum weighted": SumConfig(focal=FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=DiceConfig(over="sample")),
+    "focal weighted smoothed": losses.FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
+    "sum weighted": losses.SumConfig(focal={"class_weights": (0.2, 3.0, 11.0)}, dice=SAMPLES),
 }
-SIGMOID = {
-    "focal alpha": FocalConfig(alpha=0.1),
-    "focal by positives": FocalConfig(normalizer="positives", alpha=0.25),
-    "sum by positives": SumConfig(focal=FocalConfig(normalizer="positives"), dice=DiceConfig(over="sample")),
-}
+SIGMOID = {"sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES)}
 CASES = [
     *(("multiclass", name, config) for name, config in {**ANY_TASK, **MULTICLASS}.items()),
     *((task, name, config) for task in ("binary", "multilabel") for name, config in {**ANY_TASK, **SIGMOID}.items()),
@@ -113,7 +89,7 @@ def step_over(loss, sizes, task, **options):
 
 @pytest.mark.parametrize(("task", "name", "config"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_accumulating_is_one_large_batch(task, name, config):
-    loss = build_loss(config, spec(task))
+    loss = losses.build_loss(config, spec(task))
     assert loss.adds
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
@@ -125,7 +101,7 @@ def test_accumulating_is_one_large_batch(task, name, config):
 
 
 def test_clipping_sees_the_whole_gradient():
-    loss = build_loss(SUM, spec("multiclass"))
+    loss = losses.build_loss(SUM, spec("multiclass"))
     one, many = (step_over(loss, sizes, "multiclass", clip_norm=1e-3) for sizes in ([8], [5, 3]))
     assert one[1] > 1e-3
     torch.testing.assert_close(many, one, rtol=1e-6, atol=1e-9)  # the optimizer clips in float32
@@ -143,9 +119,9 @@ def test_soft_targets_accumulate_too(loss):
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("config", [DiceConfig(), LovaszConfig()], ids=["dice", "lovasz"])
+@pytest.mark.parametrize("config", [losses.DiceConfig(), losses.LovaszConfig()], ids=["dice", "lovasz"])
 def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
-    loss = build_loss(config, spec("multiclass"))
+    loss = losses.build_loss(config, spec("multiclass"))
     assert not loss.adds
     image, target = images_and_targets("multiclass")
     parts = [
@@ -161,7 +137,7 @@ def test_a_step_in_which_everything_is_ignored_changes_nothing():
     image, target = images_and_targets("multiclass")
     data = (image, torch.full_like(target, 255))
     for sizes in ([8], [4, 4]):
-        value, norm, gradient = step_over(build_loss(SUM, spec("multiclass")), sizes, "multiclass", data=data)
+        value, norm, gradient = step_over(losses.build_loss(SUM, spec("multiclass")), sizes, "multiclass", data=data)
         assert (float(value), float(norm)) == (0.0, 0.0)
         assert not gradient.any()
 
@@ -173,7 +149,7 @@ def test_the_denominators_are_those_of_the_augmented_targets():
         target[image[:, 0, 0, 0] > 0, :, :3] = 255
         return image, target
 
-    loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
     one, many = (step_over(loss, sizes, "multiclass", augment=hide_half) for sizes in ([8], [3, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
 
@@ -187,7 +163,7 @@ def test_augmented_images_do_not_stay_in_memory():
         most.append(sum(each() is not None for each in alive))
         return image, target
 
-    loss = build_loss(FocalConfig(), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(), spec("multiclass"))
     step_over(loss, [1] * 8, "multiclass", augment=spy, channels_last=False)
     assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
     assert max(most) <= 2

@@ -2,16 +2,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.training.config import (
-    LOGGERS,
-    OPTIMIZERS,
-    SCHEDULES,
-    AdamWConfig,
-    SgdConfig,
-    TrainingConfig,
-    find_monitor,
-    parse_duration,
-)
+from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig, find_monitor, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -56,8 +47,8 @@ RISE = r"schedule: expected `{}` to be a number >=? 0 and <= 0\.9, got 1\.0"
 @pytest.mark.parametrize(
     ("schema", "values", "message"),
     [
-        *((schema, {"lr": lr}, LR) for schema in (AdamWConfig, SgdConfig) for lr in (0.0, float("inf"), 10.1)),
-        (SgdConfig, {"momentum": 0.0}, "expected `nesterov` to be false where momentum is 0"),
+        *((OPTIMIZERS.schema(name), {"lr": lr}, LR) for name in OPTIMIZERS.names() for lr in (0.0, float("inf"), 10.1)),
+        (OPTIMIZERS.schema("sgd"), {"momentum": 0.0}, "expected `nesterov` to be false where momentum is 0"),
         *((SCHEDULES.schema(name), {"warmup": 1.0}, RISE.format("warmup")) for name in ("cosine", "poly", "constant")),
         (SCHEDULES.schema("one_cycle"), {"rise": 1.0}, RISE.format("rise")),
     ],

@@ -4,12 +4,11 @@ import signal
 from dataclasses import dataclass, field
 
 import pytest
-import torch
 
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
 from segmeter.training.trainer import follow, train
-from tests.training.tiny import TinyCases, tiny_job
+from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
 
 SETTINGS = {"epochs": 3, "accumulate": 2, "val_cases": None}
 
@@ -40,16 +39,12 @@ class Told(World):
         return self.orders[len(self.heard) - 1] if len(self.heard) <= len(self.orders) else None
 
 
-def weights(job):
-    return {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
-
-
 @pytest.fixture(scope="module")
 def led(tmp_path_factory):
     """The orders and the weights of a training that leads."""
     job = tiny_job(tmp_path_factory.mktemp("led"), world=Announced(), **SETTINGS)
     train(job)
-    return tuple(job.world.orders), weights(job)
+    return tuple(job.world.orders), weights(job.model.segmenter)
 
 
 def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
@@ -59,8 +54,7 @@ def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
     assert [order.progress for order in orders] == pytest.approx([0, 1 / 3, 2 / 3])
     job = tiny_job(tmp_path, world=Told(orders=orders), **SETTINGS)
     follow(job)
-    for name, value in weights(job).items():
-        assert torch.equal(value, expected[name]), name
+    assert_same(weights(job.model.segmenter), expected)
     assert job.world.heard == [0] * 4
     assert list(tmp_path.iterdir()) == []
 
@@ -80,7 +74,7 @@ def test_a_signal_is_passed_on_and_the_step_taken(led, tmp_path):
     job = tiny_job(tmp_path, world=world, **SETTINGS)
     follow(job)
     assert world.heard == [0, 0, signal.SIGUSR1, signal.SIGUSR1]
-    assert all(torch.equal(value, led[1][name]) for name, value in weights(job).items())
+    assert_same(weights(job.model.segmenter), led[1])
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
@@ -88,10 +82,10 @@ def test_without_a_step_nothing_is_read(tmp_path):
     """As where rank 0 refuses what it resumes."""
     cases = TinyCases()
     job = tiny_job(tmp_path, cases=cases, world=Told(), **SETTINGS)
-    before = weights(job)
+    before = weights(job.model.segmenter)
     follow(job)
     assert cases.read == []
-    assert all(torch.equal(value, before[name]) for name, value in weights(job).items())
+    assert_same(weights(job.model.segmenter), before)
 
 
 def test_parts_that_do_not_go_together_are_refused_before_the_first_question(tmp_path):

@@ -10,7 +10,7 @@ from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.job import check_job
 from segmeter.training.optimizers import build_adamw, parameter_groups, set_lr
 from segmeter.training.trainer import train
-from tests.training.tiny import tiny_card, tiny_job
+from tests.training.tiny import assert_same, tiny_card, tiny_job, weights
 
 
 class TwoParts(nn.Module):
@@ -30,15 +30,11 @@ def segmenter(weights="imagenet"):
     return Segmenter(TwoParts(), tiny_card(name="two parts", weights=weights))
 
 
-def state_of(model):
-    return {name: value.clone() for name, value in model.network.state_dict().items()}
-
-
 def run(folder, model, **options):
     """What changed of a network in three steps."""
-    before = state_of(model)
+    before = weights(model.network)
     train(tiny_job(folder, segmenter=model, epochs=None, steps=3, **options))
-    return {name for name, value in state_of(model).items() if not torch.equal(value, before[name])}
+    return {name for name, value in weights(model.network).items() if not torch.equal(value, before[name])}
 
 
 KERNELS = {f"{part}.weight" for part in ("encoder.0", "encoder.1", "decoder.0", "decoder.1")}
@@ -77,8 +73,7 @@ def test_a_resumed_run_is_the_one_that_was_not_stopped(tmp_path, stop):
     train(tiny_job(tmp_path / "whole", segmenter=whole, steps=5, **options))
     train(tiny_job(tmp_path / "parts", segmenter=begun, steps=stop, **options))
     train(tiny_job(tmp_path / "parts", segmenter=resumed, steps=5, resume=True, **options))
-    for name, value in state_of(whole).items():
-        assert torch.equal(state_of(resumed)[name], value), name
+    assert_same(weights(resumed), weights(whole))
 
 
 def test_the_encoder_learns_at_its_own_rate():

@@ -10,10 +10,7 @@ from segmeter.models.segmenter import build_segmenter
 from segmeter.training.data.windows import Resizing, resize_batch
 from tests.training.tiny import tiny_card
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture

@@ -12,18 +12,9 @@ from segmeter.distributed.ranks import Order
 from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
+from segmeter.training import learner as parts
 from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
-from segmeter.training.learner import (
-    Average,
-    Learner,
-    build_scaler,
-    capture_rng,
-    compiled,
-    kernels,
-    restore_rng,
-    seed_everything,
-)
 from segmeter.training.step import open_batches, take_step
 from tests.training.tiny import TinyNetwork, tiny_job, tiny_segmenter
 
@@ -35,7 +26,7 @@ def learner_of(folder, **changes):
     job = tiny_job(folder, **changes)
     with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
         batch = batches.take()
-    return Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
+    return parts.Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 
 
 def test_the_learning_rate_follows_the_schedule(tmp_path):
@@ -63,7 +54,7 @@ def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
 def test_average_by_hand():
     model, average = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
     nn.init.constant_(average.weight, 1.0)
-    ema = Average(average, model, decay=0.15)
+    ema = parts.Average(average, model, decay=0.15)
     nn.init.constant_(model.weight, 3.0)
     ema.update()  # decay (1 + 0) / (10 + 0) = 0.1: 0.1 * 1 + 0.9 * 3
     assert average.weight.item() == torch.tensor(2.8).item()
@@ -76,7 +67,7 @@ def test_average_covers_statistics_and_copies_counters():
     torch.manual_seed(0)
     model = TinyNetwork()
     average = copy.deepcopy(model)
-    ema = Average(average, model, decay=0.5)
+    ema = parts.Average(average, model, decay=0.5)
     model.train()(torch.randn(2, 3, 4, 4) + 5)
     ema.update()
     norm, averaged = model.layers[1], average.layers[1]
@@ -92,9 +83,9 @@ def draws():
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["now", "as an earlier version wrote it"])
 def test_generators_go_on_where_they_were(earlier):
-    seed_everything(3)
+    parts.seed_everything(3)
     draws()  # an odd number of normals leaves the second half of a pair behind, in both generators
-    state = capture_rng(CPU)
+    state = parts.capture_rng(CPU)
     name, words, *rest = state["numpy"]
     assert name == "MT19937"
     if earlier:
@@ -102,9 +93,9 @@ def test_generators_go_on_where_they_were(earlier):
     state = plain_state(state)
     expected, other = draws(), []
     for seed in (4, 2**63 - 1):
-        seed_everything(seed)
+        parts.seed_everything(seed)
         other.append(draws())
-    restore_rng(state)
+    parts.restore_rng(state)
     assert draws() == expected
     assert expected != other[0] != other[1]
 
@@ -112,19 +103,19 @@ def test_generators_go_on_where_they_were(earlier):
 def test_kernels_are_chosen_for_the_block_alone(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    with kernels(deterministic=True):
+    with parts.kernels(deterministic=True):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cudnn.benchmark
-    with kernels(deterministic=False):
+    with parts.kernels(deterministic=False):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
 
 
 def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
-    assert build_scaler(CPU, "bfloat16") is None
-    assert build_scaler(CPU, "auto") is None
+    assert parts.build_scaler(CPU, "bfloat16") is None
+    assert parts.build_scaler(CPU, "auto") is None
     with pytest.raises(ConfigError, match="precision"):
-        build_scaler(CPU, "float16")
+        parts.build_scaler(CPU, "float16")
 
 
 @pytest.mark.parametrize(
@@ -140,5 +131,5 @@ def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
 )
 def test_compiling_is_for_those_who_ask_and_for_long_runs_on_a_gpu(monkeypatch, device, values, steps, wanted):
     monkeypatch.setattr(torch, "compile", lambda model: "compiled")
-    found = compiled("model", TrainingConfig(**values), device=torch.device(device), steps=steps)
+    found = parts.compiled("model", TrainingConfig(**values), device=torch.device(device), steps=steps)
     assert found == ("compiled" if wanted else "model")

@@ -1,8 +1,12 @@
-"""The history of a run, and what becomes of its rows in trackers, which may fail."""
+"""The history of a run and its rows in trackers: one that fails, and the libraries themselves without a server."""
 
 import io
 import json
+import os
 import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
@@ -11,10 +15,9 @@ from segmeter.errors import ConfigError, Interrupted, SegmeterError
 from segmeter.records import read_json_lines
 from segmeter.training import loggers
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
-from segmeter.training.loggers import History
+from segmeter.training.loggers import History, WandbLogger
 from segmeter.training.trainer import train
-from tests.training.test_resume import StoppingSource
-from tests.training.tiny import TinyCases, draw_red, tiny_job
+from tests.training.tiny import StoppingSource, TinyCases, changed, draw_red, tiny_job
 
 
 def test_rows_are_on_disk_when_write_returns_and_undefined_numbers_are_null(tmp_path):
@@ -111,7 +114,6 @@ def server(monkeypatch):
 
 
 def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path, server, caplog):
-    """Mutation seen to fail: the error let through."""
     train(tiny_job(tmp_path, epochs=3, log_every=1, loggers=(NoLoggerConfig(),)))
     steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl")]
     assert server.rows == [steps[0], *steps[3:]]
@@ -126,15 +128,13 @@ def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path
 
 def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
     cases = TinyCases(count=26)
-    source = StoppingSource(cases)
-    source.at = 2
+    source = StoppingSource(cases, at=2)
     with pytest.raises(Interrupted):
         train(tiny_job(tmp_path, cases=cases, source=source, loggers=(NoLoggerConfig(),)))
     assert server.outcome == "interrupted"
 
 
 def test_all_trackers_are_told_of_a_failure(tmp_path, server):
-    """Mutation seen to fail: the first one alone."""
     config = NoLoggerConfig()
     both = (config, config.replace(name="second"))
     with pytest.raises(SegmeterError):
@@ -147,3 +147,115 @@ def test_a_logger_gets_the_pictures_after_the_scores_and_none_where_none_are_dra
     server.away = range(0)
     train(tiny_job(tmp_path, epochs=1, log_every=9, pictures=2, loggers=(NoLoggerConfig(),), **drawn))
     assert server.rows == [2, 2, *expected]
+
+
+SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
+LIBRARY = pytest.mark.filterwarnings("ignore")  # the libraries use what their own dependencies have deprecated
+SECRET = "hunter2-never-on-disk"
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch, tmp_path):
+    """No key, no configuration and no server of the one who runs the tests."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "outside"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "outside"))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "outside"))
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_with_the_run(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), shown=SETTINGS, pictures=1, draw=draw_red)
+    train(job)
+    longer = job.settings.training.replace(epochs=2)
+    again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
+    train(replace(again, model=tiny_job(folder).model))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
+    place = client.get_experiment_by_name("segmeter").experiment_id
+    (run,) = client.search_runs([place])
+    scores = [row["val"]["mean_iou"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
+    found = client.get_metric_history(run.info.run_id, "val/mean_iou")
+    assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
+    assert run.data.params["loss.gamma"] == "2.0"
+    assert run.info.status == "FINISHED"
+    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
+    assert sorted(name.partition("+timestamp")[0] for name in names) == [
+        "images/validation~case01+step+2",
+        "images/validation~case01+step+4",
+    ]
+    with Image.open(folder / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+
+
+@LIBRARY
+def test_mlflow_is_told_how_a_training_ended_in_the_relative_folder_of_a_run(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/train/one")
+    folder.mkdir(parents=True)
+
+    def status():
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / folder / 'mlflow.db'}")
+        return client.search_runs(["1"])[0].info.status
+
+    for outcome, wanted in (("interrupted", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
+        logger = LOGGERS.build(MlflowConfig(), folder=folder, step=0, settings={})
+        assert status() == "RUNNING"
+        logger.close(outcome)
+        assert status() == wanted
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("interrupted", 1), ("failed", 1)])
+def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code):
+    wandb, run, teardown = Mock(Error=RuntimeError), Mock(), Mock()
+    wandb.init.return_value, wandb.teardown = run, teardown
+    run.finish.side_effect = OSError("no route to host")
+    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+    logger = WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
+    with pytest.raises(OSError, match="no route"):
+        logger.close(outcome)
+    run.finish.assert_called_once_with(exit_code=code)
+    teardown.assert_called_once_with()
+
+
+def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, monkeypatch):
+    wandb = Mock(Error=RuntimeError)
+    wandb.init.side_effect = RuntimeError(f"no key.\n  {'Ask. ' * 60}Done")
+    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+    with pytest.raises(ConfigError) as caught:
+        WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
+    assert str(caught.value) == f"logger: wandb did not start: no key. {'Ask. ' * 60}Done"
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
+    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    job = tiny_job(folder, epochs=1, loggers=(WandbConfig(mode="offline"),), shown=SETTINGS, pictures=1, draw=draw_red)
+    train(job)
+    (picture,) = folder.glob("wandb/offline-run-*/files/media/images/validation/case01_*.png")
+    with Image.open(picture) as stored:
+        assert (stored.size, stored.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+    (record,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    content = record.read_bytes()
+    assert b"val/mean_iou" in content
+    assert b"gamma" in content
+    for path in folder.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+@LIBRARY
+def test_a_store_that_can_not_be_opened_is_one_line(tmp_path):
+    pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    (tmp_path / "file").write_text("")
+    config = MlflowConfig(uri=f"sqlite:///{tmp_path}/file/mlflow.db")
+    with pytest.raises(ConfigError, match="mlflow can't use its store"):
+        LOGGERS.build(config, folder=tmp_path, step=0, settings={})

@@ -2,6 +2,7 @@
 
 import logging
 from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
 from segmeter.training.pictures import MOST_STEPS, Pictures, choose_cases, spread_evenly
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyAugment, TinyCases, TinySource, tiny_job
+from tests.training.tiny import TinyAugment, TinyCases, TinySource, assert_same, tiny_job
 
 NAMES = tuple(f"case{index}" for index in range(10))
 
@@ -59,9 +60,7 @@ def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_pa
 
 
 def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp_path):
-    def failing(prediction, folder):
-        raise OSError(28, "No space left on device")
-
+    failing = Mock(side_effect=OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
         draw(Pictures(tmp_path, draw=failing, step=0), 20)
 
@@ -92,17 +91,12 @@ def test_cases_are_spread_evenly_and_none_comes_twice():
         assert all(0 <= index < total for index in found)
 
 
-class Seen(list):
-    def __call__(self, *given):
-        self.append(given)
-
-
 def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_path):
-    seen, again, cases = Seen(), Seen(), TinyCases()
+    seen, again, cases = Mock(), Mock(), TinyCases()
     train(tiny_job(tmp_path, cases=cases, draw_batch=seen, epochs=1))
     train(tiny_job(tmp_path, draw_batch=again, epochs=2, resume=True, allow_changes=("training.epochs",)))
-    assert not again
-    ((images, targets, names, folder),) = seen
+    assert not again.called
+    (((images, targets, names, folder), _),) = seen.call_args_list
     image, target, indices = TinySource(cases).batch(0, 0, 0.0)
     augment = TinyAugment()
     draws = augment.draw(seed=0, epoch=0, indices=indices, channels=3)
@@ -114,20 +108,17 @@ def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_pat
 
 
 def test_the_weights_are_the_same_bits_with_and_without_the_picture(tmp_path):
-    found, unwanted = [], Seen()
-    for name, draw, pictures in (("with", Seen(), 1), ("without", unwanted, 0)):
+    found, unwanted = [], Mock()
+    for name, draw, pictures in (("with", Mock(), 1), ("without", unwanted, 0)):
         job = tiny_job(tmp_path / name, draw_batch=draw, pictures=pictures, epochs=1)
         train(job)
         found.append(job.model.segmenter.state_dict())
-    assert not unwanted
-    for key, value in found[0].items():
-        assert torch.equal(value, found[1][key]), key
+    assert not unwanted.called
+    assert_same(*found)
 
 
 def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):
-    def draw(*given):
-        raise ValueError("no colours")
-
+    draw = Mock(side_effect=ValueError("no colours"))
     with caplog.at_level(logging.WARNING):
         assert train(tiny_job(tmp_path, draw_batch=draw, epochs=1)).steps
     assert "the first batch could not be drawn (no colours)" in caplog.text

@@ -1,28 +1,20 @@
-"""Train N is train k, stop, resume to N: weights, average, optimizer, generators and history, bit for bit."""
+"""Train N is train k, stop, resume to N: weights, average, optimizer, loss scale, generators, history and pictures."""
 
 import signal
 
 import pytest
 import torch
+from torch.amp import GradScaler
 
 from segmeter.errors import Interrupted
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
+from segmeter.training import learner
+from segmeter.training.checkpointing import step_name
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
+from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter
 
 TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")
-
-
-class StoppingSource(TinySource):
-    """Sends this process a signal when batch number `at` is taken in hand."""
-
-    at: int = 0
-
-    def batch(self, epoch, index, progress):
-        if epoch * len(self) + index == self.at:
-            signal.raise_signal(signal.SIGTERM)
-        return super().batch(epoch, index, progress)
 
 
 class StoppingCases(TinyCases):
@@ -44,28 +36,20 @@ def content(folder):
         state.pop(key)
     rows = [{k: v for k, v in row.items() if k not in TIMES} for row in read_json_lines(folder / "history.jsonl")]
     best = (folder / "checkpoints" / "best").resolve().name
-    return {"state": state, "rows": rows, "sha256": checkpoint.sha256, "best": best}
+    pictures = sorted(str(path.relative_to(folder)) for path in folder.glob("validation/**/*"))
+    return {"state": state, "rows": rows, "sha256": checkpoint.sha256, "best": best, "pictures": pictures}
 
 
-def assert_same(one, other, where=""):
-    """Equal to the last bit, dtypes and containers included."""
-    assert type(one) is type(other), where
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            assert_same(one[key], other[key], f"{where}/{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), where
-        for index, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_same(a, b, f"{where}[{index}]")
-    elif isinstance(one, torch.Tensor):
-        assert one.dtype == other.dtype, where
-        assert torch.equal(one, other), where
-    else:
-        assert one == other, where
+SETTINGS = {"epochs": 4, "ema": 0.9, "accumulate": 2, "keep": 2, "pictures": 2, "draw": draw_red}
 
 
-SETTINGS = {"epochs": 4, "ema": 0.9, "accumulate": 2, "keep": 2}
+@pytest.fixture(autouse=True, scope="module")
+def _scaled():
+    """The loss scale of float16 doubles twice in a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        scaler = {"init_scale": 1024.0, "growth_interval": 5}
+        patch.setattr(learner, "build_scaler", lambda device, precision: GradScaler("cpu", **scaler))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +57,11 @@ def straight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight")
     cases = TinyCases(count=26)
     train(tiny_job(folder, cases=cases, **SETTINGS))
-    return content(folder)
+    drawn = [f"validation/{step_name(step)}/case{case}.png" for step in (3, 6, 9, 12) for case in ("00", "02")]
+    found = content(folder)
+    assert [name for name in found["pictures"] if name.endswith("png")] == drawn
+    assert found["state"]["scaler"]["scale"] == 4 * 1024
+    return found
 
 
 # 6 batches per epoch, 3 steps per epoch: batch 6 lies in step 4, the first of the second epoch
@@ -83,13 +71,13 @@ def straight(tmp_path_factory):
 def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bits(tmp_path, straight, stops, workers):
     cases = TinyCases(count=26)
     for number, at in enumerate(stops):
-        source = StoppingSource(cases)
-        source.at = at
+        source = StoppingSource(cases, at=at)
         job = tiny_job(tmp_path, cases=cases, source=source, workers=workers, resume=number > 0, **SETTINGS)
         with pytest.raises(Interrupted):
             train(job)
         with (tmp_path / "history.jsonl").open("a") as file:  # what a killed process logs after its last checkpoint
             file.write('{"step": 999}\n{"step":')
+        (tmp_path / "validation" / "step-00000099").mkdir(parents=True, exist_ok=True)
     torch.manual_seed(99)  # a resumed process starts with other generators and other weights
     rest = tiny_job(tmp_path, cases=cases, segmenter=tiny_segmenter(7), workers=workers, resume=True, **SETTINGS)
     result = train(rest)

@@ -9,18 +9,10 @@ import threading
 import pytest
 import torch
 
-from segmeter.errors import (
-    EXIT_CODES,
-    EXIT_FAULT,
-    EXIT_INTERRUPTED,
-    EXIT_TERMINATED,
-    Interrupted,
-    StopSignals,
-    let_finish,
-)
+from segmeter.errors import EXIT_CODES, Interrupted, StopSignals, let_finish
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyCases, TinySource, tiny_job
+from tests.training.tiny import StoppingSource, TinyCases, tiny_job
 
 WAITING = """
 import time
@@ -34,21 +26,12 @@ with StopSignals() as stop:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT)]
-)
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 3)])
 def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
-    number = getattr(signal, name)
     handlers = [signal.getsignal(each) for each in EXIT_CODES]
 
-    class Signalling(TinySource):
-        def batch(self, epoch, index, progress):
-            if (epoch, index) == (1, 0):
-                signal.raise_signal(number)
-            return super().batch(epoch, index, progress)
-
-    job = tiny_job(tmp_path, source=Signalling(TinyCases()))
-    with pytest.raises(Interrupted, match=f"stopped by {number.name} after step 3; step-00000003 was saved") as caught:
+    job = tiny_job(tmp_path, source=StoppingSource(TinyCases(), at=2, name=name))
+    with pytest.raises(Interrupted, match=f"stopped by {name} after step 3; step-00000003 was saved") as caught:
         train(job)
     assert caught.value.exit_code == code
     assert handlers == [signal.getsignal(each) for each in EXIT_CODES]
@@ -98,7 +81,7 @@ def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no process can send another a signal on Windows")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_second_signal_ends_the_process_at_once(number, code):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", WAITING]

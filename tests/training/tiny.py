@@ -1,5 +1,6 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
+import signal
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import SimpleNamespace
@@ -101,6 +102,19 @@ class TinySource:
         return np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices
 
 
+@dataclass
+class StoppingSource(TinySource):
+    """Sends this process a signal when batch number `at` is taken in hand."""
+
+    at: int = 0
+    name: str = "SIGTERM"
+
+    def batch(self, epoch, index, progress):
+        if epoch * len(self) + index == self.at:
+            signal.raise_signal(getattr(signal, self.name))
+        return super().batch(epoch, index, progress)
+
+
 class TinyNetwork(nn.Module):
     """Two convolutions, a norm with running statistics, and dropout, which draws from the global generator."""
 
@@ -133,19 +147,11 @@ class TinyAugment:
         return image + 0.05 * torch.stack(noise), target
 
 
-def cross_entropy():
-    return nn.CrossEntropyLoss(ignore_index=255)
-
-
-class LongTarget(nn.Module):
-    """torch's cross-entropy takes int64 targets only."""
-
-    def __init__(self, loss):
-        super().__init__()
-        self.loss = loss
+class CrossEntropy(nn.Module):
+    """torch's own, which takes int64 targets only."""
 
     def forward(self, logits, target):
-        return self.loss(logits.float(), target.long())
+        return nn.functional.cross_entropy(logits.float(), target.long(), ignore_index=255)
 
 
 def draw_red(prediction, folder):
@@ -181,7 +187,7 @@ def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=Non
             val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
             augment=TinyAugment(),
         ),
-        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=LongTarget(cross_entropy())),
+        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=CrossEntropy()),
     )
     return changed(job, **{key: value for key, value in changes.items() if key not in names})
 
@@ -193,6 +199,29 @@ def changed(job, **changes):
         own = {key: changes.pop(key) for key in names & changes.keys()}
         job = replace(job, **{part: replace(getattr(job, part), **own)})
     return replace(job, **changes)
+
+
+def assert_same(one, other, where=""):
+    """Equal to the last bit, dtypes and containers included."""
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for index, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_same(a, b, f"{where}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+def weights(model):
+    """A copy of all weights and statistics."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def stepper(forward, **parts):

@@ -104,7 +104,7 @@ class Predictor:
         probs: bool = False,
         probs_dtype: ProbsDtype = "float32",
         loss: Loss | None = None,
-    ) -> Iterator[Prediction]:
+    ) -> Generator[Prediction, None, None]:
         """Predict samples in their order, those of one shape together, while the next ones are being read.
 
         On a GPU, the device computes a batch while the one before it is copied and used by the caller.

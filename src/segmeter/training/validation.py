@@ -6,6 +6,7 @@ Each process scores its own part of the cases (`score_share`); rank 0 joins the 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -179,12 +180,13 @@ def _predict(
         kinds = cases.kinds()
         own, batches = own_batches([kinds[index] for index in numbers], mine, predictor.config.batch_size)
         numbers = [numbers[index] for index in own]
-    found = predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)
-    for index, prediction in zip(numbers, found, strict=True):
-        target = prediction.sample.target
-        if target is None:
-            raise _without_mask(prediction.sample.case_id)
-        yield index, prediction, count_case(target, prediction.labels, cases.spec)
+    # closed at once, as an error's traceback would keep it, and its threads, until a collection that may be theirs
+    with closing(predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)) as found:
+        for index, prediction in zip(numbers, found, strict=True):
+            target = prediction.sample.target
+            if target is None:
+                raise _without_mask(prediction.sample.case_id)
+            yield index, prediction, count_case(target, prediction.labels, cases.spec)
     if cached is not None:
         for index in mine.take(sorted(large)):
             yield index, *_stream(predictor, cached, index, loss)

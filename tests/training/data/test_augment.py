@@ -1,4 +1,4 @@
-"""What augmentation does to image and target, and what its draws depend on."""
+"""What augmentation does to image and target, what its draws depend on, and the crop that suits the images."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 from scipy import ndimage
 
 from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, to_unit, turned_grid
-from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.augment_config import AugmentConfig, choose_crop
 from tests.models.parts import make_spec
 
 EVERYTHING = {"flip_horizontal": True, "flip_vertical": True, "rotate": 30.0, "shear": 10.0}
@@ -72,15 +72,6 @@ def test_flips_mirror_half_of_the_samples_with_their_targets(name, axis):
         assert torch.equal(flipped[row], image[row].flip(axis) if is_mirrored else image[row])
         assert torch.equal(labels[row], target[row].flip(axis) if is_mirrored else target[row])
     assert flipped.dtype == torch.uint8
-
-
-def test_a_quarter_turn_is_exact():
-    image, _ = random_batch(1, size=(8, 8))
-    quarter, none = torch.tensor([math.pi / 2]), torch.zeros(1)
-    grid = turned_grid(image.shape[-2:], angle=quarter, shear_x=none, shear_y=none)
-    turned = torch.nn.functional.grid_sample(image.float(), grid, mode="nearest", align_corners=False)
-    # a pixel at (x, y) comes from (x cos - y sin, x sin + y cos) = (-y, x): rows become columns, read from the right
-    assert torch.equal(turned, image.float().rot90(1, (-2, -1)))
 
 
 @pytest.mark.parametrize(
@@ -191,3 +182,29 @@ def test_floats_keep_their_scale():
     ratio = changed / image
     assert bool(((ratio > 0.5) & (ratio < 1.5)).all())
     torch.testing.assert_close(ratio, ratio[:, :, :1, :1].expand_as(ratio))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "crop"),
+    [
+        ({(192, 192): 96}, None),
+        ({(512, 512): 5}, None),
+        ({(512, 544): 5}, (512, 512)),
+        ({(40, 9000): 5}, (32, 512)),
+        ({(100, 90): 3, (130, 131): 1}, (96, 64)),
+        ({(8, 8): 1, (9, 9): 1}, (32, 32)),
+        ({(70, 300): 2, (200, 300): 1, (300, 300): 1}, (64, 288)),  # the lower median of 70, 70, 200 and 300
+    ],
+)
+def test_the_crop_that_suits_the_images(sizes, crop):
+    assert choose_crop(AugmentConfig(), sizes).crop == crop
+    assert choose_crop(AugmentConfig(crop=(64, 64)), sizes).crop == (64, 64)
+    assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
+
+
+@pytest.mark.parametrize("name", ["rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur"])
+def test_values_change_where_any_of_these_is_asked_for(name):
+    still = {"brightness": 0.0, "contrast": 0.0}
+    assert not AugmentConfig(**still).changes_values
+    assert not AugmentConfig(**still, flip_vertical=True, saturation=0.5).changes_values
+    assert AugmentConfig(**{**still, name: 0.5}).changes_values

@@ -1,6 +1,7 @@
 import threading
 import time
 from functools import partial
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -109,9 +110,7 @@ def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with(
     assert target.dtype == torch.int32
 
 
-class Faulty(CountingSource):
-    def batch(self, epoch, index, progress):
-        raise KeyError("x")
+FAULTY = MagicMock(**{"batch.side_effect": KeyError("x"), "__len__.return_value": 5})
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -119,7 +118,7 @@ class Faulty(CountingSource):
     ("source", "error", "message"),
     [
         (TinySource(TinyCases(broken=(3,))), DataError, r"images/case03\.png: is truncated"),
-        (Faulty(), RunError, "batch 2 of epoch 1 could not be prepared: KeyError"),
+        (FAULTY, RunError, "batch 2 of epoch 1 could not be prepared: KeyError"),
     ],
     ids=["a file", "any other"],
 )

@@ -6,6 +6,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, Reading
+from segmeter.errors import DataError
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.sampling import SampleSource
@@ -71,10 +72,10 @@ SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), col
 
 @pytest.fixture
 def volumes(tmp_path):
-    """Two volumes of 8 and 6 planes, whose planes 2 and 3 hold an organ; that of the second has a lesion."""
+    """Volumes of 8 and 6 planes of other sizes, whose planes 2 and 3 hold an organ; that of the second has a lesion."""
     pairs = []
     for number, depth in enumerate((8, 6)):
-        image = np.arange(depth * 20, dtype=np.float32).reshape(depth, 4, 5) + 1000 * number
+        image = np.arange(depth * 4 * (5 + number), dtype=np.float32).reshape(depth, 4, -1) + 1000 * number
         mask = np.zeros(image.shape, np.uint8)
         mask[2:4, 1:3, 1:3] = 1
         mask[3, 1, 1] += number
@@ -89,9 +90,11 @@ def test_all_planes_are_cases_of_a_validation(volumes):
     planes = PlaneCases(volumes)
     assert planes.places == [(0, number) for number in range(8)] + [(1, number) for number in range(6)]
     assert (planes.case_ids[0], planes.case_ids[-1]) == ("v0-k0000", "v1-k0005")
-    assert planes[9].image[0, 0, 0] == 1020
+    assert planes[9].image[0, 0, 0] == 1024
     assert planes.presence[[2, 3, 11]].tolist() == [[True, True, False], [True, True, False], [True, True, True]]
-    assert set(planes.kinds()) == {(4, 5, "float32")}
+    assert planes.kinds() == [(4, 5, "float32")] * 8 + [(4, 6, "float32")] * 6
+    assert planes.contents() == volumes.contents()
+    assert len(PlaneCases(replace(volumes, pairs=()))) == 0
 
 
 @pytest.mark.parametrize(("empty", "count"), [(0.0, 4), (0.5, 6), (1.0, 8), (100.0, 14)])
@@ -107,8 +110,40 @@ def test_a_subset_keeps_what_is_known_of_its_planes(volumes):
     assert (part.case_ids, len(part)) == (("v1-k0003", "v0-k0002"), 2)
     assert part.presence[:, 2].tolist() == [True, False]
     np.testing.assert_array_equal(part[1].target, np.load(volumes.pairs[0].masks[0])[2])
+    assert part.kinds() == [(4, 6, "float32"), (4, 5, "float32")]
 
 
 def test_the_fingerprint_knows_how_planes_are_chosen(volumes):
-    assert len({PlaneCases(volumes, empty=empty).fingerprint() for empty in (None, 0.0, 0.5)}) == 3
-    assert PlaneCases(volumes).fingerprint() == PlaneCases(volumes).fingerprint()
+    planes = PlaneCases(volumes)
+    others = [PlaneCases(volumes, empty=0.0), PlaneCases(volumes, empty=0.5), planes.subset([1, 0])]
+    others += [PlaneCases(replace(volumes, **how)) for how in ({"context": 1}, {"planes": "j"})]
+    assert len({each.fingerprint() for each in (planes, *others)}) == 6
+    assert PlaneCases(volumes).fingerprint() == planes.fingerprint()
+
+
+def test_every_class_of_multilabel_is_an_object(tmp_path, volumes):
+    """The first one too, which in other tasks is the background."""
+    paths = [tmp_path / f"{name}.npy" for name in ("image", "first", "second")]
+    for path, planes in zip(paths, ((), (1,), ()), strict=True):
+        np.save(path, np.isin(np.indices((3, 4, 5))[0], planes).astype(np.uint8))
+    spec = ClassSpec(task="multilabel", names=("organ", "lesion"), colours=SPEC.colours[:2])
+    pair = Pair(case_id="v", paths=tuple(map(str, paths)))
+    assert PlaneCases(replace(volumes, reading=Reading(spec=spec), pairs=(pair,)), empty=0.0).places == [(0, 1)]
+
+
+def test_processes_share_the_planes_of_volumes(volumes):
+    planes = PlaneCases(volumes, empty=0.5)
+    options = {"batch_size": 4, "seed": 3, "presence": planes.presence}
+    cut = AugmentConfig(crop=(16, 16), balance=0.5)
+    whole, *shares = (
+        SampleSource(CachedDataset(planes, Budget(0)), cut, part=part, **options) for part in ((0, 1), (0, 2), (1, 2))
+    )
+    for expected, *given in zip(whole.batch(1, 0), *(share.batch(1, 0) for share in shares), strict=True):
+        np.testing.assert_array_equal(np.stack(given, axis=1).reshape(expected.shape), expected)
+
+
+def test_cases_that_are_no_files_have_no_rows():
+    cached = CachedDataset(TinyCases(), Budget(0))
+    assert cached.large_cases == frozenset()
+    with pytest.raises(DataError, match=r"case03: can't be read by rows"):
+        cached.open_rows(3)

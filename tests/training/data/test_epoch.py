@@ -7,7 +7,6 @@ from segmeter.training.data.epoch import (
     AUGMENT,
     WINDOW,
     Sources,
-    count_before,
     draw,
     epoch_order,
     plan_epoch,
@@ -16,12 +15,13 @@ from segmeter.training.data.epoch import (
 
 
 def test_repeats_count_from_zero_for_each_case():
-    assert count_before(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
     plan = plan_epoch(4, 10, seed=1, epoch=2)
     assert sorted(plan.numbers.tolist()) == sorted(set(plan.numbers.tolist()))
     cases = plan.numbers % 4
     assert sorted(cases[:4].tolist()) == sorted(cases[4:8].tolist()) == [0, 1, 2, 3]
-    assert cases[:4].tolist() == epoch_order(4, seed=1, epoch=2).tolist()
+    assert [cases[turn * 4 :][:4].tolist() for turn in (0, 1)] == [
+        epoch_order(4, seed=1, epoch=2, turn=turn).tolist() for turn in (0, 1)
+    ]
     assert set(plan.labels.tolist()) == {ANYWHERE}
 
 
@@ -47,6 +47,8 @@ def test_a_rare_class_fills_its_share_although_few_cases_have_it():
     half = plan_epoch(100, 400, seed=0, epoch=3, balance=0.5, presence=presence)
     assert (half.labels == ANYWHERE).sum() == 200
     assert len(set(half.numbers.tolist())) == 400
+    other = plan_epoch(100, 400, seed=0, epoch=4, balance=0.5, presence=presence)
+    assert (half.labels == ANYWHERE).tolist() != (other.labels == ANYWHERE).tolist()
 
 
 def test_streams_seeds_epochs_and_samples_draw_independently():
@@ -57,6 +59,12 @@ def test_streams_seeds_epochs_and_samples_draw_independently():
 
 
 FEW_AND_MANY = Sources(of=np.array([0] * 5 + [1] * 95), weights=(3.0, 1.0))
+
+
+def test_sources_are_numbered_in_the_order_of_their_weights():
+    found = Sources.named(["b", "a", "b"], {"a": 1.0, "b": 3.0})
+    assert (found.of.tolist(), found.weights) == ([1, 0, 1], (1.0, 3.0))
+    assert Sources.named(["b", "a"], {}) is None
 
 
 def test_sources_have_the_shares_of_their_weights_however_many_cases_they_have():

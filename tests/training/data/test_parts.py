@@ -16,7 +16,7 @@ from segmeter.training.data import windows as parts
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.data.windows import PartReader
+from segmeter.training.data.windows import PartReader, StoredArray
 from tests.data.crafted import folder, make_folder, noise, put, write_zarr
 
 TASKS = {"binary": ("background", "cell"), "multiclass": ("a", "b", "c"), "multilabel": ("vessel", "disc")}
@@ -98,6 +98,22 @@ def test_small_images_pictures_and_other_formats_are_read_whole(tmp_path, monkey
     assert PartReader(build_dataset(mixed))(1) is None
 
 
+@pytest.mark.parametrize(
+    ("image", "options"),
+    [
+        (noise(80, 96, None), {"photometric": "minisblack"}),
+        (noise(80, 96, 3).astype(np.int16), {"photometric": "rgb"}),
+        (noise(80, 96, None), {"photometric": "palette", "colormap": np.zeros((3, 256), np.uint16)}),
+    ],
+    ids=["gray", "int16", "palette"],
+)
+def test_images_that_would_have_to_be_converted_are_read_whole(tmp_path, image, options):
+    config = write_set(tmp_path, "binary")
+    tifffile.imwrite(tmp_path / "images" / "c0.tif", image, tile=(32, 32), **options)
+    reader = PartReader(open_set(config))
+    assert (reader(0), reader(1) is None) == (None, False)
+
+
 def replace_file(images):
     tifffile.imwrite(images / "c1.tif", noise(87, 101, 3, seed=77), tile=(32, 32))
 
@@ -140,9 +156,15 @@ def test_what_is_no_longer_the_verified_content_is_named_where_it_is_met(tmp_pat
         image[window]
 
 
-def test_a_value_that_is_no_label_is_refused_where_it_is_met(tmp_path):
+@pytest.mark.parametrize(("value", "tags"), [(7, []), (1, [(42113, "s", 2, "1", True)])], ids=["label", "nodata"])
+def test_a_value_that_is_no_label_or_marks_missing_data_is_refused_where_it_is_met(tmp_path, value, tags):
     config = write_set(tmp_path, "binary")
-    tifffile.imwrite(tmp_path / "masks" / "c0.tif", np.full((80, 96), 7, np.uint8), tile=(32, 32))
+    mask = np.full((80, 96), value, np.uint8)
+    tifffile.imwrite(tmp_path / "masks" / "c0.tif", mask, tile=(32, 32), extratags=tags)
     target = PartReader(build_dataset(config))(0).target
-    with pytest.raises(DataError, match=r"c0\.tif"):
+    with pytest.raises(DataError, match=rf"c0\.tif: .*{'nodata' if tags else 'got 7'}"):
         target[..., 0:3, 0:3]
+
+
+def test_the_size_in_memory_is_that_of_the_whole_array():
+    assert StoredArray((4, 5, 3), np.dtype(np.uint16), None, axis=0).nbytes == 120

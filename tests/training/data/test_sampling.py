@@ -87,18 +87,9 @@ def test_what_would_take_the_same_sample_twice_is_refused(options, config, key):
     message = rf"`{key}` not to need a sample twice, .* of the 10 cases"
     with pytest.raises(ConfigError, match=message):
         SampleSource(numbered_cases(10), AugmentConfig(**NOTHING, **config), batch_size=2, seed=0, **options)
+    SampleSource(numbered_cases(10), AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=10)
     changing = SampleSource(numbered_cases(10), AugmentConfig(**config), batch_size=2, seed=0, **options)
     assert changing.batch(0, 0)[0].shape[0] == 2
-
-
-def noisy_cases(count, size=(24, 24)):
-    """Every window of every case has other pixels."""
-    rng = np.random.default_rng(5)
-    pairs = [
-        (rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 3, size).astype(np.uint8))
-        for _ in range(count)
-    ]
-    return array_cases(pairs)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +103,7 @@ def noisy_cases(count, size=(24, 24)):
 )
 def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     """Of 3 cases 24 samples each: image and target, after the augmentation on the device."""
-    cases = noisy_cases(3)
+    cases = numbered_cases(3, size=(24, 24))
     augment = AugmentConfig(**config)
     source = SampleSource(cases, augment, batch_size=8, seed=0, samples=72)
     change = Augment(augment, cases.spec)

@@ -1,5 +1,6 @@
 """`segmeter tune`: chooses threshold and post-processing on the validation split, with an honest interval."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from segmeter.cli.commands.decide import Decision, record
@@ -21,6 +22,7 @@ from segmeter.evaluation.decisions.tune import (
 )
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.trained import read_checkpoints
 from segmeter.report.decisions import show_tuned
@@ -45,6 +47,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)
     facts, inference, kept = {**checkpoint.facts(), "data": report.content_sha256}, config.inference, False
+    predictions: Iterator[Prediction]
     if config.probs is None:
         predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
         pixels = report.total_pixels // (spec.num_classes if spec.is_multilabel else 1)
