@@ -6,6 +6,7 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, SegmeterError
+from segmeter.evaluation.predicted import predict_volume
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.ensemble import merge_classes
@@ -100,6 +101,22 @@ def test_tiles_flips_and_probabilities_need_a_model_of_any_size_with_logits(told
     found = model(lambda x: x[:, 0].int(), classes=DATA.names, **told)
     with pytest.raises(ConfigError, match=line):
         run(found, [noise(8, 8)], inference=settings or {}, probs=not settings)
+
+
+def test_a_threshold_is_refused_where_the_best_class_decides():
+    spec = ClassSpec(task="binary", names=("ground", "thing"), colours=((0, 0, 0),) * 2)
+    settings = {"inference": {"threshold": 0.3}}
+    with pytest.raises(ConfigError, match=r"inference.threshold.*best class decides each pixel, got 0\.3"):
+        run(model(lambda x: x[:, :2], spec=spec, classes=DATA.names), [noise(8, 8)], **settings)
+    sigmoid = model(lambda x: x[:, :1], spec=spec, classes=DATA.names, output={"activation": "sigmoid"})
+    (one,) = run(sigmoid, [noise(8, 8)], **settings)
+    assert one.labels.shape == (8, 8)
+
+
+def test_objects_of_planes_are_not_taken_for_those_of_a_volume():
+    found = model(lambda x: None, classes=("thing",), output={"kind": "instances", "background": "ground"})
+    with pytest.raises(ConfigError, match="objects of single planes"):
+        predict_volume(Predictor(found, InferenceConfig(), torch.device("cpu")), None)
 
 
 @pytest.mark.parametrize(
