@@ -137,3 +137,12 @@ def test_float32_is_the_usual_precision_and_images_of_another_dtype_are_refused(
     assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
     with pytest.raises(InputError, match="to be uint8"):
         run(found, [noise(8, 8).astype(np.uint16)])
+
+
+def test_opencv_s_arithmetic_takes_8_bits_alone():
+    """Others would overflow, or be cut to whole numbers."""
+    size = {"fit": "letterbox:16", "backend": "opencv"}
+    found = model(lambda x: x[:, :2], classes=DATA.names, size=size)
+    assert run(found, [noise(8, 8)])[0].labels.shape == (8, 8)
+    with pytest.raises(InputError, match="to be uint8"):
+        run(found, [noise(8, 8).astype(np.uint16)])
