@@ -313,13 +313,17 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sha256_json(value: Any) -> str:
+    """Return the SHA-256 of plain values, in hexadecimal, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def describe_file(path: Path) -> dict[str, Any]:
     """Size and hash of a file, or of all files of a folder, for `is_whole`."""
     if not path.is_dir():
         return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     parts = {each.relative_to(path).as_posix(): describe_file(each) for each in path.rglob("*") if each.is_file()}
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return {"bytes": sum(part["bytes"] for part in parts.values()), "sha256": digest}
+    return {"bytes": sum(part["bytes"] for part in parts.values()), "sha256": sha256_json(parts)}
 
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ of the form that a model describes. Every problem is one line that names the fil
 """
 
 import errno
-import hashlib
 import json
 import os
 import platform
@@ -25,7 +24,7 @@ from pydantic_core import from_json
 
 import segmeter
 from segmeter.errors import DataError, InputError
-from segmeter.files import describe_file, is_whole, json_bytes, link_error, open_file
+from segmeter.files import describe_file, is_whole, json_bytes, link_error, open_file, sha256_json
 from segmeter.threads import count_cores, describe_waiting
 
 RUN = "run.json"
@@ -225,8 +224,7 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def digest(content: Mapping[str, Any]) -> str:
     """Compute the sha256 of JSON content without its own entry."""
-    kept = {key: value for key, value in content.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    return sha256_json({key: value for key, value in content.items() if key != "sha256"})
 
 
 @cache

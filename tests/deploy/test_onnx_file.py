@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,12 @@ from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_tiny
 def encoded():
     program, _ = trace(make_pointwise().eval(), threshold=0.5, dtype="uint8")
     return onnx_file.encode(program, {"name": "é"})
+
+
+def test_the_file_holds_no_path_of_the_machine_that_wrote_it(encoded):
+    for source in (torch.__file__, onnx_file.__file__):
+        assert str(Path(source).parents[1]).encode() not in encoded
+    assert b"stack_trace" not in encoded
 
 
 def test_the_file_holds_its_facts_and_names_its_axes(encoded):

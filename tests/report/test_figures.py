@@ -58,7 +58,8 @@ def test_shares_are_of_all_pixels_and_for_multilabel_of_the_plane():
 
 def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
     resampling = {"resamples": 100, "interval": "bca", "cluster": "(.)", "warning": "Only 3 units"}
-    lines = figures.notes(BINARY | {"mean_classes": ["cell"], "units": {"hd95": "mm"}, "bootstrap": resampling})
+    measured = {"units": {"hd95": "mm"}, "measures": {"hd95": {}, "ap": {}}}
+    lines = figures.notes(BINARY | {"mean_classes": ["cell"], "bootstrap": resampling} | measured)
     assert lines == [
         "convention segmeter",
         "3 cases",
@@ -66,6 +67,7 @@ def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
         "1 of 2 classes undefined, left out of the means",
         "means without ground",
         "distances and tolerances in mm",
+        "AP is tp / (tp + fp + fn) over objects, not COCO's",
         "IoU below 0.01, though the references hold them: cell",
         "95 % intervals: bca bootstrap, 100 draws of clusters",
         "Only 3 units",

@@ -7,9 +7,7 @@ any other folder.
 """
 
 import errno
-import hashlib
 import io
-import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +24,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
-from segmeter.files import Lines, fresh_folder, make_folder, write_bytes, write_json
+from segmeter.files import Lines, fresh_folder, make_folder, sha256_json, write_bytes, write_json
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
@@ -78,8 +76,7 @@ def draw_cells(config: CellsConfig) -> Path:
 
 def cells_folder(config: CellsConfig) -> Path:
     """Return the folder of this configuration: cells-<hash of the settings that decide its pixels>."""
-    digest = hashlib.sha256(json.dumps(_settings(config), sort_keys=True).encode()).hexdigest()
-    return Path(config.root).expanduser() / f"cells-{digest[:10]}"
+    return Path(config.root).expanduser() / f"cells-{sha256_json(_settings(config))[:10]}"
 
 
 def _settings(config: CellsConfig) -> dict[str, int]:

@@ -173,6 +173,8 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
         assert exported is not None
         model = exported.model_proto
         _name_axes(model)
+        for node in model.graph.node:
+            del node.metadata_props[:]  # where it was traced, with the paths of this machine's sources
         model.metadata_props.add(key=KEY, value=json.dumps(facts, ensure_ascii=False))
         content: bytes = model.SerializeToString()
     return content

@@ -25,7 +25,7 @@ from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import split_batches
-from segmeter.errors import RunError
+from segmeter.errors import ConfigError, RunError
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
@@ -68,8 +68,10 @@ def predict_volume(
 
     Raises
     ------
-    As `Predictor.predict`; the message names the plane.
+    As `Predictor.predict`; the message names the plane. ConfigError for a model that finds objects.
     """
+    if predictor.segmenter.card.output == "instances":
+        raise ConfigError("inference: this model finds the objects of single planes, which are not those of a volume.")
     axis, middle = volume.axis, len(volume) // 2
     labels: NDArray[Any] | None = None
     kept: NDArray[Any] | None = None

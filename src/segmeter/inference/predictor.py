@@ -261,15 +261,19 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
     Raises
     ------
     ConfigError
-        Tiles, flips or rotations of a model that resizes images, or flips of one that gives labels.
+        Tiles, flips or rotations of a model that resizes images, or flips of one that gives labels; or a threshold
+        where the best class decides.
     """
     if not card.foreign:
         return config
     given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
     if given and card.runs_whole:
-        why = "resizes images" if card.resizes else f"gives {card.output}"
+        why = "resizes images" if card.output == "logits" else f"gives {card.output}"
         rule = f"to be left out for {card.model['name']}, which {why}"
         raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
+    if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
+        rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
+        raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
     precision = "float32" if config.precision == "auto" else config.precision
     return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
 

@@ -228,16 +228,16 @@ class Outbox:
         OverflowedError
             When a case is taken whose logits are not finite; those before it come first.
         """
-        kept, first, objects = [loss for loss in losses or () if loss is not None], case_ids[0], None
+        kept, first = [loss for loss in losses or () if loss is not None], case_ids[0]
+        numbers: Iterator[NDArray[Any] | None] = repeat(None)
         with self.stages.timed("transfer"):
             if self._card.output == "instances":
-                objects = self._copier.submit(logits[:, 1], case_id=first)
+                numbers = self._copier.submit(logits[:, 1], case_id=first).rows()
                 logits = logits[:, 0]
             told: dict[str, Any] = {"task": self._card.spec.task, **self._card.spec.counting}
             told |= {"threshold": self._threshold, "class_map": self._class_map}
             labels = self._copier.submit_labels(logits, case_id=first, **told).rows()
             values = self._copier.submit(torch.stack(kept), case_id=first).rows() if kept else iter(())
-            numbers = repeat(None) if objects is None else objects.rows()
             # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
             probs = (self._send_probs(case[None], case_id) for case_id, case in zip(case_ids, logits, strict=True))
             waiting = iter(list(probs)) if self._overlaps else probs

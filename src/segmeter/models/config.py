@@ -15,7 +15,7 @@ from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rul
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-_FOREIGN = ("foreign", "output", "class_map", "resizes")
+_FOREIGN = ("foreign", "output", "class_map", "runs_whole")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -52,8 +52,8 @@ class ModelCard:
         Whether the model gives logits, labels, or instances: for each image the class and the object of every pixel.
     class_map
         The class of each number or channel of the model; empty if it gives the classes themselves.
-    resizes
-        Whether it resizes images, so that it can't run in tiles or on mirrored images.
+    runs_whole
+        Whether it only takes whole images: resized tiles look different, and labels can't be blended.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class ModelCard:
     foreign: bool = False
     output: Literal["logits", "labels", "instances"] = "logits"
     class_map: tuple[int, ...] = ()
-    resizes: bool = False
+    runs_whole: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
@@ -98,11 +98,6 @@ class ModelCard:
     def plane_channels(self) -> int:
         """Channels of one plane; `in_channels` without neighbouring planes."""
         return self.in_channels // (2 * self.context + 1)
-
-    @property
-    def runs_whole(self) -> bool:
-        """Whether it only takes whole images: resized tiles look different, and labels can't be blended."""
-        return self.resizes or self.output != "logits"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as JSON values."""

@@ -85,7 +85,7 @@ def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tenso
     logits
         (B, N, H, W), before softmax.
     class_map
-        The class of each of the N channels.
+        The class of each of the N channels; each class has one or more.
     task
         "multiclass", or "binary" for classes 0 and 1.
 
@@ -95,8 +95,7 @@ def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tenso
     """
     known = torch.log_softmax(logits.float(), 1)
     groups = [[i for i, number in enumerate(class_map) if number == k] for k in range(max(class_map) + 1)]
-    nothing = torch.finfo(torch.float32).min / 4
-    merged = [known[:, group].logsumexp(1) if group else known.new_full(known[:, 0].shape, nothing) for group in groups]
+    merged = [known[:, group].logsumexp(1) for group in groups]
     return torch.stack(merged, 1) if task == "multiclass" else (merged[1] - merged[0])[:, None]
 
 

@@ -96,9 +96,8 @@ def read_checkpoints(
         There is none, or one is given twice, which would weigh it twice; or a foreign model's card is not complete.
     """
     sources = [find_source(path) for path in paths]
-    told = told or ForeignConfig()
     if len(sources) == 1 and sources[0] is not None:
-        found = describe(sources[0], told)
+        found = describe(sources[0], told or ForeignConfig())
         if found.guessed:
             keys = ", ".join(f"model.{key}" for key in found.guessed)
             _LOG.warning("%s: guessed %s. segmeter check checkpoint=... writes a card to confirm.", paths[0], keys)
@@ -106,7 +105,7 @@ def read_checkpoints(
     if any(sources):
         rule = "to be a single model if others trained it"
         raise ConfigError(expected("config", "checkpoint", rule, ", ".join(map(str, paths))))
-    if told != ForeignConfig():
+    if told not in (None, ForeignConfig()):
         raise ConfigError("model: its keys describe models that others trained; this checkpoint has its own card.")
     members = tuple(read_checkpoint(path) for path in paths)
     folders = [str(member.folder) for member in members]

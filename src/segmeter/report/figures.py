@@ -289,6 +289,8 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         unit = next(iter(summary["units"].values()))  # all are of one spacing
         lines.append(f"distances and tolerances in {unit or 'the unnamed unit of the spacing'}")
     lines += summary.get("spacing", {}).get("warnings", [])
+    if "ap" in summary.get("measures", {}):
+        lines.append("AP is tp / (tp + fp + fn) over objects, not COCO's")
     lines += _unlearned(summary)
     resampling = summary.get("bootstrap") or {}
     if resampling.get("resamples"):

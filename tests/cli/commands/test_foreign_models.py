@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,12 @@ def thirds(images):
 @register_model("red", classes=["a", "b"], output={"kind": "labels"}, input={"order": "rgb"}, size={"fit": "any"})
 def red(images):
     return (images[:, 0] > images[:, 2]).int()
+
+@register_model("halves", classes=["thing"], output={"kind": "instances", "background": "a"}, size={"fit": "any"})
+def halves(images):
+    masks = torch.zeros(2, *images.shape[2:], dtype=torch.bool)
+    masks[0, :16], masks[1, 16:] = True, True
+    return [(torch.tensor([0.9, 0.8]), torch.tensor([0, 0]), masks)]
 """
 DATA = ["data=folder", "data.images=images", "data.masks=masks", "data.classes=[a,b,c]", "data.ignore_index=255"]
 THIRDS = ["checkpoint=thirds", "plugins=[thirds_plugin]", *EVAL[1:], *DATA, "model.class_map={low: a}"]
@@ -96,7 +103,7 @@ def test_check_shows_what_it_knows_and_writes_a_card_that_eval_takes(capsys, tmp
     assert len(list((newest("runs/predict") / "predictions/labels").iterdir())) == 11
 
 
-def test_check_warns_of_a_model_that_does_better_with_red_and_blue_swapped(tmp_path, caplog):
+def test_check_warns_of_images_unlike_the_card_s_and_of_swapped_red_and_blue(tmp_path, caplog):
     for seed in range(8):
         image = np.random.default_rng(seed).integers(0, 256, (24, 32, 3), dtype=np.uint8)
         put(tmp_path / "images" / f"{seed}.png", image)
@@ -108,6 +115,41 @@ def test_check_warns_of_a_model_that_does_better_with_red_and_blue_swapped(tmp_p
     caplog.clear()
     assert run("check", *known, "model.input.order=bgr", f"card={tmp_path / 'bgr.yaml'}") == 0
     assert "are swapped" not in caplog.text
+    assert "another scale" not in caplog.text
+    spread = ["model.input.scale=1", "model.input.mean=[0.5,0.5,0.5]", "model.input.std=[0.2,0.2,0.2]"]
+    assert run("check", *known, *spread, f"card={tmp_path / 'wide.yaml'}") == 0
+    assert "The model was trained on another scale" in caplog.text
+
+
+def test_objects_are_measured_written_and_drawn_as_the_model_found_them(caplog):
+    asked = ["checkpoint=halves", "plugins=[thirds_plugin]", *EVAL[1:], "data=folder", "data.images=images"]
+    asked += [
+        "data.masks=masks",
+        "data.classes=[a,b]",
+        "data.label_map={0: 0, 1: 1, 2: 1, 255: 255}",
+        "data.ignore_index=255",
+    ]
+    asked += ["model.class_map={thing: b}", "metrics.measures=[{name: instances, objects: maps}]"]
+    assert run("eval", *asked) == 0
+    numbers = np.asarray(Image.open(newest("runs/eval") / "predictions/instances/case03.png"))
+    assert np.unique(numbers[:16]).tolist() == [2]
+    assert np.unique(numbers[16:]).tolist() == [1]
+    assert "no objects are drawn" not in caplog.text
+    assert run("eval", *asked, "export.instances=false") == 0
+    assert "no objects are drawn, as export.instances=false" in caplog.text
+
+
+def test_tune_maps_the_classes_as_eval_does(capsys):
+    asked = [*THIRDS[:2], *DATA, THIRDS[-1], "data.root=.", "data.split=train", "device=cpu"]
+    tried = ["over=[postprocess.min_size=0|8]", "metrics.bootstrap=1000"]
+    assert run("tune", *asked, *tried) == 0
+    usual = json.loads((newest("runs/tune") / "tune.json").read_text())["settings"][0]
+    assert run("eval", *asked, "metrics.bootstrap=0", "report.html=false") == 0
+    scores = json.loads((newest("runs/eval") / "metrics.json").read_text())
+    assert usual["score"] == pytest.approx(scores["dataset"]["mean_iou"], rel=1e-12)
+    capsys.readouterr()
+    assert run("tune", *asked, *tried, f"probs={newest('runs/tune')}") == 2
+    assert "this model's best class decides" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -144,6 +186,20 @@ def test_an_exported_file_is_evaluated_as_its_checkpoint():
         assert np.count_nonzero(labels[0] != labels[1]) == 0, path.name
     figures = [json.loads((run_folder / "metrics.json").read_text()) for run_folder in (ours, theirs)]
     assert figures[0]["per_class"] == figures[1]["per_class"]
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["export", "checkpoint=torchvision:deeplabv3_resnet50"], "Export this one with the tool that trained it"),
+        (["check", "checkpoint=script.pt", "splits=[all]", *DATA, "data.root=."], "is a TorchScript program"),
+    ],
+)
+def test_export_and_check_say_what_the_file_is(capsys, command, line):
+    with zipfile.ZipFile("script.pt", "w") as archive:
+        archive.writestr("script/constants.pkl", b"")
+    assert run(*command) == 2
+    assert line in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

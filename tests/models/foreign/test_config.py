@@ -26,7 +26,8 @@ def test_classes_are_proposed_by_equal_names_and_synonyms():
     ("classes", "class_map", "numbers"),
     [
         (("sky", "bus", "lane", "human"), {"1": "Road", "human": "Pedestrian", "*": "Road"}, (0, 1, 1, 2)),
-        (("sky", "road"), {"road": "Road", "1": "Pedestrian"}, (0, 2)),  # `check` adds numbers to proposed names
+        # `check` adds numbers to proposed names
+        (("sky", "road", "lane"), {"road": "Road", "1": "Pedestrian", "lane": "Road"}, (0, 2, 1)),
     ],
 )
 def test_each_class_is_mapped_by_name_number_or_the_rest(classes, class_map, numbers):
@@ -39,8 +40,16 @@ def test_every_gap_of_a_class_map_is_named():
         "names classes that the model lacks car",
         "names classes that the data lacks Cloud",
         "says nothing of the model's classes bus",
-        "gives no source of the data's classes Sky, Pedestrian",
+        "gives no source of the data's classes Sky, Road, Pedestrian",
     ]
+
+
+@pytest.mark.parametrize(("kind", "lacking"), [("logits", "Road, Pedestrian"), ("instances", "Road")])
+def test_only_a_class_of_the_model_or_the_background_of_objects_is_a_source(kind, lacking):
+    """A class that "*" names for nothing, or a background of a model without objects, would have no channel."""
+    told = {"class_map": {"sky": "Sky", "*": "Road"}, "output": {"kind": kind, "background": "Pedestrian"}}
+    problems = class_numbers(ForeignConfig(classes=("sky",), **told), DATA)[1]
+    assert problems == [f"gives no source of the data's classes {lacking}"]
 
 
 def test_an_unknown_size_is_refused():

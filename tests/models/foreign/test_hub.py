@@ -35,6 +35,16 @@ def test_objects_are_those_of_the_tool_with_the_best_score_on_top(tmp_path: Path
     assert pairs.shape[1] == len(np.unique(objects))  # the same objects, whatever their numbers
 
 
+def test_labels_that_training_reduced_are_the_model_s_own(tmp_path: Path) -> None:
+    """`do_reduce_labels` is about masks of training, where 0 is no class."""
+    folder, cases = save_hub(tmp_path, "segformer"), images(2)
+    before = [found.labels for found in predict(predictor(f"hf:{folder}"), cases)]
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "do_reduce_labels": True}))
+    for found, labels in zip(predict(predictor(f"hf:{folder}"), cases), before, strict=True):
+        assert np.array_equal(found.labels, labels)
+
+
 def test_files_of_no_effect_leave_a_model_the_same_and_what_does_not_resize_needs_no_rule(tmp_path: Path) -> None:
     """An evaluation that was begun before such a file came can be resumed."""
     folder, told = save_hub(tmp_path, "segformer"), ForeignConfig(size=SizeConfig(fit="short:64"))

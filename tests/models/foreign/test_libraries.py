@@ -22,6 +22,7 @@ def test_weights_of_other_classes_are_refused(tmp_path):
         ("smp:Unet", "KeyError"),
         ("smp:Unett/resnet18", "KeyError"),
         ("smp:Unet/tu-hf-hub:timm/resnet18", "more than an architecture and an encoder"),
+        ("smp:Unet/tu-hf-hub:resnet18", "more than an architecture and an encoder"),
     ],
 )
 def test_a_name_that_the_library_lacks_is_one_line_with_the_form_of_one(tmp_path, checkpoint, reason):

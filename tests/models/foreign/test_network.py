@@ -6,6 +6,7 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError, SegmeterError
+from segmeter.evaluation.predicted import predict_volume
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.ensemble import merge_classes
@@ -102,6 +103,22 @@ def test_tiles_flips_and_probabilities_need_a_model_of_any_size_with_logits(told
         run(found, [noise(8, 8)], inference=settings or {}, probs=not settings)
 
 
+def test_a_threshold_is_refused_where_the_best_class_decides():
+    spec = ClassSpec(task="binary", names=("ground", "thing"), colours=((0, 0, 0),) * 2)
+    settings = {"inference": {"threshold": 0.3}}
+    with pytest.raises(ConfigError, match=r"inference.threshold.*best class decides each pixel, got 0\.3"):
+        run(model(lambda x: x[:, :2], spec=spec, classes=DATA.names), [noise(8, 8)], **settings)
+    sigmoid = model(lambda x: x[:, :1], spec=spec, classes=DATA.names, output={"activation": "sigmoid"})
+    (one,) = run(sigmoid, [noise(8, 8)], **settings)
+    assert one.labels.shape == (8, 8)
+
+
+def test_objects_of_planes_are_not_taken_for_those_of_a_volume():
+    found = model(lambda x: None, classes=("thing",), output={"kind": "instances", "background": "ground"})
+    with pytest.raises(ConfigError, match="objects of single planes"):
+        predict_volume(Predictor(found, InferenceConfig(), torch.device("cpu")), None)
+
+
 @pytest.mark.parametrize(
     ("output", "line"),
     [
@@ -118,5 +135,14 @@ def test_an_output_of_other_classes_is_refused(output, line):
 def test_float32_is_the_usual_precision_and_images_of_another_dtype_are_refused():
     found = model(lambda x: x[:, :2], classes=DATA.names, input={"dtype": "uint8"})
     assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
+    with pytest.raises(InputError, match="to be uint8"):
+        run(found, [noise(8, 8).astype(np.uint16)])
+
+
+def test_opencv_s_arithmetic_takes_8_bits_alone():
+    """Others would overflow, or be cut to whole numbers."""
+    size = {"fit": "letterbox:16", "backend": "opencv"}
+    found = model(lambda x: x[:, :2], classes=DATA.names, size=size)
+    assert run(found, [noise(8, 8)])[0].labels.shape == (8, 8)
     with pytest.raises(InputError, match="to be uint8"):
         run(found, [noise(8, 8).astype(np.uint16)])

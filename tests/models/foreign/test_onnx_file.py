@@ -104,6 +104,16 @@ def test_weights_outside_the_folder_are_refused(tmp_path, where):
         predictor(path, **PLAIN)
 
 
+def test_an_image_that_the_file_can_t_take_is_one_line(tmp_path):
+    fixed = onnx.helper.make_node("Add", ["logits", "one"], ["sum"])
+    one = {"one": np.ones((1, 1, 48, 48), np.float32)}
+    path = save(tmp_path / "m.onnx", [CONV, fixed], {"sum": LOGITS["logits"]}, KERNEL | one)
+    line = r"m.onnx: can't run on \(1, 3, 97, 131\) \(.*Set model.size"
+    with pytest.raises(ConfigError, match=line) as caught:
+        predict(predictor(path, **PLAIN), images(1))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_damaged_file_is_one_line(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"not a graph")
     with pytest.raises(CheckpointError, match="no ONNX file"):

@@ -53,6 +53,12 @@ def test_a_missing_class_map_and_a_task_that_the_model_can_t_have_are_refused(ta
         open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
 
 
+def test_the_class_of_pixels_without_an_object_is_asked_for():
+    told = ForeignConfig(output={"kind": "instances"})
+    with pytest.raises(ConfigError, match=r"nothing tells model\.output\.background"):
+        describe(find_source("tests-dark"), told)
+
+
 class Boom:
     def __reduce__(self):
         return (Path.touch, (Path("ran"),))
@@ -91,6 +97,10 @@ PROCESSOR = {"auto_map": {"AutoImageProcessor": "mine.Processor"}, "image_proces
 SPOILT = {
     "remote code": (partial(edit, auto_map=CODE, model_type="mine"), "code of its own"),
     "code of the processor": (partial(edit, name="preprocessor_config.json", **PROCESSOR), "code of its own"),
+    "a processor that crops": (
+        partial(edit, name="preprocessor_config.json", do_center_crop=True),
+        "its image processor has do_center_crop, which is not supported. Export it to ONNX",
+    ),
     "pickle": (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "no safetensors"),
     "no head": (partial(edit, model_type="resnet"), "can't load it for segmentation.*Export it to ONNX"),
     "random head": (drop_head, "these would be random: decode_head.classifier"),

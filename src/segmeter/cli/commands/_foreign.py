@@ -8,9 +8,7 @@ import numpy as np
 import torch
 import yaml
 from rich.console import Console
-from rich.table import Column, Table
 
-from segmeter.checks import shorten
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.data.dataset import Dataset
@@ -24,35 +22,42 @@ from segmeter.inference.results import Prediction
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
+from segmeter.models.checkpoint import find_checkpoint
 from segmeter.models.foreign import opened
-from segmeter.records import flatten
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
-from segmeter.schema import as_plain
 
 _LOG = logging.getLogger(__name__)
 _CASES = 8  # compared with their channels swapped; an interval needs 5
 
 
 def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, console: Console) -> None:
-    """Show a model's card and its classes beside the data's, write the card, and draw one case.
+    """Show a model's card with the data's class of each of its classes, write the card, and draw one case.
 
     Raises
     ------
     ConfigError
         It is a checkpoint of ours, or a class of either side has no partner. The card is written all the same.
+    CheckpointError
+        It is neither, or would run code.
     """
     source = opened.find_source(config.checkpoint or "")
     if source is None:
+        find_checkpoint(Path(config.checkpoint or ""))
         raise ConfigError("check: checkpoint names models that others trained; a checkpoint of ours needs no check.")
     described, spec = opened.describe(source, config.model), dataset.spec
     card = described.config
     proposed = opened.propose(card.classes or (), spec.names) | (card.class_map or {})
     described = replace(described, config=card.replace(class_map=proposed, data_classes=spec.names))
-    console.print(_known(described))
+    text = _as_yaml(described)
+    console.print(f"{source.text}: what is known about it\n\n{text}", soft_wrap=True)
     near = opened.beside(source, config.model)
     path = config.card or near or Path(opened.CARD)
     needed = "" if path == near else f" with model.card={path}"
-    _write(path, described)
+    if path.exists():  # somebody may have completed it by hand
+        _LOG.warning("%s exists already, and is kept as it is.", path)
+    else:
+        make_folder(path.absolute().parent)
+        write_bytes(path, text.encode())
     found = opened.open_foreign(described, spec, remedy=f"complete class_map in {path}, and check again{needed}.")
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
@@ -67,37 +72,20 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
         _look_for_swapped(predictor, predictions, spec)
 
 
-def _known(described: opened.Described) -> Table:
-    columns = (Column(overflow="fold") for _ in range(3))
-    table = Table(*columns, title=f"{described.source.text}: what is known about it", show_header=False)
-    for key, value in flatten(as_plain(described.config)).items():
-        if value not in (None, {}) and not key.startswith("class_map"):
-            text = shorten([str(each) for each in value], most=24) if isinstance(value, list) else str(value)
-            table.add_row(f"model.{key}", text, "guessed" if key in described.guessed else "")
-    table.add_section()
-    for name in described.config.classes or ():
-        table.add_row(name, (described.config.class_map or {}).get(name, "?"), "")
-    return table
-
-
-def _write(path: Path, described: opened.Described) -> None:
-    """Write the card, but keep an existing one: somebody may have completed it by hand."""
-    if path.exists():
-        _LOG.warning("%s exists already, and is kept as it is.", path)
-        return
-    values = as_plain(described.config.replace(card=None, weights=None))
-    known = {key: value for key, value in values.items() if value not in (None, {}, [])}
+def _as_yaml(described: opened.Described) -> str:
+    """Return a card as YAML. Comments before it name the keys that were guessed."""
+    values = described.config.model_dump(mode="json", exclude_none=True, exclude={"card", "weights"})
+    known = {key: value for key, value in values.items() if value not in ({}, [])}
     guessed = "".join(f"# guessed: {key}\n" for key in described.guessed)
-    make_folder(path.absolute().parent)
-    write_bytes(path, (guessed + yaml.safe_dump(known, sort_keys=False, allow_unicode=True)).encode())
+    return guessed + yaml.safe_dump(known, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 
 def _look_for_swapped(predictor: Predictor, predictions: list[Prediction], spec: ClassSpec) -> None:
     """Warn if the model does better on images whose red and blue are swapped."""
 
     def mean_iou(found: Prediction) -> float:
-        assert found.sample.target is not None, "cases of a data set have one"
-        return float(overlap_scores(count_case(found.sample.target, found.labels, spec), task=spec.task).mean_iou)
+        counts = count_case(np.asarray(found.sample.target), found.labels, spec)
+        return float(overlap_scores(counts, task=spec.task).mean_iou)
 
     swapped = [replace(each.sample, image=np.ascontiguousarray(each.sample.image[..., ::-1])) for each in predictions]
     pairs = zip(predictions, predictor.predict(swapped), strict=True)

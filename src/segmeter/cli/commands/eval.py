@@ -78,7 +78,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     ) as run:
         folder, predictor = run.folder, run.predictor
         summary = evaluate(Evaluation(**vars(run), loss=measured, metrics=config.metrics))
-        draw_predicted(folder, run.dataset, config, config.metrics)
+        draw_predicted(run, config, config.metrics)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         value = finish(folder, summary, config.report, objective)
     print_summary(summary)
@@ -105,7 +105,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
         folder, predictor = run.folder, run.predictor
         count = predict(run)
-        draw_predicted(folder, run.dataset, config)
+        draw_predicted(run, config)
         finish(folder, {}, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
@@ -190,17 +190,13 @@ def take_shard(
     return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
-def draw_predicted(
-    folder: Path, dataset: Dataset, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None
-) -> None:
+def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None) -> None:
     """Draw the chosen cases from the label maps that the run wrote, or warn if it wrote none that can be read.
 
     Parameters
     ----------
-    folder
-        The run's folder.
-    dataset
-        The predicted cases.
+    run
+        The finished run of the command.
     config
         The command's configuration, which says what was exported and which cases are drawn.
     metrics
@@ -211,7 +207,7 @@ def draw_predicted(
     DataError
         One line for each problem of a file that can't be read.
     """
-    report = config.report
+    report, dataset = config.report, run.dataset
     if not report.overlays and not (report.worst and metrics):
         return None
     if not config.export.labels:
@@ -222,10 +218,11 @@ def draw_predicted(
     if metrics is None:
         ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
     else:
-        ranking = Ranking.of(build_scoreboard(open_cases([folder]), dataset.spec, metrics))
-    numbered = any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
+        ranking = Ranking.of(build_scoreboard(open_cases([run.folder]), dataset.spec, metrics))
+    gives_objects = run.predictor.segmenter.card.output == "instances"
+    numbered = gives_objects or any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
     if numbered and not config.export.instances:
         _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
         metrics = None
-    read = EvaluatedCases(predictions=folder / PREDICTIONS, dataset=dataset, metrics=metrics)
-    return draw_run(folder, ranking, read, report, dataset.spec)
+    read = EvaluatedCases(predictions=run.folder / PREDICTIONS, dataset=dataset, metrics=metrics)
+    return draw_run(run.folder, ranking, read, report, dataset.spec)

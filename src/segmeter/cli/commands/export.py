@@ -17,6 +17,7 @@ from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.config import ModelCard
+from segmeter.models.foreign.opened import find_source
 from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
 
@@ -25,9 +26,9 @@ def run_export(config: DeployConfig, job: Job) -> None:
     """Export, and print how many of the file's labels equal segmeter's."""
     check_tools()
     share_cores()
-    found = read_checkpoints(config.checkpoints)
-    if found.card.foreign:
+    if any(map(find_source, config.checkpoints)):
         raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")
+    found = read_checkpoints(config.checkpoints)
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(found, folder, images=_images(dataset, config.cases), threshold=config.threshold)

@@ -8,6 +8,7 @@ from segmeter.cli.config.model_schema import TuneConfig
 from segmeter.cli.folders import Job
 from segmeter.cli.objective import completed
 from segmeter.data.verification.report import open_splits
+from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     TuneJob,
@@ -39,8 +40,11 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     """
     refuse_test(config.data.split)
     share_cores()
-    checkpoint = read_checkpoints(config.checkpoints)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     spec = checkpoint.card.spec
+    maps_winners = bool(checkpoint.card.class_map)
+    if maps_winners and (spec.task == "binary" or config.probs is not None):
+        raise ConfigError("tune: this model's best class decides each pixel, not a threshold or kept probabilities.")
     asked = config.metrics.replace(headline=config.by or config.metrics.headline)
     metrics = completed(asked, spec, instances=config.data.instances)
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
@@ -51,7 +55,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     if config.probs is None:
         predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
         pixels = report.total_pixels // (spec.num_classes if spec.is_multilabel else 1)
-        has_probs = checkpoint.card.output == "logits"
+        has_probs = checkpoint.card.output == "logits" and not maps_winners
         kept = has_probs and has_room(pixels, spec, keep_gb=config.keep_gb)
         predictions = predictor.predict(dataset, probs=settings.need_probs or kept)
         facts["precision"] = predictor.precision

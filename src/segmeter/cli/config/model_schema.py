@@ -174,7 +174,7 @@ class PlanConfig(Seeded, PlanKeys):
     """`segmeter plan`: how many cases a score or a comparison needs."""
 
 
-class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+class TuneConfig(Foreign, Trained, Modelled, Seeded, TuneKeys):
     """`segmeter tune`: choose threshold and post-processing on the validation split."""
 
     data: Annotated[Any, Component(DATA)]

@@ -5,7 +5,6 @@ into a file changes its status time even if size and modification time are put b
 `SETTLED_SECONDS` after its last change, a later write could get the same times, so it is verified again.
 """
 
-import hashlib
 import io
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.files import atomic_write
+from segmeter.files import atomic_write, sha256_json
 from segmeter.records import cache_folder
 
 SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
@@ -39,8 +38,7 @@ class VerifiedFiles:
     """
 
     def __init__(self, settings: Any, dtype: np.dtype[Any]) -> None:
-        digest = hashlib.sha256(json.dumps([settings, str(dtype)], sort_keys=True).encode()).hexdigest()
-        self.path = cache_folder() / f"{digest[:40]}{_SUFFIX}"
+        self.path = cache_folder() / f"{sha256_json([settings, str(dtype)])[:40]}{_SUFFIX}"
         self.dtype = dtype
 
     def load(self) -> tuple[dict[str, int], Rows]:

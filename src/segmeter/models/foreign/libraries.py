@@ -33,7 +33,7 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
     with refusing(ConfigError, f"model: {source.place!r} can't be built", _FORM):
         build = _build_smp if source.family == "smp" else _build_torchvision
         network = build(source.place, config, tensors)
-    remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on."
+    remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on, and all its weights."
     load_exactly(network, tensors, path, what="the network", remedy=remedy)
     return network
 
@@ -53,7 +53,7 @@ def _build_smp(name: str, config: ForeignConfig, tensors: dict[str, Tensor]) -> 
     import segmentation_models_pytorch as smp
 
     arch, _, encoder = name.partition("/")
-    if "/" in encoder:  # timm would fetch it from the hub
+    if {"/", ":"} & {*encoder}:  # timm would fetch it from the hub
         raise ValueError("more than an architecture and an encoder")
     told = {"in_channels": config.input.channels, "classes": config.num_channels, **config.options}
     network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **told)

@@ -100,9 +100,10 @@ class ForeignModel(nn.Module):
             given = f"{image.dtype} {tuple(image.shape)}"
             remedy = "model.input.order=grey repeats grey images." if image.shape[1] == 1 else ""
             raise InputError(expected("model", "image", f"to be (B, {channels}, H, W)", given, remedy))
-        if told.dtype is not None and image.dtype != getattr(torch, told.dtype):
+        dtype = "uint8" if self.config.size.backend == "opencv" else told.dtype  # whose arithmetic is in 8 bits
+        if dtype is not None and image.dtype != getattr(torch, dtype):
             remedy = "The model was trained on others: convert them, or set model.input.dtype and model.input.scale."
-            raise InputError(expected("model", "image", f"to be {told.dtype}", image.dtype, remedy))
+            raise InputError(expected("model", "image", f"to be {dtype}", image.dtype, remedy))
 
     def _checked(self, found: Any) -> Tensor:
         """Return integer labels (B, H, W) or float32 logits (B, K, H, W); InputError if the output is neither."""
@@ -151,7 +152,11 @@ def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
         image = pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype)
     elif kind != "any":
         rows, columns = target_size(height, width, config)
-        image = _resize(image, rows, columns, config)
+        if config.backend == "opencv" and (rows, columns) != (height, width):
+            image = resize_as_opencv(image, rows, columns)
+        else:
+            mode = "nearest-exact" if config.filter == "nearest" else config.filter
+            image = resize(image.contiguous(), (rows, columns), mode, antialias=config.antialias is not False)
     if kind == "letterbox":
         missing = [numbers[0] - rows, numbers[-1] - columns]
         if config.multiple is not None:  # a network of any size needs no more grey than its stride
@@ -162,8 +167,8 @@ def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
 
     def restore(maps: Tensor) -> Tensor:
         if kind in ("multiple", "letterbox"):
-            maps = _resized(maps, fitted)[..., top : top + rows, left : left + columns]
-        return _resized(maps, (height, width))
+            maps = resize(maps, fitted)[..., top : top + rows, left : left + columns]
+        return resize(maps, (height, width))
 
     return image, restore
 
@@ -193,13 +198,10 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
     return -(-rows // step) * step, -(-columns // step) * step
 
 
-def _resize(image: Tensor, rows: int, columns: int, config: SizeConfig) -> Tensor:
-    if tuple(image.shape[-2:]) == (rows, columns):
-        return image
-    if config.backend == "opencv":
-        return resize_as_opencv(image, rows, columns)
-    mode = InterpolationMode("nearest-exact" if config.filter == "nearest" else config.filter)
-    found: Tensor = vision.resize(image.contiguous(), [rows, columns], mode, antialias=config.antialias is not False)
+def resize(maps: Tensor, size: tuple[int, ...], mode: str | None = None, *, antialias: bool = False) -> Tensor:
+    """Resize (..., H, W) as torchvision does. Without a mode, logits are resized bilinearly, labels to the nearest."""
+    mode = mode or ("bilinear" if maps.is_floating_point() else "nearest")
+    found: Tensor = vision.resize(maps, [*size], InterpolationMode(mode), antialias=antialias)
     return found
 
 
@@ -228,12 +230,3 @@ def _taps(size: int, wanted: int, device: torch.device) -> tuple[Tensor, Tensor,
     first = places.floor().long()
     weight = ((places.double() - first) * (1 << _BITS)).round().int()
     return first.clamp(0, size - 1), (first + 1).clamp(0, size - 1), weight
-
-
-def _resized(maps: Tensor, size: tuple[int, ...]) -> Tensor:
-    if tuple(maps.shape[-2:]) == tuple(size):
-        return maps
-    if maps.is_floating_point():
-        return functional.interpolate(maps, size, mode="bilinear", align_corners=False)
-    planes = maps.reshape(1, -1, *maps.shape[-2:]).float()
-    return functional.interpolate(planes, size, mode="nearest").to(maps.dtype).view(*maps.shape[:-2], *size)

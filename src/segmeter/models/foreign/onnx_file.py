@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
 from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.foreign.config import Facts, ForeignConfig, Source
+from segmeter.models.foreign.network import resize
 from segmeter.models.weights import find_placeholder, real_path
 from segmeter.remote import fetch
 
@@ -86,7 +86,9 @@ def load(source: Source, config: ForeignConfig) -> Callable[[Tensor], Any]:
 
     def run(image: Tensor) -> Any:
         values = np.ascontiguousarray(to_numpy(image), dtype)
-        found = [to_torch(each, device=image.device) for each in session.run(names, {taken.name: values})]
+        with refusing(ConfigError, f"{path}: can't run on {values.shape}", "Set model.size, or export it again."):
+            arrays = session.run(names, {taken.name: values})
+        found = [to_torch(each, device=image.device) for each in arrays]
         return decode_objects(found, image.shape[-2:], config) if objects else found[0]
 
     return run
@@ -109,9 +111,7 @@ def decode_objects(found: list[Tensor], size: tuple[int, ...], config: ForeignCo
         raise ConfigError(expected("model", "output", rule, tuple(rows.shape), "Set model.classes."))
     boxes, scores, numbers, weights = rows[:, :4], rows[:, 4], rows[:, 5].long(), rows[:, 6:]
     small = (weights @ prototypes.flatten(1)).view(1, len(rows), *prototypes.shape[1:])
-    if not len(rows):
-        return scores, numbers, small[0] > 0
-    masks = functional.interpolate(small, size, mode="bilinear", align_corners=False)[0] > 0
+    masks = resize(small, size)[0] > 0
     down, right = (torch.arange(extent, device=rows.device) for extent in size)
     left, top, end, bottom = (edge[:, None] for edge in boxes.T)
     masks &= ((right >= left) & (right < end))[:, None, :] & ((down >= top) & (down < bottom))[:, :, None]

@@ -1,7 +1,5 @@
 """Opens a model that others trained: finds its family, completes its card, and maps its classes to the data's."""
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec, Task
 from segmeter.data.classes_config import default_colours
 from segmeter.errors import ConfigError
-from segmeter.files import sha256_file
+from segmeter.files import sha256_file, sha256_json
 from segmeter.models.config import ModelCard, default_normalisation
 from segmeter.models.foreign import hub, libraries, onnx_file
 from segmeter.models.foreign.config import PLUGINS, Facts, ForeignConfig, Source, overlay
@@ -91,18 +89,18 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     values = overlay(facts.values, *layers)
     guesses = overlay(_GUESSED, facts.guesses or {})
     config = ForeignConfig(**overlay(_USUAL, guesses, values))
-    guessed = flatten(guesses).keys() - {key for key, value in flatten(values).items() if value is not None}
+    guessed = flatten(guesses).keys() - flatten(values).keys()
     if config.output.kind in ("labels", "instances"):
         guessed -= {"output.activation"}  # which these lack
     scaling = config.input.scale if config.input.mean is None else config.input.mean
     asked = {"classes": config.classes, "size.fit": config.size.fit, _SCALING: scaling}
+    if config.output.kind == "instances":
+        asked["output.background"] = config.output.background
     lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
     if lacking:
         raise ConfigError(f"{source.text}: nothing tells {lacking}. Set them, or write {CARD} beside the model.")
-    hashes = [sha256_file(path) for path in facts.files]
-    plain = json.dumps([hashes, as_plain(config.replace(card=None, weights=None))], sort_keys=True)
-    digest = hashlib.sha256(plain.encode()).hexdigest()
-    return Described(source=source, config=config, guessed=tuple(sorted(guessed)), sha256=digest)
+    hashes, card = [sha256_file(path) for path in facts.files], as_plain(config.replace(card=None, weights=None))
+    return Described(source=source, config=config, guessed=tuple(sorted(guessed)), sha256=sha256_json([hashes, card]))
 
 
 def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = "") -> ForeignCheckpoint:
@@ -142,9 +140,10 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
         raise ConfigError([*(f"{text}: model.class_map {problem}." for problem in problems), f"{text}: {advice}"])
     same = output.activation == "sigmoid" or (spec.task != "binary" and numbers == (*range(spec.num_classes),))
     if output.kind == "instances":
-        numbers = (*numbers, spec.names.index(output.background or spec.names[0]))
+        numbers = (*numbers, spec.names.index(str(output.background)))
     elif same and output.kind != "labels":
         numbers = ()
+    kind = output.kind if output.kind in ("labels", "instances") else "logits"
     channels = 1 if images.order == "grey" else images.channels or 3
     usual, factor = default_normalisation(channels), 1.0 if images.scale is None else images.scale * 255
     card = ModelCard(
@@ -154,8 +153,8 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
         mean=tuple(value / factor for value in (images.mean or ())[:channels]) or usual[0],
         std=tuple(value / factor for value in (images.std or ())[:channels]) or usual[1],
         class_map=numbers,
-        output=output.kind if output.kind in ("labels", "instances") else "logits",
-        resizes=not str(config.size.fit).startswith(("any", "multiple")),
+        output=kind,
+        runs_whole=kind != "logits" or not str(config.size.fit).startswith(("any", "multiple")),
         foreign=True,
     )
     return ForeignCheckpoint(**vars(described), card=card)
@@ -199,12 +198,13 @@ def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ..
     numbered = {str(i): name for i, name in enumerate(names)} | {name: name for name in names}
     given = {numbered.get(key, key): value for key, value in (config.class_map or {}).items()}
     targets = {name: given.get(name, equal.get(normal(name), given.get("*"))) for name in names}
-    spoken = {*targets.values(), *(config.class_map or {}).values(), config.output.background} - {None}
+    reached = {*targets.values(), config.output.background if config.output.kind == "instances" else None}
+    spoken = (reached | {*(config.class_map or {}).values()}) - {None}
     problems = {
         "names classes that the model lacks": [key for key in given if key not in (*names, "*")],
         "names classes that the data lacks": sorted(str(name) for name in spoken - {*spec.names}),
         "says nothing of the model's classes": [name for name, target in targets.items() if target is None],
-        "gives no source of the data's classes": [name for name in spec.names if name not in spoken],
+        "gives no source of the data's classes": [name for name in spec.names if name not in reached],
     }
     numbers = tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values()))
     return numbers, [f"{what} {shorten(found)}" for what, found in problems.items() if found]
