@@ -23,7 +23,7 @@ ORIGIN = (10.0, -20.0, 5.0)  # x, y, z in ITK's world
 def library(name: str) -> Any:
     found = pytest.importorskip(name, reason=f"{name} is not installed: it comes with `make test`")
     if name == "highdicom":  # it never closes the database in memory of a segmentation, which Python 3.13 warns of
-        connect = partial(sqlite3.connect, factory=_Closing)
+        connect = partial(sqlite3.connect, factory=_Closing, check_same_thread=False)  # any thread collects garbage
         found.image.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
     return found
 
