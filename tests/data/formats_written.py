@@ -1,7 +1,10 @@
 """One mask in the files of other tools, each written by that format's own library."""
 
 import json
+import sqlite3
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,16 @@ ORIGIN = (10.0, -20.0, 5.0)  # x, y, z in ITK's world
 
 
 def library(name: str) -> Any:
-    return pytest.importorskip(name, reason=f"{name} is not installed: it comes with `make test`")
+    found = pytest.importorskip(name, reason=f"{name} is not installed: it comes with `make test`")
+    if name == "highdicom":  # it never closes the database in memory of a segmentation, which Python 3.13 warns of
+        connect = partial(sqlite3.connect, factory=_Closing, check_same_thread=False)  # any thread collects garbage
+        found.image.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
+    return found
+
+
+class _Closing(sqlite3.Connection):
+    def __del__(self) -> None:
+        self.close()
 
 
 def draw_mask(seed: int = 0, shape: tuple[int, ...] = (24, 30)) -> np.ndarray:

@@ -14,8 +14,9 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
-from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict
+from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict, run_cases
+from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
 from segmeter.losses.focal import FocalLoss
@@ -190,6 +191,20 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
     assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+
+
+@pytest.mark.parametrize("run", [evaluation, prediction])
+def test_files_that_would_overwrite_each_other_are_refused_before_any_work(run, tmp_path, monkeypatch):
+    class Alike(TinyCases):
+        case_ids = ("a", "b", "A")
+
+    given = run(tmp_path / "run", dataset=Alike(count=3))
+    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
+    with pytest.raises(InputError, match="got 1: a and A"):
+        run_cases(given, "predicting")
+    assert not given.dataset.read
+    nothing = ExportConfig(labels=False, instances=False)
+    run_cases(replace(given, export=nothing), "predicting")
 
 
 def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):

@@ -16,6 +16,7 @@ from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_re
 from segmeter.evaluation.merge import Merge, check_merge, merge
 from segmeter.evaluation.pieces import Piece, check_pieces, read_pieces
 from segmeter.evaluation.score import score
+from segmeter.export import formats
 from segmeter.files import describe_file, write_json
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import EventsConfig
@@ -137,9 +138,9 @@ def test_shards_without_any_object_keep_their_table_of_objects(tmp_path):
         assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def predicted(folder, number, cases):
-    """A finished run of `segmeter predict` whose label maps are any bytes; "a" and "b" are all the cases."""
-    shard = {"shard": describe_shard(Shard(number, 2), ["a", "b"])}
+def predicted(folder, number, cases, every=("a", "b")):
+    """A finished run of `segmeter predict` whose label maps are any bytes; `every` are the cases of all shards."""
+    shard = {"shard": describe_shard(Shard(number, 2), every)}
     manifest = Manifest.begin(folder, shard | {"model": "m"}, list(cases))
     for case_id, content in cases.items():
         path = folder / "predictions" / "labels" / f"{case_id}.png"
@@ -165,6 +166,13 @@ def test_predictions_are_joined(halves, tmp_path):
     assert (manifest["cases"], manifest["state"]) == (["a", "b"], "done")
     assert manifest["identity"] == {"model": "m"}
     assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
+
+
+def test_predictions_that_would_overwrite_each_other_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
+    both = [predicted(tmp_path / name, number, {name: b""}, every=("A", "a")) for number, name in ((1, "A"), (2, "a"))]
+    with pytest.raises(InputError, match="got 1: A and a"):
+        merge(job_of(both, tmp_path / "merged", metrics=None))
 
 
 def test_predictions_that_shards_share_must_agree(halves, tmp_path):

@@ -25,6 +25,7 @@ from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.large import check_streamable, large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
+from segmeter.export.formats import check_cases
 from segmeter.inference.results import Loss, Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.calibration_file import empty_sums
@@ -170,6 +171,8 @@ def run_cases(
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are recorded.
     """
+    if job.export.writes:
+        check_cases(job.folder, job.dataset.case_ids)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     done = restore_cases(job, manifest, none=sees_all_probs)
     if manifest.done:

@@ -19,6 +19,7 @@ from segmeter.evaluation.drive import conclude
 from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
 from segmeter.evaluation.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.spacings import Spacings
+from segmeter.export.formats import check_cases
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
 from segmeter.metrics.calibration_file import empty_sums, read_sums
 from segmeter.metrics.cases.stored import open_cases
@@ -172,6 +173,7 @@ def _take_files(folder: Path, owners: Mapping[str, Piece], records: Records) -> 
     outside = [repr(name) for _, name, _ in named if ".." in Path(name).parts or Path(name).is_absolute()]
     if outside:  # a manifest may come from anywhere
         raise DataError(expected("merge", "runs", "to name files below predictions/", outside[0]))
+    check_cases(folder, (case_id for case_id, _, _ in named))
     files = [
         (owners[case_id].folder / PREDICTIONS / name, folder / PREDICTIONS / name, entry)
         for case_id, name, entry in named

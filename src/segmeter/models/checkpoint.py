@@ -262,7 +262,8 @@ def _of_checkpoints(name: str) -> bool:
 
 def settle_file(path: Path) -> dict[str, Any]:
     """Flush a file to the disk, give it the mode that new files have, and describe it."""
-    path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask can't be read without a race
+    # The umask can't be read without a race. Windows marks some folders read-only, and removes no such file
+    path.chmod(path.parent.stat().st_mode & 0o666 | 0o600)
     with path.open("r+b") as file:  # Windows flushes only what may be written
         os.fsync(file.fileno())
     return describe_file(path)

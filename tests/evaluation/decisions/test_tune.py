@@ -119,9 +119,9 @@ def test_distances_are_in_the_unit_of_the_files_as_in_eval():
 
 def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path, caplog):
     known, pixels = Known(), 24 * 24 * len(IDS)
-    passed = [*keep_probs(known.predict(), tmp_path, BINARY, needed=True)]
+    passed = [*keep_probs(known.predict(), tmp_path, DATASET, needed=True)]
     assert [one.probs is kept for one, kept in zip(passed, known.probs, strict=True)] == [True] * len(IDS)
-    assert all(one.probs is None for one in keep_probs(known.predict(), tmp_path, BINARY, needed=False))
+    assert all(one.probs is None for one in keep_probs(known.predict(), tmp_path, DATASET, needed=False))
     found = find_probs("tune", tmp_path, IDS)
     assert np.abs(np.load(found[IDS[3]]).astype(np.float32) - known.probs[3]).max() < 0.00025
     assert has_room(pixels, BINARY, keep_gb=2 * pixels / 2**30)
@@ -129,6 +129,12 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path,
     assert not caplog.text  # nobody wanted any
     assert not has_room(pixels, BINARY, keep_gb=(2 * pixels - 1) / 2**30)
     assert "none are kept" in caplog.text
+
+
+def test_probabilities_that_would_overwrite_each_other_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
+    with pytest.raises(InputError, match="got 1: case00 and CASE00"):
+        next(keep_probs(Known().predict(), tmp_path, Cases(spec=BINARY, case_ids=(*IDS, "CASE00")), needed=True))
 
 
 def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(tmp_path, caplog, monkeypatch):
@@ -141,7 +147,7 @@ def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(tmp_path, capl
         write(path, **given)
 
     monkeypatch.setitem(formats.ARRAY_FILES, "npy", until_full)
-    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, needed=True)]) == len(IDS)
+    assert len([*keep_probs(Known().predict(), tmp_path, DATASET, needed=True)]) == len(IDS)
     assert not [*tmp_path.iterdir()]
     assert len(asked) == 4
     assert "No space left on device" in caplog.text

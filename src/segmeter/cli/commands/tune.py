@@ -63,7 +63,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
         predictions, inference = stored_predictions(config.probs, dataset, facts)
 
     def decide(folder: Path) -> Decision:
-        passing = keep_probs(predictions, folder, spec, needed=settings.need_probs) if kept else predictions
+        passing = keep_probs(predictions, folder, dataset, needed=settings.need_probs) if kept else predictions
         result = tune(TuneJob(predictions=passing, dataset=dataset, metrics=metrics, settings=settings))
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."

@@ -34,21 +34,21 @@ def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
     tiff = open_tiff(file)
     if opening.axes != "image":
-        if len(tiff.series) != 1:
-            found, remedy = f"{len(tiff.series)} pictures of different kinds", "Save each as its own file."
+        pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none
+        if len(pictures) != 1:
+            found, remedy = f"{len(pictures)} pictures of different kinds", "Save each as its own file."
             raise file_error(path, "file", "to hold one picture or one stack", found, remedy)
-        series = tiff.series[0]
+        series = pictures[0]
         kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
         axes = "".join(axis for axis, _ in kept)
         if axes not in ("YX", "YXS", "SYX"):
-            return _open_stack(path, file, tiff, axes, tuple(size for _, size in kept), opening)
+            return _open_stack(path, file, tiff, series, axes, tuple(size for _, size in kept), opening)
     return TiffArray(path, file, tiff, opening)
 
 
 def _open_stack(
-    path: Path, file: IO[bytes], tiff: Any, axes: str, shape: tuple[int, ...], opening: Opening
+    path: Path, file: IO[bytes], tiff: Any, series: Any, axes: str, shape: tuple[int, ...], opening: Opening
 ) -> FileArray:
-    series = tiff.series[0]
     if axes[-2:] != "YX" or len(axes) != 3 or axes[0] not in DEPTH_AXES:
         found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
         remedy = "Save one file per channel or time, and planes as Z."

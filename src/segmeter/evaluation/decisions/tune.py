@@ -25,6 +25,7 @@ from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_hel
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
 from segmeter.export.config import ExportConfig
+from segmeter.export.formats import check_cases
 from segmeter.export.writer import Writer
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
@@ -183,7 +184,7 @@ def has_room(pixels: int, spec: ClassSpec, *, keep_gb: float) -> bool:
 
 
 def keep_probs(
-    predictions: Iterable[Prediction], folder: Path, spec: ClassSpec, *, needed: bool
+    predictions: Iterable[Prediction], folder: Path, dataset: Dataset, *, needed: bool
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
@@ -191,7 +192,8 @@ def keep_probs(
     result doesn't need the files.
     """
     place, keeps = folder / "predictions", True
-    writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), spec)
+    check_cases(folder, dataset.case_ids)
+    writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), dataset.spec)
     for one in predictions:
         if keeps:
             try:
