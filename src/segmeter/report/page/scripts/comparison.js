@@ -104,11 +104,10 @@ start((page) => {
   page.pair = asked.length === 2 && asked.every((k) => k in page.runs) && asked[0] !== asked[1] ? asked : [0, 1];
   page.sources = sourcesOf(page, JSON.parse(byId("layers").textContent));
   page.pictures = page.sources[page.pair[0]];
-  page.columns = pairColumns(page, page.pair);
-  const by = page.columns.find(({ key }) => key === state.get("by")) ?? page.columns.find(({ key }) => key === OF + page.sort);
+  const [first, ...rest] = pairColumns(page, page.pair);
+  const by = rest.find(({ key }) => key === state.get("by")) ?? rest.find(({ key }) => key === OF + page.sort);
   Object.assign(page, { sort: by.key, threshold: Number(state.get("over") || THRESHOLD) || 0 });
-  page.columns.splice(1, 0, changeColumn(by, page.threshold));
-  page.column = new Map(page.columns.map((column) => [column.key, column]));
+  lay(page, [first, changeColumn(by, page.threshold), ...rest]);
   pairing(page, state);
   const begun = choiceOf(state);
   addEventListener("hashchange", (event) => {

@@ -4,11 +4,11 @@ const MORE = 48;
 
 class Gallery {
   constructor(place, page, linkOf) {
-    Object.assign(this, { place, page, linkOf, most: FEW, palette: new Palette(page, { opacity: 0.85, hidden: new Set() }) });
+    Object.assign(this, { place, page, linkOf, most: FEW, palette: new Palette(page, { ...PLAIN, opacity: 0.85, hidden: new Set() }) });
     this.role = page.kind === "prediction" ? "prediction" : "errors";
   }
 
-  show(state, order) {
+  show({ order }) {
     this.order = order.filter((i) => this.page.pictures.has(i));
     this.draw();
   }

@@ -4,7 +4,7 @@ const SPARE = 8; // rows above and below the visible ones
 const PRINTED = 40; // rows on paper
 const KEY_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
-const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
+const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0); // not `max`, which takes no million
 
 class VirtualTable {
   constructor(place, { linkOf, onSort, onOpen }) {
@@ -19,27 +19,19 @@ class VirtualTable {
     new ResizeObserver(() => this.draw()).observe(this.box);
   }
 
-  show(order, columns, sorted, descending) {
+  show({ order, columns, column: sorted, descending }) {
     const same = this.order === order;
     Object.assign(this, { order, columns });
     this.named ??= longest(columns[0].raw);
-    const widths = columns.map((column) => this.width(column));
-    this.head.replaceChildren(...columns.map((column, k) => {
+    this.head.replaceChildren(...columns.map((column) => {
       const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
       const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
-      return el("th", { scope: "col", class: column.isText ? "" : "n", "aria-sort": order, style: { width: `${widths[k]}px` } }, button);
+      const style = { "--longest": column.key === "id" ? this.named : longest(column.names ?? []) };
+      return el("th", { scope: "col", class: column.isText ? column.key : "n", "aria-sort": order, style }, button);
     }));
-    this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.table.setAttribute("aria-rowcount", order.length + 1);
     if (!same) this.box.scrollTop = 0;
     this.draw();
-  }
-
-  width(column) {
-    const narrow = this.box.clientWidth < 600;
-    if (column.key === "id") return Math.max(120, Math.min(narrow ? 200 : 400, 8 * this.named + 28));
-    if (!column.isText) return narrow ? 104 : 122;
-    return Math.max(150, Math.min(narrow ? 200 : 300, 8 * longest(column.names ?? []) + 28));
   }
 
   draw(all = false) {
