@@ -22,7 +22,7 @@ _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
 _LONGEST_CONFIG = 200_000  # characters shown
 
 
-def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
+def render(template: str, *, scripts: Sequence[str] = ("dom", "sorting"), linked: bool = False, **values: Any) -> bytes:
     """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
     Parameters

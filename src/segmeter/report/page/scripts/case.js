@@ -6,7 +6,7 @@ class CaseView {
   constructor(page) {
     Object.assign(this, { page, panes: [], hiddenRoles: new Set(), order: [], dialog: byId("case"), palette: new Palette(page, view) });
     [this.tools, this.roles, this.chips, this.pictures, this.facts] = this.dialog.querySelectorAll(".tools, .roles, .chips, .panes, .case-facts");
-    const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.close(), fit: () => this.fit() };
+    const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.dialog.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
     const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
@@ -14,7 +14,7 @@ class CaseView {
     inputs["auto-contrast"] = ({ checked }) => this.tone((view.auto = checked));
     for (const [id, act] of Object.entries(inputs)) byId(id).oninput = (event) => act(event.target);
     this.dialog.onkeydown = (event) => this.key(event);
-    this.dialog.oncancel = (event) => (event.preventDefault(), this.close());
+    this.dialog.onclose = () => this.dialog.open || State.here().with({ case: null }).go();
     this.pictures.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.pictures.onpointerdown = (event) => this.grab(event);
   }
@@ -29,13 +29,8 @@ class CaseView {
     this.shown = i;
   }
 
-  close() {
-    State.here().with({ case: null }).go();
-  }
-
   step(by) {
-    const next = this.order[this.order.indexOf(this.shown) + by];
-    State.here().with({ case: this.page.ids[next] }).go({ replace: true });
+    withCase(this.page, this.order[this.order.indexOf(this.shown) + by]).go({ replace: true });
   }
 
   show(i) {

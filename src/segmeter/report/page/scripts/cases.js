@@ -6,6 +6,9 @@ const MOST_COLUMNS = 12; // of the table, before the reader chooses
 const worstFirst = (column) => (column.better === "lower" ? "-" : "") + column.key;
 const bestFirst = (column) => (column.better === "lower" ? "" : "-") + column.key;
 
+// the present choice with a case open
+const withCase = (page, i) => State.here().with({ case: page.ids[i] });
+
 // "0.5..0.6" includes both ends, "0.5..<0.6" excludes the upper one; either end may be missing
 function inRange(text) {
   const [low, high = ""] = text.split("..");

@@ -73,7 +73,7 @@ function sourcesOf(page, layers) {
 
 // the choice of two runs, the measure that decides, and the numbers of cases that got better and worse by it
 function pairing(page, state) {
-  const change = (changes) => new State().with({ ...Object.fromEntries(CHOICE.map((name) => [name, state.get(name)])), ...changes }).go();
+  const change = (changes) => choiceOf(state).with(changes).go();
   const runs = page.runs.map((name, k) => ({ value: String(k), label: name }));
   // a run that is chosen twice changes places with the other one
   const paired = (k, run) => page.pair.map((old, j) => (j === k ? run : String(old) === run ? page.pair[k] : old)).join(".");
@@ -96,7 +96,7 @@ function pairing(page, state) {
 
 // what the columns of the page follow from
 const CHOICE = ["pair", "by", "over"];
-const choiceOf = (state) => CHOICE.map((name) => state.get(name) ?? "").join();
+const choiceOf = (state) => new State().with(Object.fromEntries(CHOICE.map((name) => [name, state.get(name)])));
 
 start((page) => {
   const state = State.here();
@@ -109,9 +109,9 @@ start((page) => {
   Object.assign(page, { sort: by.key, threshold: Number(state.get("over") || THRESHOLD) || 0 });
   lay(page, [first, changeColumn(by, page.threshold), ...rest]);
   pairing(page, state);
-  const begun = choiceOf(state);
+  const begun = choiceOf(state).link;
   addEventListener("hashchange", (event) => {
-    if (!location.hash.startsWith(MARK) || choiceOf(State.here()) === begun) return;
+    if (!location.hash.startsWith(MARK) || choiceOf(State.here()).link === begun) return;
     event.stopImmediatePropagation(); // so that the old pair is not shown under the new choice meanwhile
     location.reload();
   });

@@ -71,8 +71,8 @@ function digits(value, round) {
 
 // a drag chooses the cases of a region, a click opens a case
 class Scatter {
-  constructor(place, page, open) {
-    Object.assign(this, { page, open });
+  constructor(place, page) {
+    this.page = page;
     [this.choice, this.place] = place.children;
   }
 
@@ -104,7 +104,7 @@ class Scatter {
     this.plot.over.id = "scatter";
     this.plot.over.addEventListener("click", () => {
       const i = this.nearest(this.plot.cursor.left, this.plot.cursor.top);
-      if (i >= 0) this.open(i);
+      if (i >= 0) withCase(this.page, i).go();
     });
   }
 

@@ -2,24 +2,15 @@
 class Explorer {
   constructor(page, caseView = new CaseView(page)) {
     Object.assign(this, { caseView, words: "", cases: new Cases(page) });
-    const stateOf = (i) => State.here().with({ case: page.ids[i] });
-    const [linkOf, open] = [(i) => stateOf(i).link, (i) => stateOf(i).go()];
-    const table = new VirtualTable(byId("table"), { linkOf, onSort: (column) => this.sort(column), onOpen: open });
-    const measured = page.numeric.length > 0;
-    byId("histogram").parentElement.hidden = !measured;
-    const plots = measured ? [new Histogram(byId("histogram")), new Scatter(byId("plot"), page, open)] : [];
-    this.parts = [new Toolbar(byId("toolbar"), page), table, ...plots, new Gallery(byId("pictures"), page, linkOf)];
+    this.parts = [new Toolbar(byId("toolbar"), page), new VirtualTable(byId("table"), page), new Gallery(byId("pictures"), page)];
+    if (page.numeric.length) this.parts.push(new Histogram(byId("histogram")), new Scatter(byId("plot"), page));
+    byId("histogram").parentElement.hidden = !page.numeric.length;
     addEventListener("hashchange", () => this.follow());
     document.addEventListener("click", followLink);
     this.follow();
     if (location.hash && !location.hash.startsWith(MARK)) byId(location.hash.slice(1))?.scrollIntoView(); // what was drawn has moved it
     performance.mark("ready");
     document.documentElement.dataset.ready = "yes";
-  }
-
-  sort(column) {
-    const descending = column === this.chosen.column ? !this.chosen.descending : column.better !== "higher" && !column.isText;
-    State.here().with({ sort: (descending ? "-" : "") + column.key }).go({ replace: true });
   }
 
   // scrolls to the cases when a link elsewhere on the page has changed which ones are chosen

@@ -7,12 +7,12 @@ const KEY_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0); // not `max`, which takes no million
 
 class VirtualTable {
-  constructor(place, { linkOf, onSort, onOpen }) {
-    Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
+  constructor(place, page) {
+    Object.assign(this, { page, order: [], columns: [] });
     [this.box, this.table, this.head, this.body] = place.querySelectorAll(".rows, table, thead tr, tbody");
     [this.above, this.below] = [1, 2].map(() => el("tr", { class: "gap", "aria-hidden": "true" }));
     this.box.onscroll = () => this.draw();
-    this.body.onclick = ({ target }) => target.closest("a, .gap") || this.onOpen(Number(target.closest("tr").dataset.case));
+    this.body.onclick = ({ target }) => target.closest("a, .gap") || target.closest("tr").querySelector("a").click();
     this.body.onkeydown = (event) => this.key(event);
     addEventListener("beforeprint", () => this.draw(true));
     addEventListener("afterprint", () => this.draw());
@@ -24,7 +24,9 @@ class VirtualTable {
     Object.assign(this, { order, columns });
     this.named ??= longest(columns[0].raw);
     this.head.replaceChildren(...columns.map((column) => {
-      const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
+      const turned = column === sorted ? !descending : column.better !== "higher" && !column.isText;
+      const onclick = () => State.here().with({ sort: (turned ? "-" : "") + column.key }).go({ replace: true });
+      const button = el("button", { type: "button", title: column.title, onclick }, column.title);
       const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
       const style = { "--longest": column.key === "id" ? this.named : longest(column.names ?? []) };
       return el("th", { scope: "col", class: column.isText ? column.key : "n", "aria-sort": order, style }, button);
@@ -49,7 +51,7 @@ class VirtualTable {
     const cells = this.columns.map((column, index) => {
       const text = column.text(i);
       if (index) return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
-      return el("td", {}, el("a", { href: this.linkOf(i), title: text }, text));
+      return el("td", {}, el("a", { href: withCase(this.page, i).link, title: text }, text));
     });
     return el("tr", { "data-case": i, "data-place": place, "aria-rowindex": place + 2 }, ...cells);
   }
