@@ -55,7 +55,7 @@ def write_run(folder, rows, spec, config=None):
 
 
 def row_of(case_id, target, labels, spec, config=None, **fields):
-    """A case of these maps, with the measures of a configuration."""
+    """Make a case of two maps, with the measures of a configuration."""
     counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
     measured = measure_case(maps_of(target, labels, spec), build_measures(config, spec)) if config else ()
     height, width = target.shape

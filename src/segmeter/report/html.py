@@ -26,7 +26,7 @@ from segmeter.report.decisions import Shown, show_plan, show_tuned
 from segmeter.report.labels import show_agreement, show_label_next, show_suspects
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import evaluation_values, explorer_values
-from segmeter.report.page.render import PLAIN, config_text, if_there, load_json, load_run, render
+from segmeter.report.page.render import PLAIN, config_text, if_there, load_json, load_run, plain_text, render
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
@@ -241,7 +241,7 @@ def _table(command: str, runs: Sequence[Run]) -> Table:
     columns = [Column(name, name) for name in ("run", "state", "start")]
     columns += [Column(name, f"figures.{name}", figures.quantity) for name in names]
     columns.append(Column("cases", "cases", lambda cases: "" if cases is None else f"{cases:,}"))
-    columns += [Column(key, f"settings.{key}", _text) for key in keys[:MOST_KEYS]]
+    columns += [Column(key, f"settings.{key}", plain_text) for key in keys[:MOST_KEYS]]
     rows = [
         {f"figures.{name}": run.figures.get(name, "") for name in names}
         | {f"settings.{key}": run.settings.get(key, "") for key in keys}
@@ -260,9 +260,3 @@ def _differing(runs: Sequence[Run]) -> list[str]:
     missing = object()
     differing = [key for key in keys if len({repr(run.settings.get(key, missing)) for run in runs}) > 1]
     return sorted(differing, key=lambda key: key not in given and key.rpartition(".")[0] not in given)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return "" if value is None else str(value)

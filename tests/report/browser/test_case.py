@@ -193,7 +193,7 @@ CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (
 
 
 def case_page(folder, counts, layers, **parts):
-    """The page of a run with one case, open at it."""
+    """Write a run with one case, and its page; also give the state that opens it."""
     write_run(folder, [case_row("a", counts)], CELLS)
     write_layers(folder, "a", layers, **parts)
     return write_report(folder), "#?case=a"

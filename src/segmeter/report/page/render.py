@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from segmeter.records import read_json, read_own, read_run
+from segmeter.records import flatten, read_json, read_own, read_run
 from segmeter.report import figures
 
 Read = TypeVar("Read")
@@ -106,16 +106,14 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
 
 
-def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Flatten a nested record into names and texts, in order; a list becomes one line."""
-    found: list[tuple[str, str]] = []
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            found += _facts(value, f"{prefix}{name}.")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
-            found.append((f"{prefix}{name}", text))
-    return found
+def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List the names and texts of a nested record, in order."""
+    return [(name, plain_text(value)) for name, value in flatten(record).items()]
+
+
+def plain_text(value: Any) -> str:
+    """Write a value of a record: a list on one line, and nothing for None."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:
