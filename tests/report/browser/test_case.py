@@ -250,6 +250,8 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
         page.click("#zoom-in")
     picture = pixels(page, "#case .pane.image .stage")
     assert np.isin(picture[len(picture) // 2], (0, 255)).mean() > 0.95  # a pixel may begin within one of the screen
+    toned = "images => new Set(images.map((image) => image.style.filter)).size"
+    assert page.locator("#case .pane.image .base").evaluate_all(toned) == 1, "tiles have the tone of the overview"
     picture = pixels(page, "#case .pane.errors .stage")
     middle = picture[len(picture) // 2]
     found = (middle[:, 2] - middle[:, 0] > 50).mean() * page.locator("#case .stage").first.bounding_box()["width"]
