@@ -13,10 +13,12 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.columns import SCORE_STEPS
 from segmeter.report.pictures.layers import draw_layers, write_layers
+from tests.metrics.build import maps_of
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -52,13 +54,20 @@ def write_run(folder, rows, spec, config=None):
     return summary
 
 
+def row_of(case_id, target, labels, spec, config=None, **fields):
+    """Make a case of two maps, with the measures of a configuration."""
+    counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+    measured = measure_case(maps_of(target, labels, spec), build_measures(config, spec)) if config else ()
+    height, width = target.shape
+    return CaseRow(case_id=case_id, height=height, width=width, counts=counts, measured=measured, **fields)
+
+
 def make_rows(rng, spec, ids):
     rows = []
     for share, case_id in zip(np.linspace(0.95, 0.4, len(ids)), ids, strict=True):
         target = rng.integers(0, spec.num_classes, (12, 16)).astype(np.uint8)
         labels = np.where(rng.random(target.shape) < share, target, 0).astype(np.uint8)
-        counts = confusion_matrix(target, labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
-        rows.append(CaseRow(case_id=case_id, height=12, width=16, counts=counts, loss=float(share)))
+        rows.append(row_of(case_id, target, labels, spec, loss=float(share)))
     return rows
 
 

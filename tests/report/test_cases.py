@@ -11,12 +11,11 @@ from segmeter.metrics.cases.stored import case_table
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, as_table
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns, slice_columns
 from segmeter.report.columns import CellLists
 
-from .conftest import make_rows
+from .conftest import make_rows, row_of
 
 
 def columns_of(rows, spec, **config):
@@ -85,13 +84,11 @@ def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
 
 def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
     config = MetricsConfig(bootstrap=0, measures=(InstancesConfig(),))
-    measures = build_measures(config, spec)
     rows = []
     for row in make_rows(rng, spec, "abc"):
         target, lost = (np.kron(each, np.ones((2, 2), np.uint8)) for each in rng.integers(0, 3, (2, 6, 8), np.uint8))
         labels = np.where(lost == 0, 0, target)
-        maps = CaseMaps(case_id=row.case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
-        rows.append(replace(row, measured=measure_case(maps, measures)))
+        rows.append(replace(row, measured=row_of("", target, labels, spec, config).measured))
     summary = summarise(rows, spec, config)
     found = lay_out(rows, spec, summary)
     for metric, better in (("fn", "lower"), ("tp", "higher")):

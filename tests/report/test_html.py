@@ -1,28 +1,29 @@
-"""The page: figures that are right, nothing loaded, nothing injected, old or new but never half."""
+"""The page: figures that are right, nothing loaded, injected or shown from outside, old or new but never half."""
 
 import base64
 import hashlib
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
 from segmeter.files import write_json
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities import Calibration
 from segmeter.report.config import ReportConfig
-from segmeter.report.html import write_report
+from segmeter.report.html import write_index, write_report
 
-from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, unpack_page, write_picture, write_run
+from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, row_of, unpack_page, write_picture, write_run
 from .parsed import Page
 
 
@@ -142,10 +143,7 @@ def measured_run(folder, rng, names=("ground", "tree", "car")):
         labels = np.roll(target, i, 1)
         if i == 3:
             labels[labels == 1] = 0
-        maps = CaseMaps(case_id=str(i), target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
-        measured = measure_case(maps, build_measures(config, spec))
-        counts = confusion_matrix(target, labels, num_classes=3)
-        rows.append(CaseRow(case_id=str(i), height=12, width=16, counts=counts, measured=measured))
+        rows.append(row_of(str(i), target, labels, spec, config))
         sums.update(target, np.moveaxis(rng.dirichlet((1, 1, 1), target.shape) * 0.5 + np.eye(3)[labels] * 0.5, -1, 0))
     summary = write_run(folder, rows, spec, config) | {"calibration": summarise_calibration(sums.compute(), spec)}
     write_json(folder / "metrics.json", summary)
@@ -197,3 +195,96 @@ def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):
     assert data_of(page)["columns"]["id"]["values"] == ["../a", "b"]
     assert data_of(page)["classes"] == ["ground", "tree", "car"]
     assert not [text for tag, text in page.texts if "IoU" in text and tag not in ("script", "style")]
+
+
+@pytest.mark.parametrize("changed", [{"n_cases": "<b>"}, {"per_class": 3}, {"dataset": None}])
+def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
+    summary = json.loads((run / "metrics.json").read_text())
+    write_json(run / "metrics.json", summary | changed)
+    with pytest.raises(InputError, match=r"metrics.json(`|: is damaged, or was not written by segmeter)"):
+        write_report(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (None, None, r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
+        *(
+            (name, "{broken\n", rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON")
+            for name in ("metrics.json", "history.jsonl")
+        ),
+        (
+            "compare.json",
+            '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}',
+            r"expected `compare\.json` to be what the run wrote beside its other files",
+        ),
+    ],
+)
+def test_a_folder_whose_file_is_missing_damaged_or_lacks_something_is_refused(tmp_path, name, content, message):
+    """Mutation seen to fail: the error of whatever looked at it first."""
+    if name:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        write_report(tmp_path)
+
+
+SECRET = "TOP-SECRET-OUTSIDE"
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """What no page may show."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(f"secret: {SECRET}\n")
+    (folder / "run.json").write_text(json.dumps({"command": SECRET}))
+    return folder
+
+
+@pytest.fixture
+def made(tmp_path, rng, spec):
+    """The folders of a predict with one picture, of a training and of an evaluation, by what they hold."""
+    predicted, trained, evaluated = (tmp_path / name for name in ("predict", "train", "eval"))
+    (predicted / "predictions").mkdir(parents=True)
+    write_picture(predicted, "a", rng, spec, referenced=False)
+    write_json(predicted / "run.json", {"command": "predict"})
+    (predicted / "config.yaml").write_text("a: 1\n")
+    trained.mkdir()
+    (trained / "history.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    Image.new("RGB", (8, 8)).save(trained / "first_batch.png")
+    fill_run(evaluated, rng, spec, "abcd")
+    return {"predict": predicted, "train": trained, "eval": evaluated}
+
+
+def plant(path, target):
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        *(("predict", name) for name in ("pictures/a/image.webp", "pictures/a/layers.json", "run.json", "config.yaml")),
+        *(("train", name) for name in ("history.jsonl", "first_batch.png")),
+        ("eval", "cases.parquet"),
+    ],
+)
+def test_a_linked_file_is_refused_by_name(run, name, made, outside):
+    """Mutation seen to fail: read by its path."""
+    folder, target = made[run], outside / Path(name).name
+    write_report(folder)
+    before = (folder / "report.html").read_bytes()
+    if not target.exists():
+        (folder / name).rename(target)
+    plant(folder / name, target)
+    with pytest.raises(InputError, match=f"{name}: is a link, and nothing in a run's folder is read"):
+        write_report(folder)
+    assert (folder / "report.html").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.yaml"])
+def test_the_index_names_a_linked_record_and_shows_nothing_of_it(name, made, outside):
+    plant(made["predict"] / name, outside / name)
+    page = write_index(made["predict"]).read_text()
+    assert f"{name}: is a link, and nothing in a run" in page
+    assert SECRET not in page

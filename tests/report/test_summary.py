@@ -7,14 +7,11 @@ from pathlib import Path
 import numpy as np
 
 import segmeter
-from segmeter.classes import ClassSpec
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.figures import slices, title
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary, render_summary
 
-from .conftest import HOSTILE, make_rows
 from .test_html import measured_run
 
 
@@ -50,15 +47,6 @@ def test_schema_1_alone_is_enough():
     assert "0.3100 (0.1000) [0.250, 0.400] 2 of 3" in " ".join(text.split())  # rich 13 pads the last column
     assert "convention segmeter; 3 cases; label 255 ignored" in text
     assert "<td" in render_summary(SUMMARY)
-
-
-def test_names_are_shown_as_they_are(rng):
-    names = (*HOSTILE, "esc\x1b[31m", "new\nline", ":smile:")
-    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 7)
-    text = shown(summarise(make_rows(rng, spec, "abc"), spec, MetricsConfig(bootstrap=0)))
-    for name in (*HOSTILE, ":smile:", "new\N{REPLACEMENT CHARACTER}line"):
-        assert name in text
-    assert "\x1b" not in text
 
 
 OURS = {"mean_iou": 0.5, "nsd@2": 0.75, "hd95": "inf"}

@@ -87,8 +87,12 @@ def test_a_cell_of_a_page_has_its_value_and_link():
 
 
 def test_markup_and_control_characters_are_printed_as_text(printed):
-    text = printed(lambda printer: printer.line("[red]a[/red] :smile: \x1b[31m"))
-    assert text.strip() == "[red]a[/red] :smile: \N{REPLACEMENT CHARACTER}[31m"
+    name = "[red]a[/red] :smile: \x1b[31m"
+    table = Table(heads=[name, name], rows=[[name, name]], title=name, note=name)
+    for call in (lambda printer: printer.line(name), lambda printer: printer.table(table)):
+        text = " ".join(printed(call).split())
+        assert "[red]a[/red] :smile: \N{REPLACEMENT CHARACTER}[31m" in text
+        assert "\x1b" not in text
 
 
 def test_markdown_and_html_escape_what_was_given():

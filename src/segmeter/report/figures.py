@@ -21,8 +21,8 @@ def number(value: float | str | None, digits: int = 4) -> str:
 
     Examples
     --------
-    >>> number(0.5), number(None), number(float("inf")), number("inf")
-    ('0.5000', 'n/a', 'inf', 'inf')
+    >>> number(0.12345), number(None), number(float("nan")), number(float("-inf")), number("inf")
+    ('0.1235', 'n/a', 'n/a', '-inf', 'inf')
     """
     if isinstance(value, str):
         return value

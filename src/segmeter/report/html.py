@@ -24,11 +24,9 @@ from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.decisions import Shown, show_plan, show_tuned
 from segmeter.report.labels import show_agreement, show_label_next, show_suspects
-from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
-from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
-from segmeter.report.page.render import config_text, if_there, load_json, load_run, render
-from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
+from segmeter.report.page.evaluation import evaluation_values, explorer_values
+from segmeter.report.page.render import PLAIN, config_text, if_there, load_json, load_run, plain_text, render
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
@@ -56,29 +54,25 @@ class _Page(NamedTuple):
 
     name: str
     template: str
-    scripts: Sequence[str]
     values: Callable[[Path, Any, ReportConfig], dict[str, Any]]
     form: Any = dict[str, Any]
 
 
 def _decision(name: str, show: Callable[[Any], Shown], form: Any = dict[str, Any]) -> _Page:
-    return _Page(name, "decision.html", _PLAIN, lambda folder, read, config: {"shown": show(read)}, form)
+    return _Page(name, "decision.html", lambda folder, read, config: {"shown": show(read)}, form)
 
 
-def _suspected(folder: Path, read: Any, config: ReportConfig) -> dict[str, Any]:
-    return {"shown": show_suspects(read, folder)}
-
-
-_PLAIN = ("dom", "sorting")
 _PAGES = {
     "plan.json": _decision("report.html", show_plan),
     "tune.json": _decision("report.html", show_tuned),
     "agree.json": _decision("agree.html", show_agreement, Agreement),
-    "suspects.json": _Page("suspects.html", "decision.html", _PLAIN, _suspected),
+    "suspects.json": _Page(
+        "suspects.html", "decision.html", lambda folder, read, config: {"shown": show_suspects(read, folder)}
+    ),
     "label_next.json": _decision("label_next.html", show_label_next),
-    "compare.json": _Page("compare.html", "compare.html", COMPARISON_SCRIPTS, comparison_values, _Comparison),
-    "metrics.json": _Page("report.html", "report.html", SCRIPTS, evaluation_values, Summary),
-    "history.jsonl": _Page("report.html", "train.html", TRAINING_SCRIPTS, training_values),
+    "compare.json": _Page("compare.html", "compare.html", comparison_values, _Comparison),
+    "metrics.json": _Page("report.html", "report.html", evaluation_values, Summary),
+    "history.jsonl": _Page("report.html", "train.html", training_values),
 }
 
 
@@ -118,8 +112,8 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     values = prediction_values(run_folder, config)
-    page = _PAGES["metrics.json"]._replace(scripts=SCRIPTS if values["explorer"] else _PLAIN)
-    return _write(run_folder, page, values, config=config)
+    scripts = None if values["explorer"] else PLAIN
+    return _write(run_folder, _PAGES["metrics.json"], values | {"scripts": scripts}, config=config)
 
 
 def _checked(path: Path, page: _Page, read: Any, config: ReportConfig) -> dict[str, Any]:
@@ -142,7 +136,7 @@ def _write(folder: Path, page: _Page, values: Mapping[str, Any], *, config: Repo
         "config_text": config_text(folder / "config.yaml"),
     }
     linked = config.pictures == "link"
-    write_bytes(folder / page.name, render(page.template, scripts=page.scripts, linked=linked, **known, **values))
+    write_bytes(folder / page.name, render(page.template, linked=linked, **known, **values))
     return folder / page.name
 
 
@@ -247,7 +241,7 @@ def _table(command: str, runs: Sequence[Run]) -> Table:
     columns = [Column(name, name) for name in ("run", "state", "start")]
     columns += [Column(name, f"figures.{name}", figures.quantity) for name in names]
     columns.append(Column("cases", "cases", lambda cases: "" if cases is None else f"{cases:,}"))
-    columns += [Column(key, f"settings.{key}", _text) for key in keys[:MOST_KEYS]]
+    columns += [Column(key, f"settings.{key}", plain_text) for key in keys[:MOST_KEYS]]
     rows = [
         {f"figures.{name}": run.figures.get(name, "") for name in names}
         | {f"settings.{key}": run.settings.get(key, "") for key in keys}
@@ -266,9 +260,3 @@ def _differing(runs: Sequence[Run]) -> list[str]:
     missing = object()
     differing = [key for key in keys if len({repr(run.settings.get(key, missing)) for run in runs}) > 1]
     return sorted(differing, key=lambda key: key not in given and key.rpartition(".")[0] not in given)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return "" if value is None else str(value)

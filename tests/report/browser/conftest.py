@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,13 @@ from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
+from segmeter.metrics.pixels.confusion import multilabel_counts
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_index, write_report
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
-from ..conftest import HOSTILE, HOSTILE_IDS, write_run
+from ..conftest import HOSTILE, HOSTILE_IDS, row_of, write_run
 from .looks import Tab
 from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run
 
@@ -42,17 +43,8 @@ def chromium():
 @pytest.fixture(scope="session")
 def windows(chromium):
     """Windows by width, each opened once: a page in one is a tab, which opens faster."""
-    made = {}
-
-    def window(width):
-        if width not in made:
-            permissions = ["clipboard-read", "clipboard-write"]
-            made[width] = chromium.new_context(viewport={"width": width, "height": 900}, permissions=permissions)
-        return made[width]
-
-    yield window
-    for context in made.values():
-        context.close()
+    permissions = ["clipboard-read", "clipboard-write"]
+    return cache(lambda width: chromium.new_context(viewport={"width": width, "height": 900}, permissions=permissions))
 
 
 @pytest.fixture(scope="session")
@@ -266,8 +258,7 @@ def numbered(tmp_path_factory):
     found[2:22, 2:12], found[2:12, 25:31] = 5, 6
     labels = [(each > 0).astype(np.uint8) for each in (target, found)]
     folder = tmp_path_factory.mktemp("numbered") / "run"
-    counts = confusion_matrix(*labels, num_classes=2)
-    write_run(folder, [CaseRow(case_id="a", height=24, width=32, counts=counts)], spec)
+    write_run(folder, [row_of("a", *labels, spec)], spec)
     image, objects = np.full((24, 32, 3), 90, np.uint8), Objects(target=target, prediction=found)
     write_layers(folder, "a", draw_layers(image, *labels, spec, edge=128, objects=objects))
     return write_report(folder)

@@ -3,14 +3,11 @@
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.report.pictures.layers import draw_layers, write_layers
 
-from ..conftest import write_run
+from ..conftest import row_of, write_run
 
 NAMES = ("ground", "tree", "car", "lamp")
 COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
@@ -42,14 +39,10 @@ def draw_case(rng, i):
 def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):
     rng = np.random.default_rng(7)
     config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(), ErrorTypesConfig()), **options)
-    measures = build_measures(config, spec)
     rows = []
     for i, case_id in enumerate(ids):
         image, target, labels = draw_case(rng, i)
-        maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
-        counts = confusion_matrix(target, labels, num_classes=4, ignore_index=spec.ignore_index)
-        measured = measure_case(maps, measures)
-        rows.append(CaseRow(case_id=case_id, height=24, width=32, counts=counts, loss=0.1 * i, measured=measured))
+        rows.append(row_of(case_id, target, labels, spec, config, loss=0.1 * i))
         if i < pictured:
             notes = {"files": {"prediction": [f"{case_id}.png"]}}
             write_layers(folder, case_id, draw_layers(image, target, labels, spec, edge=128, notes=notes))

@@ -189,6 +189,16 @@ def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
     assert "ignored" not in legend  # as nothing is
 
 
+CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (200, 0, 0)))
+
+
+def case_page(folder, counts, layers, **parts):
+    """Write a run with one case, and its page; also give the state that opens it."""
+    write_run(folder, [case_row("a", counts)], CELLS)
+    write_layers(folder, "a", layers, **parts)
+    return write_report(folder), "#?case=a"
+
+
 def tone(page):
     """The filters of the image: brightness, contrast, and the bend of its gamma."""
     style = page.locator("#case .base.image").first.get_attribute("style")
@@ -197,16 +207,12 @@ def tone(page):
 
 def test_contrast_and_gamma_of_the_image_are_the_readers(visit, tmp_path):
     """Dim images are stretched from the start."""
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (200, 0, 0)))
     labels = np.zeros((400, 640), np.uint8)
     labels[200] = 1  # a line that is one pixel wide
     image = np.full((400, 640, 1), 10, np.uint8)
     image[100:300] = 30
-    rows = [case_row("dim", [[400 * 640 - 640, 0], [0, 640]])]
-    write_run(tmp_path, rows, spec)
-    write_layers(tmp_path, "dim", draw_layers(image, labels, labels, spec))
-    write_report(tmp_path)
-    page = visit(tmp_path / "report.html", "#?case=dim")
+    counts = [[400 * 640 - 640, 0], [0, 640]]
+    page = visit(*case_page(tmp_path, counts, draw_layers(image, labels, labels, CELLS)))
     assert page.locator("#auto-contrast").is_checked()
     (brightness, contrast), bent = tone(page)
     stretched = [contrast * (brightness * value / 255 - 0.5) + 0.5 for value in (10, 20, 30)]
@@ -231,23 +237,21 @@ def test_contrast_and_gamma_of_the_image_are_the_readers(visit, tmp_path):
 
 def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
     """Black and white pixels by turns, which are grey in the overview."""
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (200, 0, 0)))
     image = np.zeros((800, 2000, 1), np.uint8)
     image[:, ::2] = 255
     target = np.zeros((800, 2000), np.uint8)
     labels = target.copy()
     labels[398:403, 998:1003] = 1  # around the middle
-    layers = draw_layers(image, target, labels, spec)
-    write_layers(tmp_path, "wide", layers.reduce(LONGEST), tiles=layers.cut(labels != target))
-    write_run(tmp_path, [case_row("wide", [[1_600_000 - 25, 25], [0, 0]])], spec)
-    write_report(tmp_path)
-    page = visit(tmp_path / "report.html", "#?case=wide")
+    layers, counts = draw_layers(image, target, labels, CELLS), [[1_600_000 - 25, 25], [0, 0]]
+    page = visit(*case_page(tmp_path, counts, layers.reduce(LONGEST), tiles=layers.cut(labels != target)))
     assert "800 × 2000 pixels, reduced to 614 × 1536; zooming in" in page.locator(".about").text_content()  # noqa: RUF001
     assert not page.locator("#case .tile-of").count()  # none before the reader zooms in
     for _ in range(11):
         page.click("#zoom-in")
     picture = pixels(page, "#case .pane.image .stage")
     assert np.isin(picture[len(picture) // 2], (0, 255)).mean() > 0.95  # a pixel may begin within one of the screen
+    toned = "images => new Set(images.map((image) => image.style.filter)).size"
+    assert page.locator("#case .pane.image .base").evaluate_all(toned) == 1, "tiles have the tone of the overview"
     picture = pixels(page, "#case .pane.errors .stage")
     middle = picture[len(picture) // 2]
     found = (middle[:, 2] - middle[:, 0] > 50).mean() * page.locator("#case .stage").first.bounding_box()["width"]
@@ -256,17 +260,15 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
 
 
 def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
-    spec = ClassSpec(task="binary", names=("rest", "organ"), colours=((0, 0, 0), (255, 0, 0)))
     target = np.zeros((40, 30, 40), np.uint8)
     target[8:32, 8:22, 10:30] = 1
     labels = target.copy()
     labels[30, 8:22, 10:16] = 0
     image = (target * 120 + np.arange(40, dtype=np.uint8)[:, None, None])[..., None]
-    write_run(tmp_path, [case_row("scan", [[60000, 0], [84, 6636]])], spec)
-    ranking = Ranking(case_ids=["scan"], worst=["scan"])
-    draw_run(tmp_path, ranking, lambda name: DrawnCase(image=image, target=target, labels=labels), ReportConfig(), spec)
-    write_report(tmp_path)
-    page = visit(tmp_path / "report.html", "#?case=scan", alone=True)
+    write_run(tmp_path, [case_row("a", [[60000, 0], [84, 6636]])], CELLS)
+    case = DrawnCase(image=image, target=target, labels=labels)
+    draw_run(tmp_path, Ranking(case_ids=["a"], worst=["a"]), lambda name: case, ReportConfig(), CELLS)
+    page = visit(write_report(tmp_path), "#?case=a", alone=True)
     about, plane = page.locator(".about"), page.locator("#plane")
     assert "slice 31 of 40, the one with the most wrong pixels" in about.text_content()
     assert plane.get_attribute("max") == "17", "17 along the axis, and the worst"

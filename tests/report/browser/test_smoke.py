@@ -8,6 +8,7 @@ def test_an_evaluation_shows_its_cases_pictures_and_charts(visit, site):
     assert page.locator("#case-title").text_content() == "case-12"
     assert page.locator("#case .pane").count() == 4
     page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('case=')")
     assert page.locator("#count").text_content() == "60 cases"
     assert page.locator("#plot canvas, #confusion .cells").count() == 2
     page.locator("#histogram a").first.click()

@@ -36,12 +36,8 @@ def root(tmp_path, rng, spec):
 def test_each_command_has_a_table_with_figures_and_differences(root):
     page = Page(write_index(root).read_text())
     heads = [row for row in page.rows if "run" in row]
-    facts, scores, differences = (
-        "run state start",
-        ["mean IoU", "mean Dice", "pixel accuracy"],
-        ["loss.gamma", "data.root"],
-    )
-    assert heads[0] == [*facts.split(), *scores, "cases", *differences]
+    scores = ["mean IoU", "mean Dice", "pixel accuracy"]
+    assert heads[0] == ["run", "state", "start", *scores, "cases", "loss.gamma", "data.root"]
     newest, older = page.rows[1:3]
     assert newest[0] == f"eval/{SPACED}"
     assert older[0] == "eval/2026-01-01_first"

@@ -7,17 +7,8 @@ import pytest
 from scipy.ndimage import label
 
 from segmeter.classes import ClassSpec
+from segmeter.report.pictures import maps
 from segmeter.report.pictures.layers import reduce_labels
-from segmeter.report.pictures.maps import (
-    IGNORED,
-    classify_errors,
-    contours,
-    display_image,
-    error_map,
-    lighten,
-    reduce_ranks,
-    reduced_shape,
-)
 
 from ..conftest import SPEC
 
@@ -26,7 +17,7 @@ from ..conftest import SPEC
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_any_number_of_channels_and_dtype_gives_rgb(rng, channels, dtype):
     image = (rng.random((6, 7, channels)) * 200).astype(dtype)
-    shown = display_image(image)
+    shown = maps.display_image(image)
     assert shown.shape == (6, 7, 3)
     assert shown.dtype == np.uint8
     if channels == 1:
@@ -39,30 +30,30 @@ def test_any_number_of_channels_and_dtype_gives_rgb(rng, channels, dtype):
 
 def test_wide_values_are_stretched_between_percentiles_and_constant_or_infinite_ones_are_black():
     ramp = np.linspace(1000, 3000, 1001, dtype=np.float32).reshape(7, 143, 1)
-    shown = display_image(ramp)[..., 0]
+    shown = maps.display_image(ramp)[..., 0]
     assert shown.min() == 0
     assert shown.max() == 255
     assert shown.ravel()[500] in (127, 128)
     ramp[0, :3, 0] = np.nan, np.inf, -np.inf
-    assert (display_image(ramp)[0, :3] == 0).all()
+    assert (maps.display_image(ramp)[0, :3] == 0).all()
     for value in (0.0, 5.0, np.nan):
-        assert (display_image(np.full((3, 3, 1), value, np.float32)) == 0).all()
+        assert (maps.display_image(np.full((3, 3, 1), value, np.float32)) == 0).all()
 
 
 def test_contours_lie_on_both_sides_of_a_border():
     labels = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
-    np.testing.assert_array_equal(contours(labels), [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
-    assert not contours(np.zeros((3, 3))).any()
+    np.testing.assert_array_equal(maps.contours(labels), [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+    assert not maps.contours(np.zeros((3, 3))).any()
 
 
 def test_dim_images_are_stretched_and_others_are_not(rng):
     dim = rng.integers(5, 40, (30, 30, 3)).astype(np.uint8)
-    light = lighten(dim)
+    light = maps.lighten(dim)
     assert light.min() == 0
     assert light.max() == 255
     bright = rng.integers(0, 200, (30, 30, 3)).astype(np.uint8)
-    assert lighten(bright) is bright
-    assert (lighten(np.zeros((3, 3, 3), np.uint8)) == 0).all()
+    assert maps.lighten(bright) is bright
+    assert (maps.lighten(np.zeros((3, 3, 3), np.uint8)) == 0).all()
 
 
 @pytest.mark.parametrize(("shape", "edge"), [((300, 500), 120), ((97, 61), 40), ((50, 50), 60)])
@@ -71,7 +62,7 @@ def test_a_reduced_map_has_no_broken_line_and_no_other_values(rng, shape, edge):
     lines = np.zeros(shape, np.uint8)
     lines[np.arange(40), np.arange(40) + 3] = 1
     lines[45] = 2
-    small = reduce_ranks(lines, reduced_shape(shape, edge))
+    small = maps.reduce_ranks(lines, maps.reduced_shape(shape, edge))
     assert max(small.shape) == min(edge, max(shape))
     for value in (1, 2):
         assert label(small == value, np.ones((3, 3)))[1] == label(lines == value, np.ones((3, 3)))[1] == 1
@@ -88,19 +79,19 @@ PLANES = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2
 @pytest.mark.parametrize(
     ("target", "labels", "kinds", "spec"),
     [
-        ([0, 1, 1, 0, 1, 255], [0, 1, 0, 2, 2, 1], [0, 0, 1, 2, 3, IGNORED], SPEC),
+        ([0, 1, 1, 0, 1, 255], [0, 1, 0, 2, 2, 1], [0, 0, 1, 2, 3, maps.IGNORED], SPEC),
         ([0, 1, 0], [1, 0, 0], [3, 3, 0], SKY),
-        ([[1, 1, 0, 1, 9], [0, 1, 0, 0, 9]], [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]], [0, 1, 2, 3, IGNORED], PLANES),
+        ([[1, 1, 0, 1, 9], [0, 1, 0, 0, 9]], [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]], [0, 1, 2, 3, maps.IGNORED], PLANES),
     ],
     ids=["classes", "class 0 is no background", "planes"],
 )
 def test_error_kinds_by_hand(target, labels, kinds, spec):
     target, labels = (np.array(each)[..., None, :] for each in (target, labels))
-    assert classify_errors(target, labels, spec).tolist() == [kinds]
+    assert maps.classify_errors(target, labels, spec).tolist() == [kinds]
 
 
 def test_a_legend_leaves_out_errors_that_no_pixel_has(spec):
-    found = error_map(np.array([[0, 2, 4]], np.uint8), spec)
+    found = maps.error_map(np.array([[0, 2, 4]], np.uint8), spec)
     assert [entry.get("absent", False) for entry in found.entries] == [False, True, False, True, False]
 
 

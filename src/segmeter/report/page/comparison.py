@@ -29,10 +29,6 @@ from segmeter.report.page.tables import cases_link
 from segmeter.report.pictures.chosen import choose_pictures
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
-SCRIPTS = (
-    *("dom", "numbers", "state", "cases", "sorting", "charts"),
-    *("table", "toolbar", "explore", "layers", "gallery", "case", "explorer", "comparison"),
-)
 _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
 _LEFT = ("predictions/", "overlays/")  # what starts names of a run's files that no page of a comparison shows
 _COMPARED = ("scores", "groups", "further scores")  # groups of columns

@@ -33,11 +33,6 @@ _NO_PICTURE = (
     "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
 )
 
-SCRIPTS = (
-    *("dom", "numbers", "state", "cases", "sorting", "charts"),
-    *("table", "toolbar", "explore", "confusion", "layers", "gallery", "case", "explorer", "evaluation"),
-)
-
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather the values of the template: ``evaluation`` and ``explorer``."""

@@ -12,17 +12,27 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from segmeter.records import read_json, read_own, read_run
+from segmeter.records import flatten, read_json, read_own, read_run
 from segmeter.report import figures
 
 Read = TypeVar("Read")
 _HERE = Path(__file__).parent
-_SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
+_FOLDER, _UPLOT = _HERE / "scripts", _HERE / "uplot"
 _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
 _LONGEST_CONFIG = 200_000  # characters shown
+_EXPLORER = (
+    *("dom", "numbers", "state", "cases", "sorting", "charts", "table", "toolbar"),
+    *("explore", "layers", "gallery", "case", "explorer"),
+)
+PLAIN = ("dom", "sorting")
+SCRIPTS = {
+    "report.html": (*_EXPLORER, "confusion", "evaluation"),
+    "compare.html": (*_EXPLORER, "comparison"),
+    "train.html": (*PLAIN, "charts", "curves"),
+}  # of a template, in the order in which they run as one script; others have the plain ones
 
 
-def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
+def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool = False, **values: Any) -> bytes:
     """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
     Parameters
@@ -30,14 +40,15 @@ def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool
     template
         The name of a file in templates/.
     scripts
-        Names of files in scripts/, in the order in which they run as one script.
+        Names of files in scripts/; None: those of the template.
     linked
         Whether the page shows pictures in files beside it.
     values
         The variables of the template.
     """
     style = (_HERE / "templates" / "style.css").read_text("utf-8")
-    parts = [(_SCRIPTS / f"{name}.js").read_text("utf-8") for name in scripts]
+    scripts = SCRIPTS.get(template, PLAIN) if scripts is None else scripts
+    parts = [(_FOLDER / f"{name}.js").read_text("utf-8") for name in scripts]
     if "charts" in scripts:
         library, its_style, licence = ((_UPLOT / name).read_text("utf-8") for name in _LIBRARY)
         style, parts = its_style + style, [f"/*\n{licence}*/\n{library}", *parts]
@@ -95,16 +106,14 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
 
 
-def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Flatten a nested record into names and texts, in order; a list becomes one line."""
-    found: list[tuple[str, str]] = []
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            found += _facts(value, f"{prefix}{name}.")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
-            found.append((f"{prefix}{name}", text))
-    return found
+def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List the names and texts of a nested record, in order."""
+    return [(name, plain_text(value)) for name, value in flatten(record).items()]
+
+
+def plain_text(value: Any) -> str:
+    """Write a value of a record: a list on one line, and nothing for None."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:

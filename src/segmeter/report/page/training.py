@@ -18,7 +18,6 @@ from segmeter.report.page.evaluation import script_json
 from segmeter.report.page.render import load_run
 from segmeter.report.pictures.maps import encode
 
-SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
 WIDTH = 1000  # of an embedded picture, pixels
 QUALITY = 78
@@ -64,14 +63,13 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
                 charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
-    pictures, steps, left_out = _validation_pictures(folder, config)
+    pictures, left_out = _validation_pictures(folder, config)
     best = [row.get("step") for row in history if row.get("best") is True]
     first_batch = folder / FIRST_BATCH
     return {
         "cards": _cards(history, monitor),
         "curves": script_json({"charts": curves, "best": best[-1] if best else None}),
         "pictures": script_json(pictures) if pictures else None,
-        "steps": steps,
         "left_out": left_out,
         "first_batch": _source(folder, first_batch, config) if first_batch.is_file() else None,
     }
@@ -139,8 +137,8 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
     return [*cards, {"name": "steps", "value": str(last.get("step", "n/a")), "under": ", ".join(length)}]
 
 
-def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], list[int], int]:
-    """Load pictures by case and step; also return the steps shown, and how many the limit of bytes left out."""
+def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], int]:
+    """Load pictures by case and step; also return how many steps the limit of bytes left out."""
     places = {
         int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
     }
@@ -153,7 +151,7 @@ def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, 
         kept = [kept[round(i * (len(kept) - 1) / max(1, len(kept) - 2))] for i in range(len(kept) - 1)]
     cases = dict.fromkeys(case for step in kept for case in sources[step])
     pictures = {case: {str(step): sources[step][case] for step in kept if case in sources[step]} for case in cases}
-    return pictures, kept if pictures else [], len(steps) - len(kept)
+    return pictures, len(steps) - len(kept)
 
 
 def _source(folder: Path, path: Path, config: ReportConfig) -> str:

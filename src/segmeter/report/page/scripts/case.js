@@ -4,17 +4,17 @@ const KEYS = { ArrowLeft: "previous", ArrowRight: "next", "+": "zoom-in", "=": "
 
 class CaseView {
   constructor(page) {
-    Object.assign(this, { page, panes: [], shownRoles: new Set(ROLES), order: [], dialog: byId("case"), palette: new Palette(page, view) });
+    Object.assign(this, { page, panes: [], hiddenRoles: new Set(), order: [], dialog: byId("case"), palette: new Palette(page, view) });
     [this.tools, this.roles, this.chips, this.pictures, this.facts] = this.dialog.querySelectorAll(".tools, .roles, .chips, .panes, .case-facts");
-    const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.close(), fit: () => this.fit() };
+    const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.dialog.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
-    const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.colour((view.opacity = Number(value))) };
+    const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
     for (const name of ["contrast", "gamma"]) inputs[name] = ({ value }) => this.tone((view[name] = 2 ** Number(value)));
     inputs["auto-contrast"] = ({ checked }) => this.tone((view.auto = checked));
     for (const [id, act] of Object.entries(inputs)) byId(id).oninput = (event) => act(event.target);
     this.dialog.onkeydown = (event) => this.key(event);
-    this.dialog.oncancel = (event) => (event.preventDefault(), this.close());
+    this.dialog.onclose = () => this.dialog.open || State.here().with({ case: null }).go();
     this.pictures.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.pictures.onpointerdown = (event) => this.grab(event);
   }
@@ -22,20 +22,15 @@ class CaseView {
   // opens the case that the address names, or closes the open one
   follow(state, order) {
     this.order = order;
-    const i = this.page.ids.indexOf(state.get("case"));
+    const i = this.page.place.get(state.get("case")) ?? -1;
     if (i >= 0 && this.shown !== i) this.show(i);
     if (i < 0) this.dialog.close();
     else if (!this.dialog.open) this.dialog.showModal();
     this.shown = i;
   }
 
-  close() {
-    State.here().with({ case: null }).go();
-  }
-
   step(by) {
-    const next = this.order[this.order.indexOf(this.shown) + by];
-    State.here().with({ case: this.page.ids[next] }).go({ replace: true });
+    withCase(this.page, this.order[this.order.indexOf(this.shown) + by]).go({ replace: true });
   }
 
   show(i) {
@@ -72,7 +67,6 @@ class CaseView {
     this.tools.hidden = this.chips.hidden = !drawn.length;
     this.legend([...new Set(this.panes.map((pane) => pane.picture))].flatMap((picture) => picture.maps));
     this.move();
-    this.colour();
     this.tone();
     this.facts.replaceChildren(...this.known(this.shown).filter(Boolean));
   }
@@ -84,29 +78,25 @@ class CaseView {
     const occurring = [...new Set(entries.map((entry) => entry.class))].filter((k) => k !== undefined).sort((a, b) => a - b);
     const named = new Map(entries.filter((entry) => entry.name && !entry.absent).map(({ name, colour }) => [name, colour]));
     const words = (name, colour) => [swatchOf(rgb(colour)), name];
-    const choice = (set, each, content, act, more) => toggle(content, set.has(each), (on) => (set[on ? "add" : "delete"](each), act()), more);
-    const shown = { has: (k) => !view.hidden.has(k), add: (k) => view.hidden.delete(k), delete: (k) => view.hidden.add(k) };
-    const chips = occurring.map((k) => choice(shown, k, words(classes[k], colours[k]), () => this.colour(), { class: "chip" }));
+    const choice = (hidden, each, content, act, more) =>
+      toggle(content, !hidden.has(each), (shown) => (hidden[shown ? "delete" : "add"](each), act()), more);
+    const chips = occurring.map((k) => choice(view.hidden, k, words(classes[k], colours[k]), () => this.palette.colour(), { class: "chip" }));
     this.chips.replaceChildren(...chips, ...[...named].map((entry) => el("span", { class: "key" }, ...words(...entry))));
-    const hide = () => this.panes.forEach((pane) => (pane.node.hidden = !this.shownRoles.has(pane.role)));
+    const hide = () => this.panes.forEach((pane) => (pane.node.hidden = this.hiddenRoles.has(pane.role)));
     const roles = [...new Set(this.panes.map((pane) => pane.role))];
-    this.roles.replaceChildren(...roles.map((role) => choice(this.shownRoles, role, [role], hide)));
+    this.roles.replaceChildren(...roles.map((role) => choice(this.hiddenRoles, role, [role], hide)));
     hide();
-  }
-
-  colour(opacity = view.opacity) {
-    this.palette.colour({ opacity, hidden: view.hidden });
   }
 
   tone() {
     for (const part of byId("gamma-curve").firstElementChild.children) part.setAttribute("exponent", 1 / view.gamma);
-    for (const pane of this.panes) pane.tone(view);
+    for (const pane of this.panes) pane.tone();
     if (this.panes.length) byId("auto-contrast").checked = view.auto ?? isDim(this.panes[0].picture);
   }
 
   move() {
     for (const axis of ["x", "y"]) view[axis] = Math.min(0, Math.max(1 - view.scale, view[axis]));
-    for (const pane of this.panes) pane.move(view);
+    for (const pane of this.panes) pane.move();
   }
 
   fit() {
@@ -146,30 +136,27 @@ class CaseView {
     if (!button && event.key !== "h") return;
     event.preventDefault();
     if (button) return button.click();
-    this.colour(0);
-    this.dialog.addEventListener("keyup", () => this.colour(), { once: true });
+    this.palette.colour(0);
+    this.dialog.addEventListener("keyup", () => this.palette.colour(), { once: true });
   }
 
   // all columns of a case: those of classes as a table, the others by their groups
   known(i) {
-    const [groups, rows, kinds] = [new Map(), new Map(), new Map()];
-    const at = (map, key) => map.get(key) ?? map.set(key, new Map()).get(key);
+    const [lists, byClass] = [new Map(), this.page.columns.filter(({ of }) => of !== null)];
     for (const column of this.page.columns) {
       const { key, label, group, of, short, title } = column;
-      if (of !== null) {
-        kinds.set(short, column.isText ? "" : "n");
-        at(rows, of).set(short, column.text(i));
-      } else if (key !== "id" && column.text(i) !== "") {
-        // a measure's group is its name, and the rest of its label the region
-        const [heading, term] = key.startsWith("measure/") ? [label.slice(group.length + 2), short] : [group, title];
-        at(groups, heading).set(term, column.text(i));
-      }
+      if (of !== null || key === "id" || column.text(i) === "") continue;
+      // a measure's group is its name, and the rest of its label the region
+      const [heading, term] = key.startsWith("measure/") ? [label.slice(group.length + 2), short] : [group, title];
+      if (!lists.has(heading)) lists.set(heading, el("dl"));
+      lists.get(heading).append(el("dt", {}, term), el("dd", {}, column.text(i)));
     }
-    const list = (members) => [...members].flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]);
-    const facts = [...groups].map(([group, members]) => el("div", { class: "known" }, el("h3", {}, group), el("dl", {}, ...list(members))));
-    const present = [...rows].filter(([, texts]) => texts.get("status") !== "absent").sort(([one], [other]) => one - other);
-    const cells = present.map(([k, texts]) => [this.page.classes[k], ...[...kinds.keys()].map((kind) => texts.get(kind) ?? "")]);
-    return [this.about(), ...facts, rows.size ? tableOf("scores by class", ["class", ...kinds.keys()], ["", ...kinds.values()], cells) : null];
+    const facts = [...lists].map(([heading, list]) => el("div", { class: "known" }, el("h3", {}, heading), list));
+    const kinds = new Map(byClass.map(({ short, isText }) => [short, isText ? "" : "n"]));
+    const texts = new Map(byClass.map((column) => [`${column.of} ${column.short}`, column.text(i)]));
+    const found = [...new Set(byClass.map(({ of }) => of))].filter((k) => texts.get(`${k} status`) !== "absent");
+    const rows = found.sort((one, other) => one - other).map((k) => [this.page.classes[k], ...[...kinds.keys()].map((kind) => texts.get(`${k} ${kind}`) ?? "")]);
+    return [this.about(), ...facts, byClass.length ? tableOf("scores by class", ["class", ...kinds.keys()], ["", ...kinds.values()], rows) : null];
   }
 
   // what the picture is of: its size beside the case's, the slice of a volume, the files

@@ -1,8 +1,13 @@
 // Finds which cases a state chooses, and in which order.
 const FOUND = { "above 0": (value) => value > 0, undefined: Number.isNaN, failed: (value) => Math.abs(value) === Infinity, defined: (value) => !Number.isNaN(value) };
 
+const MOST_COLUMNS = 12; // of the table, before the reader chooses
+
 const worstFirst = (column) => (column.better === "lower" ? "-" : "") + column.key;
 const bestFirst = (column) => (column.better === "lower" ? "" : "-") + column.key;
+
+// the present choice with a case open
+const withCase = (page, i) => State.here().with({ case: page.ids[i] });
 
 // "0.5..0.6" includes both ends, "0.5..<0.6" excludes the upper one; either end may be missing
 function inRange(text) {
@@ -22,8 +27,7 @@ class Cases {
     const [kind, key] = [name.split(".", 1)[0], name.slice(name.indexOf(".") + 1)];
     if (kind === "q") return text && { words: `name has “${text}”`, passes: (i) => this.folded[i].includes(text.toLowerCase()) };
     if (kind === "wrong") return this.wrong(text);
-    const cell = kind === "cell" && this.cell(text);
-    if (cell) return { words: cell.label, passes: (i) => cell.pixels.has(i) };
+    if (kind === "cell") return this.cell(text);
     const column = this.page.column.get(kind === "has" ? `status/${text}` : key);
     if (!column) return null;
     if (kind === "has") return { words: `target has ${column.label}`, passes: (i) => ["found", "missed"].includes(column.text(i)) };
@@ -46,38 +50,42 @@ class Cases {
   cell(text) {
     if (this.lastCell?.text === text) return this.lastCell;
     const { classes, n, arrays } = this.page;
-    const [row, column] = text.split(".").map(Number);
-    const place = column < classes.length ? (arrays.cells?.indexOf(row * classes.length + column) ?? -1) : -1;
+    const [row, predicted] = text.split(".").map(Number);
+    const place = predicted < classes.length ? (arrays.cells?.indexOf(row * classes.length + predicted) ?? -1) : -1;
     if (place < 0) return null;
     const start = arrays.cell_kept.subarray(0, place).reduce((sum, count) => sum + count, 0);
     const found = arrays.cell_indices.subarray(start, start + arrays.cell_kept[place]);
-    const pixels = new Map(Array.from(found, (i, k) => [i, arrays.cell_pixels[start + k]]));
-    const words = `${isolated(classes[row])} predicted as ${isolated(classes[column])}`;
+    const pixels = new Int32Array(n).fill(-1);
+    found.forEach((i, k) => (pixels[i] = arrays.cell_pixels[start + k]));
+    const words = `${isolated(classes[row])} predicted as ${isolated(classes[predicted])}`;
     const cut = found.length < arrays.cell_cases[place] ? ` (the ${whole(found.length)} cases with the most, of ${whole(arrays.cell_cases[place])})` : "";
-    const raw = Int32Array.from({ length: n }, (_, i) => pixels.get(i) ?? -1);
-    const counts = new Column({ key: "cell", label: `pixels of ${words}`, kind: "count", group: "confusion", unit: "" }, raw);
-    return (this.lastCell = { text, pixels, label: words + cut, column: counts });
+    const column = new Column({ key: "cell", label: `pixels of ${words}`, kind: "count", group: "confusion", unit: "" }, pixels);
+    return (this.lastCell = { text, column, words: words + cut, passes: (i) => pixels[i] >= 0 });
   }
 
   // the column that sorts: one more while a cell of the confusion matrix is chosen
   sorting(state) {
     const cell = this.cell(state.get("cell") ?? "");
     const given = state.get("sort") ?? (cell ? "-cell" : worstFirst(this.page.column.get(this.page.sort)));
-    const descending = given.startsWith("-");
-    const key = descending ? given.slice(1) : given;
-    return { column: (key === "cell" ? cell?.column : this.page.column.get(key)) ?? this.page.columns[0], descending };
+    const [, minus, key] = given.match(/^(-?)(.*)$/s);
+    return { column: (key === "cell" ? cell?.column : this.page.column.get(key)) ?? this.page.columns[0], descending: minus === "-" };
   }
 
   select(state) {
     const filters = [...state].map(([name, value]) => ({ name, value, ...this.filter(name, value) })).filter(({ passes }) => passes);
     const { column, descending } = this.sorting(state);
     const [ranks, sign] = [column.ranks, descending ? -1 : 1];
-    const order = [...this.page.ids.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
-    order.sort((a, b) => {
-      const [one, other] = [ranks[a], ranks[b]];
-      if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other) || a - b;
-      return one === other ? a - b : sign * (one < other ? -1 : 1);
-    });
-    return { order, filters, column, descending };
+    const bySize = (one, other) => Number.isNaN(one) - Number.isNaN(other) || sign * ((one > other) - (one < other));
+    const chosen = [...this.page.ids.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
+    const order = chosen.sort((a, b) => bySize(ranks[a], ranks[b]));
+    return { page: this.page, state, order, filters, column, descending, columns: this.columns(state, column) };
+  }
+
+  // of the table: those that the reader asked for, or the first, and the one that sorts
+  columns(state, sorted) {
+    const { column, columns } = this.page;
+    const asked = state.getAll("cols").map((key) => column.get(key)).filter(Boolean);
+    const first = asked.length ? asked : columns.filter(({ shown }) => shown).slice(0, MOST_COLUMNS);
+    return [...new Set([column.get("id"), ...(first.includes(sorted) ? [] : [sorted]), ...first])];
   }
 }

@@ -1,5 +1,4 @@
 // Charts: uPlot with the colours of the page, and what all charts share.
-const POWERS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
 const LONGEST = 46; // letters of an axis' name
 const HUES = 11; // colours of lines before they repeat
 const EDGE = 4; // pixels; a drag that ends this near to an edge means the edge, where the last point is
@@ -8,21 +7,23 @@ const isDark = matchMedia("(prefers-color-scheme: dark)");
 const colourOfLine = (k) => `hsl(${(215 + 137.5 * (k % HUES)) % 360} ${k < HUES ? 70 : 45}% ${isDark.matches ? 66 : 44}%)`;
 const snap = (at, end) => (at < EDGE ? 0 : at > end - EDGE ? end : at);
 
-// at most four digits: 12500 is 12.5k
+// at most four digits: 12500 is 12.5K
 function short(value) {
   const size = Math.abs(value);
-  const [power, letter] = POWERS.find(([least]) => size >= least) ?? [1, ""];
+  const notation = size < 10000 ? "standard" : "compact";
   if (size && size < 0.001) return value.toExponential(1);
-  return Number((value / (letter === "k" ? 1000 : power)).toPrecision(4)) + letter;
+  return value.toLocaleString("en-US", { notation, maximumSignificantDigits: 4, useGrouping: false, signDisplay: "negative" });
 }
 
-// the ends of a column's axis; numbers that span more than three powers of ten are shown on a logarithm
-function spanOf(column) {
-  const [low, high] = column.ends;
-  if (column.kind === "score" || !(high >= low)) return { low: 0, high: 1, log: false };
-  if (high === low) return { low: low - 0.5, high: high + 0.5, log: false };
-  return { low, high, log: low >= 0 && high > 1000 && high / Math.max(low, 1) > 1000 };
+// the ends of an axis of numbers, with room between them
+function endsOf(values) {
+  const wider = ([low, high], value) => [Math.min(low, value), Math.max(high, value)];
+  const [low, high] = values.filter(Number.isFinite).reduce(wider, [Infinity, -Infinity]);
+  return high > low ? [low, high] : high === low ? [low - 0.5, high + 0.5] : [0, 1];
 }
+
+// whether an axis has a logarithm: its numbers span more than three powers of ten
+const isLog = ([low, high]) => low >= 0 && high > 1000 && high / Math.max(low, 1) > 1000;
 
 const axisOf = (name, vertical) => ({
   label: name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name,

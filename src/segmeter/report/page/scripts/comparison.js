@@ -73,7 +73,7 @@ function sourcesOf(page, layers) {
 
 // the choice of two runs, the measure that decides, and the numbers of cases that got better and worse by it
 function pairing(page, state) {
-  const change = (changes) => new State().with({ ...Object.fromEntries(CHOICE.map((name) => [name, state.get(name)])), ...changes }).go();
+  const change = (changes) => choiceOf(state).with(changes).go();
   const runs = page.runs.map((name, k) => ({ value: String(k), label: name }));
   // a run that is chosen twice changes places with the other one
   const paired = (k, run) => page.pair.map((old, j) => (j === k ? run : String(old) === run ? page.pair[k] : old)).join(".");
@@ -96,7 +96,7 @@ function pairing(page, state) {
 
 // what the columns of the page follow from
 const CHOICE = ["pair", "by", "over"];
-const choiceOf = (state) => CHOICE.map((name) => state.get(name) ?? "").join();
+const choiceOf = (state) => new State().with(Object.fromEntries(CHOICE.map((name) => [name, state.get(name)])));
 
 start((page) => {
   const state = State.here();
@@ -104,15 +104,14 @@ start((page) => {
   page.pair = asked.length === 2 && asked.every((k) => k in page.runs) && asked[0] !== asked[1] ? asked : [0, 1];
   page.sources = sourcesOf(page, JSON.parse(byId("layers").textContent));
   page.pictures = page.sources[page.pair[0]];
-  page.columns = pairColumns(page, page.pair);
-  const by = page.columns.find(({ key }) => key === state.get("by")) ?? page.columns.find(({ key }) => key === OF + page.sort);
+  const [first, ...rest] = pairColumns(page, page.pair);
+  const by = rest.find(({ key }) => key === state.get("by")) ?? rest.find(({ key }) => key === OF + page.sort);
   Object.assign(page, { sort: by.key, threshold: Number(state.get("over") || THRESHOLD) || 0 });
-  page.columns.splice(1, 0, changeColumn(by, page.threshold));
-  page.column = new Map(page.columns.map((column) => [column.key, column]));
+  lay(page, [first, changeColumn(by, page.threshold), ...rest]);
   pairing(page, state);
-  const begun = choiceOf(state);
+  const begun = choiceOf(state).link;
   addEventListener("hashchange", (event) => {
-    if (!location.hash.startsWith(MARK) || choiceOf(State.here()) === begun) return;
+    if (!location.hash.startsWith(MARK) || choiceOf(State.here()).link === begun) return;
     event.stopImmediatePropagation(); // so that the old pair is not shown under the new choice meanwhile
     location.reload();
   });

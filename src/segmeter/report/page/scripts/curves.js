@@ -12,9 +12,7 @@ class Curves {
   }
 
   draw(axis) {
-    const xs = this.charts.flatMap(({ lines }) => lines.flatMap((line) => known(line[axis])));
-    const [low, high] = xs.reduce(([low, high], x) => [Math.min(low, x), Math.max(high, x)], [Infinity, -Infinity]);
-    this.range = this.ends = high > low ? [low, high] : [low - 0.5, low + 0.5];
+    this.range = this.ends = endsOf(this.charts.flatMap(({ lines }) => lines.flatMap((line) => line[axis])));
     const parts = this.charts.map(({ title }) => [el("figcaption", {}, title), el("div", { class: "plot" }), el("div", { class: "chips" })]);
     this.place.replaceChildren(...parts.map((each) => el("figure", { class: "chart" }, ...each)));
     this.plots = this.charts.map((each, k) => this.curve(parts[k][1], parts[k][2], each, axis));
@@ -43,10 +41,10 @@ class Curves {
       onHover: (plot, left) => this.said(plot, plot.posToVal(left, "x"), curves, axis),
     });
     // a line's name with its best and last value; a click hides it, a double click leaves it alone
-    const show = (k, shown) => plot.setSeries(k + 1, { show: press(legend.children[k], shown) });
+    const show = (k, shown) => plot.setSeries(k + 1, { show: shown });
     legend.replaceChildren(...lines.map(({ name, best, step, values }, k) => {
       const words = `${best === null ? "" : ` best ${short(values[best])} at ${short(step[best])},`} last ${short(known(values).at(-1))}`;
-      const alone = () => lines.forEach((_, other) => show(other, other === k));
+      const alone = () => [...legend.children].forEach((chip, other) => show(other, (chip.ariaPressed = other === k)));
       const content = [swatchOf(colourOfLine(k)), el("span", {}, name), el("span", { class: "minor" }, words)];
       return toggle(content, true, (shown) => show(k, shown), { class: "chip", ondblclick: alone });
     }));
@@ -66,10 +64,10 @@ class Curves {
 
   // the values nearest to a place
   said(plot, at, curves, axis) {
-    const parts = curves.filter((_, k) => plot.series[k + 1].show).flatMap(([name, xs, values]) => {
-      const places = [...xs.keys()].filter((i) => values[i] !== null);
-      const nearest = places.reduce((best, i) => (Math.abs(xs[i] - at) < Math.abs(xs[best] - at) ? i : best), places[0]);
-      return places.length ? [`${name} ${short(values[nearest])}`] : [];
+    const shown = curves.filter(([, xs], k) => plot.series[k + 1].show && xs.length);
+    const parts = shown.map(([name, xs, values]) => {
+      const away = (i) => (values[i] === null ? Infinity : Math.abs(xs[i] - at));
+      return `${name} ${short(values[[...xs.keys()].reduce((best, i) => (away(i) < away(best) ? i : best))])}`;
     });
     return `${axis} ${short(at)}: ${parts.slice(0, 8).join(", ")}`;
   }

@@ -32,13 +32,11 @@ function select(label, options, chosen, onchange) {
 // a button that stays pressed until it is clicked again
 function toggle(words, pressed, ontoggle, more = {}) {
   const node = el("button", { type: "button", "aria-pressed": String(pressed), ...more }, ...words);
-  node.addEventListener("click", () => ontoggle(press(node, node.getAttribute("aria-pressed") === "false")));
+  node.onclick = () => {
+    node.ariaPressed = node.ariaPressed === "false";
+    ontoggle(node.ariaPressed === "true");
+  };
   return node;
-}
-
-function press(button, pressed) {
-  button.setAttribute("aria-pressed", String(pressed));
-  return pressed;
 }
 
 // a table whose first column names the rows; `kinds` is "n" for each column of numbers

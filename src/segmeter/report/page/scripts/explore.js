@@ -2,7 +2,8 @@
 const BARS = 20;
 
 function edgesOf(column) {
-  const { low, high, log } = spanOf(column);
+  const [low, high] = column.ends;
+  const log = isLog(column.ends);
   const [bend, straight] = log ? [(value) => Math.log10(value + 1), (bent) => 10 ** bent - 1] : [Number, Number];
   const share = (k) => bend(low) + (k / BARS) * (bend(high) - bend(low));
   if (log || column.kind === "score") return Array.from({ length: BARS + 1 }, (_, k) => Number(straight(share(k)).toPrecision(6)));
@@ -28,15 +29,13 @@ function fillBars(place, counts, { chosen = counts, least = 0, label, wordsOf, l
 }
 
 class Histogram {
-  constructor(place, page) {
-    Object.assign(this, { page, numeric: page.columns.filter((column) => !column.isText) });
+  constructor(place) {
     [this.choice, this.highest, this.bars, this.ends, this.others] = place.querySelectorAll("h3 span, .minor, .bars, .ends");
   }
 
-  show(state, order) {
-    const { page } = this;
-    const column = page.column.get(state.get("h") ?? page.sort) ?? this.numeric[0];
-    this.choice.replaceChildren(pick("measure of the histogram", this.numeric, column, "h"));
+  show({ page, state, order }) {
+    const [column, choice] = measureOf({ page, state }, "h", page.sort, "measure of the histogram");
+    this.choice.replaceChildren(choice);
     const edges = edgesOf(column);
     const [all, { bars: chosen }] = [page.ids.keys(), order].map((cases) => this.count(column, edges, cases));
     const last = all.bars.length - 1;
@@ -72,28 +71,27 @@ function digits(value, round) {
 
 // a drag chooses the cases of a region, a click opens a case
 class Scatter {
-  constructor(place, page, open) {
-    Object.assign(this, { page, open, numeric: page.columns.filter((column) => !column.isText) });
+  constructor(place, page) {
+    this.page = page;
     [this.choice, this.place] = place.children;
   }
 
-  show(state, order) {
-    const find = (name, other) => this.page.column.get(state.get(name) ?? other) ?? this.numeric[0];
-    const [x, y] = [find("x", this.page.size), find("y", this.page.sort)];
+  show({ page, state, order }) {
+    const [x, across] = measureOf({ page, state }, "x", page.size, "x axis");
+    const [y, up] = measureOf({ page, state }, "y", page.sort, "y axis");
     this.chosen = new Set(order);
     if (x === this.x && y === this.y) return this.plot.redraw();
     Object.assign(this, { x, y });
-    this.choice.replaceChildren(pick("y axis", this.numeric, y, "y"), " against ", pick("x axis", this.numeric, x, "x"));
+    this.choice.replaceChildren(up, " against ", across);
     this.plot?.destroy();
-    const ends = [x, y].map(spanOf);
-    const [across, up] = ends.map(({ low, high, log }) => ({ range: [low, high], distr: log ? 4 : 1 }));
+    const scaleOf = ({ ends }) => ({ range: ends, distr: isLog(ends) ? 4 : 1 });
     const range = ([low, high]) => `${digits(low, Math.floor)}..${digits(high, Math.ceil)}`; // no case at an end is lost
     this.plot = chart(this.place, {
       label: "cases by two measures; drag to choose a region, click a point to open its case",
-      names: [x, y].map((column, k) => column.title + (ends[k].log ? ", logarithmic" : "")),
-      data: [ends[0].log ? [0, 1] : [ends[0].low, ends[0].high], [null, null]],
+      names: [x, y].map(({ title, ends }) => title + (isLog(ends) ? ", logarithmic" : "")),
+      data: [isLog(x.ends) ? [0, 1] : x.ends, [null, null]],
       series: [{ show: true, points: { show: false } }],
-      scales: { x: across, y: up },
+      scales: { x: scaleOf(x), y: scaleOf(y) },
       height: 240,
       drag: { x: true, y: true },
       hooks: { draw: [(plot) => this.paint(plot)] },
@@ -106,7 +104,7 @@ class Scatter {
     this.plot.over.id = "scatter";
     this.plot.over.addEventListener("click", () => {
       const i = this.nearest(this.plot.cursor.left, this.plot.cursor.top);
-      if (i >= 0) this.open(i);
+      if (i >= 0) withCase(this.page, i).go();
     });
   }
 

@@ -3,12 +3,12 @@ const FEW = 6;
 const MORE = 48;
 
 class Gallery {
-  constructor(place, page, linkOf) {
-    Object.assign(this, { place, page, linkOf, most: FEW, palette: new Palette(page, { opacity: 0.85, hidden: new Set() }) });
+  constructor(place, page) {
+    Object.assign(this, { place, page, most: FEW, palette: new Palette(page, { ...PLAIN, opacity: 0.85, hidden: new Set() }) });
     this.role = page.kind === "prediction" ? "prediction" : "errors";
   }
 
-  show(state, order) {
+  show({ order }) {
     this.order = order.filter((i) => this.page.pictures.has(i));
     this.draw();
   }
@@ -20,7 +20,7 @@ class Gallery {
     const tiles = this.order.slice(0, this.most).map((i) => {
       const { node } = new Pane(this.palette, pictures.get(i), this.role, { small: true });
       const value = score && !score.isText ? el("span", { class: "minor" }, score.text(i)) : null;
-      return el("a", { class: "tile", href: this.linkOf(i), "data-case": i }, node, el("span", { class: "name" }, ids[i]), value);
+      return el("a", { class: "tile", href: withCase(this.page, i).link, "data-case": i }, node, el("span", { class: "name" }, ids[i]), value);
     });
     const drawn = new Set([...pictures.values()].flatMap(({ maps }) => maps.map(({ role }) => role)));
     const roles = ROLES.filter((role) => drawn.has(role)).map((role) => ({ value: role, label: role }));

@@ -5,12 +5,14 @@ const NO_TINT = "0,0,0";
 const DIM = 100; // an image whose upper percentile is below this is stretched until the reader says otherwise
 const UNDER = { image: "", errors: "grayscale(1) brightness(.45)" }; // what else lies over the image
 
-const view = { opacity: 0.6, hidden: new Set(), scale: 1, x: 0, y: 0, contrast: 1, gamma: 1, auto: null };
+const PLAIN = { scale: 1, x: 0, y: 0, contrast: 1, gamma: 1, auto: null };
+
+const view = { ...PLAIN, opacity: 0.6, hidden: new Set() }; // of the open case, as the reader chose it
 const isDim = (picture) => (picture.range ?? [0, 255])[1] < DIM;
 let filterCount = 0;
 
 // a map's entries as colours and opacities under what the reader chose
-function entriesOf(map, page, { opacity, hidden }) {
+function entriesOf(map, page, hidden, opacity) {
   const plain = (k) => page.colours[k]?.join() === NO_TINT || (k === 0 && page.task === "binary");
   const share = (entry) => (entry.hidden || hidden.has(entry.class) || plain(entry.class) ? 0 : entry.strong ? 1.6 : entry.faint ? 0.5 : 1);
   const lookOf = (entry) => ({ colour: entry.colour ?? page.colours[entry.class] ?? [0, 0, 0], alpha: Math.min(1, share(entry) * opacity) });
@@ -35,10 +37,10 @@ function sourceOf(page, picture, file) {
   return content === undefined || page.linked ? content : `data:image/${file.split(".").at(-1)};base64,${content}`;
 }
 
-// the filters of some panes; maps with the same entries share one
+// the look of some panes, and their filters; maps with the same entries share one
 class Palette {
-  constructor(page, choice) {
-    Object.assign(this, { page, choice, filters: new Map() });
+  constructor(page, look) {
+    Object.assign(this, { page, look, filters: new Map() });
   }
 
   filterOf(map) {
@@ -53,14 +55,13 @@ class Palette {
     return this.filters.get(key).filter.id;
   }
 
-  fill({ map, filter }) {
-    const tables = tablesOf(entriesOf(map, this.page, this.choice));
+  fill({ map, filter }, opacity = this.look.opacity) {
+    const tables = tablesOf(entriesOf(map, this.page, this.look.hidden, opacity));
     filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
   }
 
-  colour(choice) {
-    this.choice = choice;
-    this.filters.forEach((each) => this.fill(each));
+  colour(opacity) {
+    this.filters.forEach((each) => this.fill(each, opacity));
   }
 
   clear() {
@@ -76,10 +77,9 @@ class Pane {
     const [height, width] = picture.size.map((side) => `${side}px`); // so that no place of a tile is rounded
     this.world = el("div", { class: "world", style: { width, height } }, ...this.images(picture));
     this.stage = el("div", { class: "stage", style: { "aspect-ratio": `${picture.size[1]} / ${picture.size[0]}` } }, this.world);
-    new ResizeObserver(() => this.move(this.moved)).observe(this.stage);
+    new ResizeObserver(() => this.move()).observe(this.stage);
     this.node = el("figure", { class: `pane ${role}` }, small ? null : el("figcaption", {}, title), this.stage);
-    this.tone({ contrast: 1, gamma: 1, auto: null });
-    this.move({ scale: 1, x: 0, y: 0 });
+    this.tone();
   }
 
   images(source) {
@@ -93,9 +93,8 @@ class Pane {
   }
 
   // auto stretches the image between its percentiles; null does so for dim images
-  tone(choice) {
-    this.toned = choice;
-    const { contrast, gamma, auto } = choice;
+  tone() {
+    const { contrast, gamma, auto } = this.palette.look;
     const [low, high] = auto ?? isDim(this.picture) ? this.picture.range : [0, 255];
     const slope = (255 * contrast) / (high - low);
     const steepness = 1 + (2 * low * slope) / 255; // v -> slope * v - low * slope / 255, with no value cut that is seen
@@ -104,9 +103,8 @@ class Pane {
     for (const base of this.world.querySelectorAll(".base")) base.style.filter = filter;
   }
 
-  move(moved) {
-    this.moved = { ...moved };
-    const { scale, x, y } = moved;
+  move() {
+    const { scale, x, y } = this.palette.look;
     const [width, real, shown] = [scale * this.stage.clientWidth, this.picture.size[1], this.picture.shown[1]];
     this.world.style.transform = `translate(${x * this.stage.clientWidth}px, ${y * this.stage.clientHeight}px) scale(${width / real})`;
     // one pixel of a map on several of the screen, else its reduced form, in which no thin structure breaks
@@ -125,12 +123,9 @@ class Pane {
     const style = ({ at, shown }) => ({ top: `${at[0]}px`, left: `${at[1]}px`, height: `${shown[0]}px`, width: `${shown[1]}px` });
     this.world.append(...found.map((tile) => el("div", { class: "tile-of", style: style(tile) }, ...this.images(tile))));
     this.tiles = this.tiles.filter((tile) => !found.includes(tile));
-    if (found.length) this.tone(this.toned);
+    if (found.length) this.tone();
   }
 }
 
 // pictures by the number of their case
-function picturesOf(page, pictures) {
-  const place = new Map(page.ids.map((id, i) => [id, i]));
-  return new Map(Object.entries(pictures).map(([id, picture]) => [place.get(id), picture]));
-}
+const picturesOf = (page, pictures) => new Map(Object.entries(pictures).map(([id, picture]) => [page.place.get(id), picture]));

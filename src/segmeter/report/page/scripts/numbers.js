@@ -11,12 +11,17 @@ async function readPage() {
   const start = 4 + new DataView(buffer).getUint32(0, true);
   const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, start - 4)));
   const view = (at) => new ARRAYS[at.type](buffer, start + at.offset, at.length);
-  page.columns = page.columns.map((facts) => new Column(facts, facts.values ?? view(facts)));
-  page.column = new Map(page.columns.map((column) => [column.key, column]));
   for (const [name, at] of Object.entries(page.arrays)) page.arrays[name] = view(at);
+  lay(page, page.columns.map((facts) => new Column(facts, facts.values ?? view(facts))));
   page.ids = page.column.get("id").raw;
+  page.place = new Map(page.ids.map((id, i) => [id, i]));
   page.n = page.ids.length;
   return page;
+}
+
+function lay(page, columns) {
+  const numeric = columns.filter((column) => !column.isText);
+  Object.assign(page, { columns, numeric, column: new Map(columns.map((column) => [column.key, column])) });
 }
 
 class Column {
@@ -55,7 +60,6 @@ class Column {
   }
 
   get ends() {
-    const wider = ([low, high], value) => (Number.isFinite(value) ? [Math.min(low, value), Math.max(high, value)] : [low, high]);
-    return (this.found ??= this.ranks.reduce(wider, [Infinity, -Infinity]));
+    return (this.found ??= this.kind === "score" ? [0, 1] : endsOf(this.ranks));
   }
 }

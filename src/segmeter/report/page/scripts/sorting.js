@@ -9,17 +9,14 @@ function compare(a, b, sign) {
   return sign * (texts || (Number.isNaN(x) ? natural.compare(a, b) : (x > y) - (x < y)));
 }
 
-function sortBy(table, head) {
-  const sign = head.ariaSort === "ascending" ? -1 : 1;
-  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+function sortBy(head) {
+  const [table, sign] = [head.closest("table"), head.ariaSort === "ascending" ? -1 : 1];
+  for (const other of table.tHead.rows[0].cells) other.ariaSort = null;
+  head.ariaSort = sign < 0 ? "descending" : "ascending";
   const valueOf = (row) => row.cells[head.cellIndex].dataset.value ?? "";
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => compare(valueOf(a), valueOf(b), sign)));
 }
 
 for (const head of document.querySelectorAll("table.sortable th[data-sort]")) {
-  const button = document.createElement("button");
-  button.append(head.textContent);
-  button.onclick = () => sortBy(head.closest("table"), head);
-  head.replaceChildren(button);
+  head.replaceChildren(el("button", { onclick: () => sortBy(head) }, head.textContent));
 }

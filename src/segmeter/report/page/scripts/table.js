@@ -4,42 +4,36 @@ const SPARE = 8; // rows above and below the visible ones
 const PRINTED = 40; // rows on paper
 const KEY_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
-const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
+const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0); // not `max`, which takes no million
 
 class VirtualTable {
-  constructor(place, { linkOf, onSort, onOpen }) {
-    Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
+  constructor(place, page) {
+    Object.assign(this, { page, order: [], columns: [] });
     [this.box, this.table, this.head, this.body] = place.querySelectorAll(".rows, table, thead tr, tbody");
     [this.above, this.below] = [1, 2].map(() => el("tr", { class: "gap", "aria-hidden": "true" }));
     this.box.onscroll = () => this.draw();
-    this.body.onclick = ({ target }) => target.closest("a, .gap") || this.onOpen(Number(target.closest("tr").dataset.case));
+    this.body.onclick = ({ target }) => target.closest("a, .gap") || target.closest("tr").querySelector("a").click();
     this.body.onkeydown = (event) => this.key(event);
     addEventListener("beforeprint", () => this.draw(true));
     addEventListener("afterprint", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.box);
   }
 
-  show(order, columns, sorted, descending) {
+  show({ order, columns, column: sorted, descending }) {
     const same = this.order === order;
     Object.assign(this, { order, columns });
     this.named ??= longest(columns[0].raw);
-    const widths = columns.map((column) => this.width(column));
-    this.head.replaceChildren(...columns.map((column, k) => {
-      const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
+    this.head.replaceChildren(...columns.map((column) => {
+      const turned = column === sorted ? !descending : column.better !== "higher" && !column.isText;
+      const onclick = () => State.here().with({ sort: (turned ? "-" : "") + column.key }).go({ replace: true });
+      const button = el("button", { type: "button", title: column.title, onclick }, column.title);
       const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
-      return el("th", { scope: "col", class: column.isText ? "" : "n", "aria-sort": order, style: { width: `${widths[k]}px` } }, button);
+      const style = { "--longest": column.key === "id" ? this.named : longest(column.names ?? []) };
+      return el("th", { scope: "col", class: column.isText ? column.key : "n", "aria-sort": order, style }, button);
     }));
-    this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.table.setAttribute("aria-rowcount", order.length + 1);
     if (!same) this.box.scrollTop = 0;
     this.draw();
-  }
-
-  width(column) {
-    const narrow = this.box.clientWidth < 600;
-    if (column.key === "id") return Math.max(120, Math.min(narrow ? 200 : 400, 8 * this.named + 28));
-    if (!column.isText) return narrow ? 104 : 122;
-    return Math.max(150, Math.min(narrow ? 200 : 300, 8 * longest(column.names ?? []) + 28));
   }
 
   draw(all = false) {
@@ -57,7 +51,7 @@ class VirtualTable {
     const cells = this.columns.map((column, index) => {
       const text = column.text(i);
       if (index) return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
-      return el("td", {}, el("a", { href: this.linkOf(i), title: text }, text));
+      return el("td", {}, el("a", { href: withCase(this.page, i).link, title: text }, text));
     });
     return el("tr", { "data-case": i, "data-place": place, "aria-rowindex": place + 2 }, ...cells);
   }

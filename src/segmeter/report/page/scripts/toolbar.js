@@ -18,8 +18,15 @@ function save(name, text) {
 
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
 
-// a choice among columns that the address keeps under a name
-const pick = (label, columns, chosen, name) => select(label, optionsOf(columns), chosen.key, (value) => State.here().with({ [name]: value }).go({ replace: true }));
+// a measure that the address has under a name, and the choice among all
+function measureOf({ page, state }, name, other, label) {
+  const column = page.column.get(state.get(name) ?? other) ?? page.numeric[0];
+  const choose = (value) => State.here().with({ [name]: value }).go({ replace: true });
+  return [column, select(label, optionsOf(page.numeric), column.key, choose)];
+}
+
+// a part of a state, as the value of an option
+const textOf = (pair) => String(new State([pair]));
 
 class Toolbar {
   constructor(place, page) {
@@ -27,7 +34,7 @@ class Toolbar {
     this.search.oninput = () => State.here().with({ q: this.search.value || null }).go({ replace: true });
     this.selects = this.pickers();
     byId("range").before(...this.selects);
-    this.range(byId("range"), page.columns.filter((column) => !column.isText));
+    this.range(byId("range"), page.numeric);
     byId("copy").onclick = async () => {
       await copyLines(this.order.map((i) => page.ids[i]).join("\n"));
       byId("said").textContent = `${plural(this.order.length, "id")} copied`;
@@ -41,9 +48,9 @@ class Toolbar {
   pickers() {
     const choices = this.page.columns.filter(({ kind }) => kind === "choice");
     const [statuses, others] = [true, false].map((status) => choices.filter(({ key }) => key.startsWith("status/") === status));
-    const option = ({ key }, word) => ({ value: `is.${key}=${word}`, label: word });
+    const option = ({ key }, word) => ({ value: textOf([`is.${key}`, word]), label: word });
     const ofClass = (column) => {
-      const held = { value: `has=${column.key.slice("status/".length)}`, label: "in the target" };
+      const held = { value: textOf(["has", column.key.slice("status/".length)]), label: "in the target" };
       const options = [held, ...["found", "missed", "false alarm", "absent"].map((word) => option(column, word))];
       return options.map(({ value, label }) => ({ value, label: `${column.label}: ${label}`, group: column.label }));
     };
@@ -54,11 +61,10 @@ class Toolbar {
   picker(label, options) {
     const own = new Set(options.map(({ value }) => value));
     const node = select(label, [{ value: "", label: `any ${label}` }, ...options], "", (value) => {
-      const kept = [...State.here()].filter((pair) => !own.has(pair.join("=")));
-      const cut = value.indexOf("=");
-      new State(value ? [...kept, [value.slice(0, cut), value.slice(cut + 1)]] : kept).go();
+      const kept = [...State.here()].filter((pair) => !own.has(textOf(pair)));
+      new State([...kept, ...new State(value)]).go();
     });
-    node.follow = (state) => (node.value = [...state].map((pair) => pair.join("=")).find((value) => own.has(value)) ?? "");
+    node.follow = (state) => (node.value = [...state].map(textOf).find((text) => own.has(text)) ?? "");
     return node;
   }
 
@@ -72,7 +78,7 @@ class Toolbar {
     place.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches(".end") && byId("within").click());
   }
 
-  show(state, { order, filters }, columns) {
+  show({ state, order, filters, columns }) {
     Object.assign(this, { order, columns });
     if (document.activeElement !== this.search) this.search.value = state.get("q") ?? "";
     for (const node of this.selects) node.follow(state);
