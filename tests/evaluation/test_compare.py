@@ -26,14 +26,7 @@ from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
 Masks = dict[str, list[list[int]]]
 
 
-def make_run(
-    folder,
-    *,
-    targets=TARGETS,
-    labels=LABELS,
-    spec=THREE,
-    config=FEW,
-):
+def make_run(folder, *, targets=TARGETS, labels=LABELS, spec=THREE, config=FEW):
     put_masks(folder / "references", targets)
     put_masks(folder / "predictions", labels)
     score(replace(scoring(folder, spec=spec), metrics=config))

@@ -146,10 +146,7 @@ def test_void_does_not_part_a_predicted_object_in_two():
         ([1, 1, 1, 1, 1, 0, 0, 0, 0], {"voi": 0, "are": 0, "aji": 1, "pq": 1}),  # mostly void, and yet the partner
         ([0, 0, 1, 1, 1, 1, 0, 0, 0], {"voi": inf, "are": 1, "aji": 0, "pq": 0}),  # mostly void, without a partner
         ([0, 0, 0, 0, 0, 1, 1, 0, 0], {"voi": 1, "are": 1, "aji": 0, "pq": 0}),  # spurious, so there is an object
-        (
-            [1, 0, 1, 1, 0, 0, 0, 0, 0],
-            {"voi": 1, "are": 1, "aji": 1 / 2, "pq": 0},
-        ),  # one part of two in void
+        ([1, 0, 1, 1, 0, 0, 0, 0, 0], {"voi": 1, "are": 1, "aji": 1 / 2, "pq": 0}),  # one part of two in void
     ],
 )
 def test_a_prediction_mostly_in_void_counts_where_it_has_a_partner(labels, expected):

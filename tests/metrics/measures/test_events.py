@@ -6,10 +6,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.stored import read_cases, write_cases
-from segmeter.metrics.config.measures import (
-    EventsConfig,
-    PartitionConfig,
-)
+from segmeter.metrics.config.measures import EventsConfig, PartitionConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
