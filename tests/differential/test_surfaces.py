@@ -137,23 +137,33 @@ def test_mean_distances_of_surface_distance():
     peer, found = of_deepmind()
     theirs = [peer.compute_average_surface_distance(one) for one in found]
     found = [[one.mean_from_target, one.mean_from_mask] for one in marching_cubes()]
-    assert_agree(found, theirs)
-    assert_agree(ours("masd", "marching_cubes"), np.mean(theirs, axis=1))
+    assert_agree(found, theirs, rtol=1e-12)
+    assert_agree(ours("masd", "marching_cubes"), np.mean(theirs, axis=1), rtol=1e-12)
+
+
+def test_the_mean_over_both_surfaces_weighs_the_elements_of_surface_distance():
+    _, found = of_deepmind()
+    sizes = [np.concatenate([one["surfel_areas_gt"], one["surfel_areas_pred"]]) for one in found]
+    apart = [np.concatenate([one["distances_gt_to_pred"], one["distances_pred_to_gt"]]) for one in found]
+    theirs = [np.average(each, weights=size) for each, size in zip(apart, sizes, strict=True)]
+    assert_agree(ours("assd", "marching_cubes"), theirs, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "percent"), [("hd", 100), ("hd95", 95)])
 def test_hausdorff_of_surface_distance(name, percent):
     peer, found = of_deepmind()
-    assert_agree(ours(name, "marching_cubes"), [peer.compute_robust_hausdorff(one, percent) for one in found])
+    theirs = [peer.compute_robust_hausdorff(one, percent) for one in found]
+    assert_agree(ours(name, "marching_cubes"), theirs, rtol=1e-12)
 
 
 @pytest.mark.parametrize("number", range(len(TOLERANCES)))
 def test_surface_dice_of_surface_distance(number):
     peer, found = of_deepmind()
     theirs = [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([one.nsd[number] for one in marching_cubes()], theirs)
+    assert_agree([one.nsd[number] for one in marching_cubes()], theirs, rtol=1e-12)
     shares = [peer.compute_surface_overlap_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([[one.near_target[number], one.near_mask[number]] for one in marching_cubes()], shares)
+    near = [[one.near_target[number], one.near_mask[number]] for one in marching_cubes()]
+    assert_agree(near, shares, rtol=1e-12)
 
 
 def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():

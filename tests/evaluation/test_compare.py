@@ -33,23 +33,6 @@ def make_run(folder, *, targets=TARGETS, labels=LABELS, spec=THREE, config=FEW):
     return folder
 
 
-def test_the_difference_is_that_of_the_summaries(tmp_path):
-    better = make_run(tmp_path / "better", labels={"a": LABELS["a"], "b": TARGETS["b"]})
-    worse = make_run(tmp_path / "worse")
-    result = compare([better, worse], FEW)
-    one, two = (json.loads((folder / "metrics.json").read_text()) for folder in (better, worse))
-    for metric in PER_CASE:
-        entry = result["metrics"][metric]
-        (pair,) = entry["pairs"]
-        assert (pair["base"], pair["new"], pair["dataset_change"]) == ("better", "worse", "worse")
-        assert pair["dataset_difference"] == pytest.approx(two["dataset"][metric] - one["dataset"][metric], rel=1e-12)
-        assert entry["dataset"] == {"better": one["dataset"][metric], "worse": two["dataset"][metric]}
-        assert entry["ranking"]["order"] == ["better", "worse"]
-    assert result["n_cases"] == 2
-    assert result["classes"] == ["a", "b", "c"]
-    assert "Only 2 independent units" in result["bootstrap"]["warning"]
-
-
 CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
 TWO = [1, 1, 1, 1, 0, 1, 1, 1, 1]  # two objects of 4 pixels, one apart
 MERGED = [1] * 9  # IoU 8 / 9, and no object overlaps another by more than half

@@ -92,14 +92,6 @@ def test_three_kinds_by_hand():
     assert error_types(target, labels, num_classes=2, width=1).counts[1].tolist() == [[0, 0, 100], [8, 232, 25]]
 
 
-def test_shares_and_iou_make_one_and_gains_follow():
-    target = square((60, 60), (10, 10, 30, 30))
-    labels = square((60, 60), (10, 11, 30, 30), (40, 40, 50, 50))
-    found = error_types(target, labels, num_classes=2, width=1)
-    np.testing.assert_allclose(found.share[1], [20 / 500, 0, 100 / 500])
-    np.testing.assert_allclose(found.gain[1], [400 / 500 - 380 / 500, 0, 380 / 400 - 380 / 500])
-
-
 def test_a_gain_of_all_there_is():
     """Nothing but made-up pixels: mending them leaves an empty union, which is right."""
     counts = np.array([[0, 0, 7], [0, 0, 0]])
