@@ -29,11 +29,6 @@ def test_the_figures_are_those_of_the_comparison_and_the_better_run_leads():
     assert "<td" in found._repr_html_()
 
 
-def test_runs_of_other_cases_are_refused():
-    with pytest.raises(InputError, match="cases"):
-        segmeter.compare({"base": run(8), "new": run(4, count=11)}, SPEC, CONFIG)
-
-
 def test_the_headline_orders_the_runs_as_on_the_command_line():
     target = np.pad(np.ones((4, 4), np.uint8), 2)
     config = CONFIG.replace(measures=(SurfaceConfig(),), headline="hd95")

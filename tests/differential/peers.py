@@ -110,6 +110,17 @@ def importable(module: str) -> bool:
         return False
 
 
+def tensors(*maps: Any) -> list[torch.Tensor]:
+    """Label maps with a batch axis, as torchmetrics, SMP and Ultralytics want them."""
+    return [torch.from_numpy(one[None].astype(np.int64)) for one in maps]
+
+
+def one_hot(case: Any) -> list[torch.Tensor]:
+    """Prediction and target of a case (1, K, ...), as MONAI wants them."""
+    classes = np.arange(case.num_classes).reshape(-1, *[1] * case.target.ndim)
+    return [torch.from_numpy((one == classes)[None].astype(np.float32)) for one in (case.labels, case.target)]
+
+
 def nnunet_on_arrays(
     maps: Mapping[str, Any], names: Iterable[str], regions: Sequence[Any], ignored: int | None = None
 ) -> tuple[dict[str, Any], str]:

@@ -36,9 +36,6 @@ def preset(name):
     return Reading.of(config, config.spec())
 
 
-# --- Label Studio -----------------------------------------------------------------------------------------------------
-
-
 def test_brush_strokes_of_label_studio(tmp_path):
     peer, mask, results = load("label_studio_sdk.converter.brush", "label-studio-sdk"), round_masks(), []
     for label in (1, 2):
@@ -61,9 +58,6 @@ def test_label_studio_writes_its_polygons_as_yolo_labels(tmp_path):
     drawn = read_map(tmp_path / "x.txt", READING, shape=blocks().shape).values
     assert np.array_equal(drawn, read_annotated(path / "x", READING))
     assert np.array_equal(drawn, blocks())
-
-
-# --- CVAT -------------------------------------------------------------------------------------------------------------
 
 
 def test_masks_of_cvat(tmp_path):
@@ -115,9 +109,6 @@ def test_a_higher_z_order_covers_as_in_datumaro(datumaro, tmp_path):
     assert np.array_equal(read_annotated(tmp_path / "a.xml" / "x", READING), merged.class_mask)
 
 
-# --- known data sets --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["voc", "voc-colours"])
 def test_voc_files_of_datumaro(name, datumaro, tmp_path):
     """CVAT's "Segmentation mask" is the same export, in colours."""
@@ -143,9 +134,6 @@ def test_cityscapes_files_of_its_scripts(tmp_path):
     expected = np.asarray(Image.open(tmp_path / "trainIds.png"))
     assert set(np.unique(expected)) == {*range(19), 255}
     assert np.array_equal(read_map(tmp_path / "ids.png", preset("cityscapes")).values, expected)
-
-
-# --- Ultralytics ------------------------------------------------------------------------------------------------------
 
 
 TRACED = replace(READING, corners="centres")
@@ -188,9 +176,6 @@ def test_predictions_that_ultralytics_saves(tmp_path):
     for kind, with_confidence in (("plain", False), ("scored", True)):
         found.save_txt(tmp_path / f"{kind}.txt", save_conf=with_confidence)
         assert np.array_equal(read_map(tmp_path / f"{kind}.txt", TRACED, shape=mask.shape).values, mask)
-
-
-# --- lists of classes -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "module"), [("ade20k", "ade"), ("voc", "voc"), ("cityscapes", "cityscapes")])

@@ -8,7 +8,7 @@ import pytest
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
 from segmeter.metrics.pixels.overlap import overlap_scores
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
-from tests.differential.peers import load, quiet
+from tests.differential.peers import load, one_hot, quiet, tensors
 
 CLASSES = 5
 
@@ -34,19 +34,6 @@ def kept(case):
     return case.target[held], case.labels[held]
 
 
-def one_hot(case):
-    """Prediction and target (1, K, ...) as MONAI wants them."""
-    torch = load("torch")
-    classes = np.arange(case.num_classes).reshape(-1, *[1] * case.target.ndim)
-    return [torch.from_numpy((one == classes)[None].astype(np.float32)) for one in (case.labels, case.target)]
-
-
-def tensors(case):
-    """Prediction and target with a batch axis, as torchmetrics and SMP want them."""
-    torch = load("torch")
-    return [torch.from_numpy(one[None].astype(np.int64)) for one in (case.labels, case.target)]
-
-
 def equal_in_every_case(theirs, ignored=0.0):
     """`theirs` gives a tool's figures of a case by our names, or those of class 1 alone."""
     for case in pairs(ignored):
@@ -69,7 +56,7 @@ def test_counts(ignored):
     torchmetrics = load("torchmetrics.functional.classification")
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
     for case in pairs(ignored):
-        ours, given = count(case), tensors(case)
+        ours, given = count(case), tensors(case.labels, case.target)
         options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
         theirs = sklearn.confusion_matrix(*kept(case), labels=np.arange(case.num_classes))
         np.testing.assert_array_equal(ours, theirs, err_msg=str(case))
@@ -117,7 +104,7 @@ def test_specificity_is_scikit_learns_recall_of_the_rest():
 def test_scores_of_torchmetrics(ignored):
     classification = load("torchmetrics.functional.classification")
     for case in pairs(ignored):
-        ours, given = score(case), tensors(case)
+        ours, given = score(case), tensors(case.labels, case.target)
         options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
         each = options | {"average": "none"}
         assert_agree(ours.iou, classification.multiclass_jaccard_index(*given, **each), case)
@@ -137,7 +124,7 @@ def test_segmentation_scores_of_torchmetrics():
     segmentation = load("torchmetrics.functional.segmentation")
 
     def theirs(case):
-        given, options = tensors(case), {"num_classes": case.num_classes, "input_format": "index"}
+        given, options = tensors(case.labels, case.target), {"num_classes": case.num_classes, "input_format": "index"}
         return {
             "iou": segmentation.mean_iou(*given, **options, per_class=True)[0],
             "mean_iou": segmentation.mean_iou(*given, **options)[0],
@@ -166,7 +153,9 @@ def test_reductions_of_smp():
     """They are ours under other names, over the counts of a batch of images."""
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
     cases = [case for case in pairs() if case.num_classes == CLASSES]
-    parts = [smp.get_stats(*tensors(case), mode="multiclass", num_classes=CLASSES) for case in cases]
+    parts = [
+        smp.get_stats(*tensors(case.labels, case.target), mode="multiclass", num_classes=CLASSES) for case in cases
+    ]
     stats = [load("torch").cat(part) for part in zip(*parts, strict=True)]
     counts = np.stack([count(case) for case in cases])
     each, whole, total = overlap_scores(counts), overlap_scores(counts.sum(axis=0)), counts.sum()

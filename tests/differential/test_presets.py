@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from functools import cache
 from types import SimpleNamespace
 from unittest import mock
 
@@ -19,7 +18,7 @@ from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
-from tests.differential.peers import load, nnunet_on_arrays, quiet
+from tests.differential.peers import load, nnunet_on_arrays, one_hot, quiet, tensors
 from tests.metrics.build import maps_of
 
 TOLERANCE = 1.37
@@ -53,12 +52,7 @@ def assert_figures(name, theirs):
 
 
 def test_monai(exact_quantile):
-    torch, metrics = load("torch"), load("monai.metrics")
-
-    @cache
-    def one_hot(case):
-        planes = [np.stack([one == k for k in range(case.num_classes)])[None] for one in (case.labels, case.target)]
-        return [torch.from_numpy(plane.astype(np.float32)) for plane in planes]
+    metrics = load("monai.metrics")
 
     def of(build, spaced=True):
         values = []
@@ -246,7 +240,7 @@ def test_smp(figure, call, reduction):
     cases.append(replace(cases[0], name="two", **without))
     parts = []
     for case in cases:
-        given = [torch.from_numpy(one[None].astype(np.int64)) for one in (case.labels, case.target)]
+        given = tensors(case.labels, case.target)
         parts.append(smp.get_stats(*given, mode="multiclass", num_classes=3, ignore_index=VOID))
     stats = [torch.cat(part) for part in zip(*parts, strict=True)]
     weights = (stats[0] + stats[2]).sum(dim=0).tolist() if "weighted" in reduction else None

@@ -88,12 +88,11 @@ def test_class_wise_calibration_error_of_monai():
     metrics, torch = load("monai.metrics"), load("torch")
     options = {"num_bins": BINS, "calibration_reduction": "expected", "metric_reduction": "none"}
     for one, (target, probs) in zip(ours_of_multiclass(), multiclass(), strict=True):
-        truth, metric = (
-            (target == np.arange(CLASSES)[:, None]).astype(np.float32),
-            metrics.CalibrationErrorMetric(**options),
-        )
+        truth, metric = target == np.arange(CLASSES)[:, None], metrics.CalibrationErrorMetric(**options)
         with quiet():
-            metric(torch.from_numpy(probs[None, :, :, None]), torch.from_numpy(truth[None, :, :, None]))
+            metric(
+                torch.from_numpy(probs[None, :, :, None]), torch.from_numpy(truth[None, :, :, None].astype(np.float32))
+            )
             theirs = metric.aggregate()
         assert_agree([each.ece for each in one.classwise], theirs[0], atol=1e-6)
 

@@ -10,7 +10,7 @@ import pytest
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import score_maps_under
 from tests.differential.cases import VOID, assert_agree, sweep
-from tests.differential.peers import installed, load, quiet
+from tests.differential.peers import installed, load, quiet, tensors
 from tests.metrics.build import class_spec, maps_of
 
 
@@ -151,7 +151,7 @@ def test_torchmetrics_mean_iou(form):
     pairs = cases_of(4, ignored=0.0)
     metric = peer.MeanIoU(num_classes=4, input_format=form)
     for pair in pairs:
-        target, labels = (torch.from_numpy(one[None].astype(np.int64)) for one in pair)
+        target, labels = tensors(*pair)
         planes = [torch.nn.functional.one_hot(one, 4).movedim(-1, 1) for one in (target, labels)]
         given = {"index": (labels, target), "one-hot": planes[::-1], "mixed": (planes[1].float(), target)}[form]
         metric.update(*given)
@@ -161,7 +161,7 @@ def test_torchmetrics_mean_iou(form):
 
 @pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
 def test_torchmetrics_jaccard_index(task):
-    torch, peer = load("torch"), load("torchmetrics", "torchmetrics")
+    peer = load("torchmetrics", "torchmetrics")
     num_classes = 2 if task == "binary" else 4
     pairs, spec, name = cases_of(num_classes), spec_of(num_classes), f"torchmetrics-jaccard-{task}"
     if task == "multilabel":
@@ -171,18 +171,18 @@ def test_torchmetrics_jaccard_index(task):
     metric = peer.JaccardIndex(task=task, ignore_index=VOID, **options)
     for target, labels in pairs:
         with quiet():
-            metric.update(*(torch.from_numpy(one[None].astype(np.int64)) for one in (labels, target)))
+            metric.update(*tensors(labels, target))
     found = score_maps_under(name.removesuffix("-multiclass"), as_maps(pairs, spec))
     assert_agree(found["mean_iou"], float(metric.compute()), installed("torchmetrics"))
 
 
 @pytest.mark.parametrize(("name", "num_classes"), [("ultralytics", 4), ("ultralytics-one-class", 2)])
 def test_ultralytics(name, num_classes):
-    torch, peer = load("torch"), load("ultralytics.utils.metrics", "ultralytics")
+    peer = load("ultralytics.utils.metrics", "ultralytics")
     pairs = cases_of(num_classes)
     metric = peer.SemanticMetrics(names=dict(enumerate("abcd"[: num_classes if num_classes > 2 else 1])))
     for target, labels in pairs:
-        metric.update_stats(*(torch.from_numpy(one[None].astype(np.int64)) for one in (labels, target)))
+        metric.update_stats(*tensors(labels, target))
     metric.process()
     found = score_maps_under(name, as_maps(pairs, spec_of(num_classes)))
     assert_agree(found["mean_iou"], metric.miou, installed("ultralytics"))

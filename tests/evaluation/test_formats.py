@@ -213,12 +213,9 @@ def test_resampling_equals_itk(tmp_path):
 
 def test_endings_tell_masks_from_other_files(tmp_path):
     target, labels = masks(2)
-    for name, mask in (
-        ("references/a_gt_ids", target),
-        ("references/a_gt_colour", target),
-        ("predictions/a_out", labels),
-    ):
-        put(tmp_path / f"{name}.png", mask)
+    for name in ("a_gt_ids", "a_gt_colour"):
+        put(tmp_path / "references" / f"{name}.png", target)
+    put(tmp_path / "predictions" / "a_out.png", labels)
     pairing = pair_masks(tmp_path / "predictions", tmp_path / "references", spec=SPEC, endings=("_out", "_gt_ids"))
     found = score(job_of(pairing, tmp_path))
     assert found["confusion_matrix"] == wanted(target, labels)

@@ -140,10 +140,7 @@ def test_brightness_is_that_of_the_images(beside, tmp_path):
 def test_without_images_nothing_is_seen_of_them_and_a_run_is_another_one(beside, tmp_path):
     score(beside)
     assert not any("brightness/image" in row.scores for row in read_cases(tmp_path))
-    with_images = replace(
-        beside,
-        pairing=put_beside(beside.pairing, find_images(tmp_path / "images", beside.pairing)),
-    )
+    with_images = replace(beside, pairing=put_beside(beside.pairing, find_images(tmp_path / "images", beside.pairing)))
     with pytest.raises(ConfigError, match="`images` was False and is True now"):
         check_same(tmp_path, with_images.identity(), beside.case_ids)
 

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Reading
@@ -19,7 +18,6 @@ from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.score import Scoring, _results, score
 from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
-from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, columns
@@ -29,21 +27,6 @@ from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import TARGETS, pair_masks, put_masks, put_sides, scoring, two_cases
 
 PLANES = ClassSpec(task="multilabel", names=("x", "y"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
-
-
-def test_rows_equal_an_independent_count_of_each_file(tmp_path):
-    rng = np.random.default_rng(3)
-    pairs = {f"case {i}": rng.integers(0, 3, (2, 17, 11 + i), dtype=np.uint8) for i in range(5)}
-    for name, pair in pairs.items():
-        put_sides(tmp_path, *pair, f"{name}.png")
-    job = scoring(tmp_path)
-    score(job)
-    rows = {row.case_id: row for row in read_cases(tmp_path)}
-    assert len(rows) == 5
-    for pair in job.pairing.pairs:
-        row, (target, labels) = rows[pair.case_id], pairs[pair.stem]
-        assert row.counts.tolist() == confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
-        assert (row.height, row.width) == target.shape
 
 
 def test_the_label_map_is_of_both_folders(tmp_path):

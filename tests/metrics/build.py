@@ -28,6 +28,14 @@ def case_row(case_id, counts, *, scores=None, **fields):
     return CaseRow(case_id=case_id, height=4, width=5, counts=np.asarray(counts, np.int64), **fields)
 
 
+def boxes(shape, *places):
+    """A map of 0 with boxes of 1, each by its first row and column and the ones after its last."""
+    mask = np.zeros(shape, np.uint8)
+    for top, left, bottom, right in places:
+        mask[top:bottom, left:right] = 1
+    return mask
+
+
 def named(columns):
     """Columns of measures by the names that files give them."""
     return {encode_key(column.key): column.value for column in columns}

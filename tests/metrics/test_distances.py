@@ -50,12 +50,6 @@ def test_the_surface_of_every_value_is_its_mask_without_the_erosion(axes):
         np.testing.assert_array_equal(np.argwhere(find_surface(target) & mask), surface_of(mask))
 
 
-def test_a_class_that_one_side_lacks_is_infinitely_far():
-    target, mask = np.array([[0, 1, 0]]), np.array([[0, 0, 0]])
-    (found,) = distances_by_class(target, mask, range(1, 2), np.ones(2))
-    assert (found.from_target.tolist(), found.from_mask.tolist()) == ([np.inf], [])
-
-
 def test_the_lengths_of_every_square_by_hand():
     vertical, horizontal = 3.0, 4.0
     corner, lengths = 2.5, element_sizes((vertical, horizontal))  # half of the diagonal

@@ -54,23 +54,6 @@ def test_steps_are_fine_near_both_ends():
     assert np.diff(LOWER)[tallies.FINE_STEP - 1] < 1e-9
 
 
-@pytest.mark.parametrize("bins", [1, 3, 10, 15])
-def test_a_plane_is_counted_into_the_bins_that_the_edges_say(bins):
-    rng = np.random.default_rng(bins)
-    edges = np.arange(bins + 1) / bins
-    probs = np.concatenate([rng.random(500), edges, np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)])
-    target = rng.integers(0, 3, probs.size).astype(np.uint8)  # 0 and 1 are the classes, 2 is void
-    counts, confidence = np.zeros((2, bins), np.int64), np.zeros(bins)
-    sweep = np.zeros((2, tallies.STEPS), np.int64)
-    tallies.tally_plane(target, probs, steps_of(probs), 1, 2, counts, confidence, sweep)
-    place = np.maximum(np.searchsorted(edges, probs, side="left") - 1, 0)  # (a, b], and 0 in the first
-    for row in (0, 1):
-        np.testing.assert_array_equal(counts[row], np.bincount(place[target == row], minlength=bins))
-    valid = target < 2
-    np.testing.assert_allclose(confidence, np.bincount(place[valid], probs[valid], minlength=bins), rtol=1e-12)
-    assert sweep.sum(axis=1).tolist() == [(target == 0).sum(), (target == 1).sum()]
-
-
 def test_winners_squares_and_logarithms_by_hand():
     target = np.array([0, 1, 1, 2], np.uint8)  # 2 is void
     probs = np.array([[0.75, 0.5, 1.0, 0.5], [0.25, 0.5, 0.0, 0.5]])

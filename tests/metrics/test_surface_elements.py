@@ -1,11 +1,13 @@
-"""Marching cubes equal DeepMind's surface-distance: the values of its own tests, and the package on random shapes."""
+"""Marching cubes give the values of the tests of DeepMind's surface-distance.
+
+`tests/differential/test_surfaces.py` compares every figure with the package itself.
+"""
 
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import ndimage
 
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
@@ -67,43 +69,6 @@ def test_the_memory_of_a_volume_is_a_few_bytes_per_voxel():
         assert tracemalloc.get_traced_memory()[1] < 8 * target.size
     finally:
         tracemalloc.stop()
-
-
-def shapes(seed):
-    """Masks that touch the border, have holes, spurs and single pixels, and a spacing."""
-    rng = np.random.default_rng(seed)
-    axes = 2 + seed % 2
-    shape = tuple(rng.integers(1, 40 if axes == 2 else 14, axes))
-    smooth = (ndimage.gaussian_filter(rng.standard_normal(shape), 1.5) > 0.02 for _ in range(2))
-    target, mask = smooth if seed % 3 else (rng.random(shape) < 0.5, rng.random(shape) < 0.2)
-    target.reshape(-1)[0] = mask.reshape(-1)[-1] = True
-    return target, mask, tuple(rng.uniform(0.3, 3, axes) if seed % 4 else np.ones(axes))
-
-
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")
-@pytest.mark.parametrize("seed", range(24))
-def test_every_figure_equals_the_live_package(seed):
-    peer = pytest.importorskip("surface_distance")
-    target, mask, spacing = shapes(seed)
-    tolerances = (0, 0.5, 1, 2.2)
-    found = surface_metrics(target, mask, spacing=spacing, tolerances=tolerances, surface="marching_cubes")
-    theirs = peer.compute_surface_distances(target, mask, spacing)
-    means = peer.compute_average_surface_distance(theirs)
-    areas = np.concatenate([theirs["surfel_areas_gt"], theirs["surfel_areas_pred"]])
-    apart = np.concatenate([theirs["distances_gt_to_pred"], theirs["distances_pred_to_gt"]])
-    figures = {
-        "mean_from_target": means[0],
-        "mean_from_mask": means[1],
-        "masd": sum(means) / 2,
-        "assd": (areas * apart).sum() / areas.sum(),
-        "hd": peer.compute_robust_hausdorff(theirs, 100),
-        "hd95": peer.compute_robust_hausdorff(theirs, 95),
-        "nsd": [peer.compute_surface_dice_at_tolerance(theirs, tolerance) for tolerance in tolerances],
-    }
-    for name, value in figures.items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
-    overlaps = [peer.compute_surface_overlap_at_tolerance(theirs, tolerance) for tolerance in tolerances]
-    np.testing.assert_allclose(np.stack([found.near_target, found.near_mask], axis=1), overlaps, rtol=1e-12)
 
 
 def test_a_percentile_is_of_the_surface_not_of_the_points():

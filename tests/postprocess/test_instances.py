@@ -96,13 +96,6 @@ def test_classes_that_are_not_split_are_numbered_by_their_parts():
     np.testing.assert_array_equal(both.max(0), instances)
 
 
-def test_planes_are_numbered_onwards():
-    planes = np.zeros((2, 10, 10), np.uint8)
-    planes[:, 2:6, 2:6] = 1
-    instances = split_labels(planes, classes=(0, 1), multilabel=True, split=partial(split_mask, min_distance=2))
-    np.testing.assert_array_equal(instances, planes * np.array([1, 2])[:, None, None])
-
-
 def test_moving_the_image_moves_the_objects(rng):
     mask = np.zeros((50, 50), bool)
     mask[5:35, 5:35] = ndimage.binary_opening(rng.random((30, 30)) < 0.6)

@@ -57,12 +57,6 @@ def test_fill_holes_by_hand():
     np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=None, connectivity=8), only_small)
 
 
-def test_fill_all_holes_equals_scipy(rng):
-    mask = random_mask(rng)
-    reference = ndimage.binary_fill_holes(mask)
-    np.testing.assert_array_equal(masks.fill_holes(mask, max_pixels=None, connectivity=4), reference)
-
-
 @pytest.mark.parametrize("radius", [1, 2, 3, 15])
 @pytest.mark.parametrize("shape", [(50, 40), (1, 9), (30, 2)])
 @pytest.mark.parametrize("name", ["opening", "closing"])

@@ -5,30 +5,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.stored import read_cases, write_cases
-from segmeter.metrics.config.measures import (
-    EventsConfig,
-    PartitionConfig,
-)
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.config.measures import EventsConfig, PartitionConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.summarise import summarise
-from tests.metrics.build import maps_of
+from tests.metrics.build import boxes, maps_of
 
 CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)), ignore_index=9)
 CONFIG = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
 
 
-def blobs(*boxes, shape=(10, 12)):
-    mask = np.zeros(shape, np.uint8)
-    for top, left, bottom, right in boxes:
-        mask[top:bottom, left:right] = 1
-    return mask
-
-
-TARGET = blobs((0, 0, 3, 3), (5, 1, 9, 5), (5, 8, 7, 11))
-LABELS = blobs((0, 0, 3, 4), (5, 1, 6, 5), (7, 1, 9, 5), (0, 8, 1, 10))
+TARGET = boxes((10, 12), (0, 0, 3, 3), (5, 1, 9, 5), (5, 8, 7, 11))
+LABELS = boxes((10, 12), (0, 0, 3, 4), (5, 1, 6, 5), (7, 1, 9, 5), (0, 8, 1, 10))
 
 
 def row_of(target, labels, config=CONFIG, *, case_id="a", spec=CELLS, spacing=(1.0, 1.0)):
@@ -71,20 +61,6 @@ def test_a_row_per_object(tmp_path):
     assert all(o["iou"] is None and o["partner"] is None and o["hd95"] is None for o in table[1:3] + table[4:])
 
 
-def test_the_table_is_read_back_case_by_case_and_written_to_the_same_bytes(tmp_path):
-    rows = [row_of(TARGET, LABELS, case_id=name) for name in "ba"]
-    rows.append(row_of(0 * TARGET, 0 * LABELS, case_id="nothing"))
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-    write_cases(tmp_path / "one", rows, CELLS)
-    again = read_cases(tmp_path / "one", objects=True)
-    held = [[{k: v for k, v in one.items() if v is not None} for one in row.objects] for row in again]
-    assert held == [rows[1].objects, rows[0].objects, []]
-    write_cases(tmp_path / "two", again, CELLS)
-    assert (tmp_path / "one/objects.parquet").read_bytes() == (tmp_path / "two/objects.parquet").read_bytes()
-    assert not read_cases(tmp_path / "one")[0].objects
-
-
 def test_without_a_table_there_is_no_file(tmp_path):
     config = MetricsConfig(bootstrap=0, measures=(EventsConfig(table=False),))
     assert write_cases(tmp_path, [row_of(TARGET, LABELS, config)], CELLS) == ("cases.parquet", "cases.csv")
@@ -105,7 +81,7 @@ def test_volumes_and_several_classes(tmp_path):
 def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():
     config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(),))
     rows = [row_of(TARGET, TARGET, config), row_of(TARGET, 0 * TARGET, config, case_id="b")]
-    rows.append(row_of(0 * TARGET, blobs((0, 0, 2, 2)), config, case_id="c"))
+    rows.append(row_of(0 * TARGET, boxes((10, 12), (0, 0, 2, 2)), config, case_id="c"))
     pairs = 9 * 8 + 16 * 15 + 6 * 5  # within the objects
     entry = summarise(rows, CELLS, config)["measures"]["are"]["cell"]
     assert entry["dataset"] == pytest.approx(1 - 2 * pairs / (2 * pairs + pairs + 4 * 3))

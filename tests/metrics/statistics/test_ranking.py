@@ -56,14 +56,6 @@ def test_stability_allows_for_ties_in_the_resamples():
     assert ranking.stability == pytest.approx(np.mean(taus), rel=1e-12)
 
 
-def test_a_clear_winner_is_always_first():
-    columns = [np.stack([np.arange(9.0) + 100 * m, np.ones(9)], axis=1) for m in (0, 2, 1)]
-    ranking, _ = rank_models(columns, resamples=100)
-    np.testing.assert_array_equal(ranking.order, [1, 2, 0])
-    np.testing.assert_array_equal(ranking.rank_shares, [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
-    assert ranking.stability == 1
-
-
 def test_an_undefined_score_ranks_last():
     columns = [np.array([[0.0, 0.0]] * 3), np.array([[-5.0, 1.0]] * 3)]
 

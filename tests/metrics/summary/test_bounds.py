@@ -112,6 +112,10 @@ def test_a_comparison_orders_infinite_means_by_how_many_cases_are():
     assert entry["per_case"] == {"base": "inf", "new": "inf"}
     assert entry["infinite"] == {"base": 1, "new": 36}
     assert (pair["per_case_difference"], pair["per_case_change"]) == ("inf", "worse")
+    assert (pair["sign_flip_p"], pair["sign_flip_p_holm"]) == (None, None)
+    assert pair["wilcoxon_p"] < 0.05
+    assert "dataset_difference" not in pair
+    assert (entry["better"], entry["ranked_by"]) == ("lower", "per_case")
     assert entry["ranking"]["order"] == ["base", "new"]
     assert entry["ranking"]["rank_shares"]["base"] == [1, 0]
     back, _ = pair_of(missed(NEAR, *range(36)), missed(NEAR, 3))

@@ -92,12 +92,9 @@ EMPTY = {  # convention: IoU, Dice, HD95 of the class in each scene, over cases 
     "panoptica": {"both_empty": (NAN, NAN, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "deepmind": {"both_empty": (None, NAN, NAN), "prediction_empty": (None, 0, INF), "target_empty": (None, 0, INF)},
     "brats": {
-        name: (None, *costs)
-        for name, costs in {
-            "both_empty": (1, 0),
-            "prediction_empty": (0, 373.12866),
-            "target_empty": (0, 373.12866),
-        }.items()
+        "both_empty": (None, 1, 0),
+        "prediction_empty": (None, 0, 373.12866),
+        "target_empty": (None, 0, 373.12866),
     },
 }
 

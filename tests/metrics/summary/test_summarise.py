@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.stored import read_cases, write_cases
@@ -99,17 +98,6 @@ def test_multilabel_keeps_a_matrix_per_class():
     assert np.shape(summary["confusion_matrices"]) == (2, 2, 2)
     (_, fp), (fn, tp) = summary["confusion_matrices"][1]
     assert summary["per_class"]["road"]["iou"] == pytest.approx(tp / (tp + fp + fn), rel=1e-12)
-
-
-def test_a_class_s_mean_over_cases_has_the_interval_that_scipy_finds():
-    rng = np.random.default_rng(6)
-    rows = [case_row(f"{i:02d}", rng.integers(1, 60, (3, 3))) for i in range(30)]
-    entry = summarise(rows, class_spec(), MetricsConfig(bootstrap=4000, interval="percentile"))["per_class"]["road"]
-    dice = np.array([2 * c[1, 1] / (c[1].sum() + c[:, 1].sum()) for c in (row.counts for row in rows)])
-    found = stats.bootstrap((dice,), np.mean, n_resamples=4000, method="percentile", rng=1).confidence_interval
-    assert entry["per_case"]["dice"]["mean"] == pytest.approx(dice.mean(), rel=1e-12)
-    tolerance = 0.05 * (found.high - found.low)  # two sets of 4000 resamples: their ends lie within 3 % of the width
-    assert entry["per_case"]["dice"]["ci95"] == pytest.approx(list(found), abs=tolerance)
 
 
 def test_without_a_bootstrap_there_are_no_intervals():
@@ -206,28 +194,6 @@ def test_groups_are_checked_against_the_classes():
         summarise([], class_spec(2, "multilabel"), DEFAULT.replace(groups={"x": ("sky",)}))
 
 
-GROUPED = MetricsConfig(bootstrap=0, groups={"things": ("road", "car"), "all": ("sky", "road", "car")})
-
-
-def test_a_group_equals_its_union_of_masks():
-    rng = np.random.default_rng(0)
-    pairs = [rng.integers(0, 3, (2, 20, 30)) for _ in range(4)]
-    rows = [case_row(str(i), confusion_matrix(*pair, num_classes=3)) for i, pair in enumerate(pairs)]
-    found = summarise(rows, class_spec(3), GROUPED)["per_group"]
-    target, labels = np.stack(pairs, axis=1) > 0
-    things = found["things"]
-    assert things["classes"] == ["road", "car"]
-    assert things["support"] == target.sum()
-    assert things["iou"] == pytest.approx((target & labels).sum() / (target | labels).sum(), rel=1e-12)
-    assert things["recall"] == pytest.approx((target & labels).sum() / target.sum(), rel=1e-12)
-    each = [(a & b).sum() / (a | b).sum() for a, b in zip(target, labels, strict=True)]
-    assert things["per_case"]["iou"]["mean"] == pytest.approx(np.mean(each), rel=1e-12)
-    unions = (target | labels).sum(axis=(1, 2))
-    assert things["n_effective"] == pytest.approx(unions.sum() ** 2 / (unions**2).sum(), rel=1e-12)
-    assert (found["all"]["iou"], found["all"]["specificity"]) == (1.0, None)  # nothing is outside
-    assert things["ci95"] == {"iou": None, "dice": None}
-
-
 @pytest.mark.parametrize("cluster", [None, r"(.)"])
 def test_a_group_has_cases_and_intervals_as_its_classes_merged_by_hand_have(cluster):
     maps = np.random.default_rng(5).integers(0, 4, (60, 2, 200), dtype=np.uint8)
@@ -238,9 +204,12 @@ def test_a_group_has_cases_and_intervals_as_its_classes_merged_by_hand_have(clus
         for every, k in ((maps, 4), (merged, 2))
     )
     config = MetricsConfig(bootstrap=200, cluster=cluster)
-    group = summarise(rows, class_spec(4), config.replace(groups={"green": ("car", "tree")}))["per_group"]["green"]
+    groups = {"green": ("car", "tree"), "all": class_spec(4).names}
+    found = summarise(rows, class_spec(4), config.replace(groups=groups))["per_group"]
+    group = found["green"]
     alone = summarise(others, class_spec(2), config)["per_class"]["road"]
-    for name in ("per_case", "ci95", "dice", "n_effective"):
+    for name in ("support", "iou", "dice", "precision", "recall", "specificity", "per_case", "ci95", "n_effective"):
         assert group[name] == alone[name], name
+    assert (found["all"]["iou"], found["all"]["specificity"]) == (1.0, None)  # nothing is outside
     assert group["per_case"]["iou"]["n_undefined"] == 3
     assert group["classes"] == ["car", "tree"]
