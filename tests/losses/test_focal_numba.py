@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import os
+from functools import partial
 
 import numpy as np
 import pytest

@@ -212,6 +212,6 @@ def test_a_settled_file_is_described_and_has_the_mode_of_new_files(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640
     tmp_path.chmod(0o500)  # as Windows shows a folder that it marks read-only
     path.chmod(0o400)
-    settle_file(path)
+    module.settle_file(path)
     tmp_path.chmod(0o700)
     assert path.stat().st_mode & 0o777 == 0o600
