@@ -1,7 +1,7 @@
 """Times `segmeter score` on whole folders of files against other evaluators.
 
-Ours writes everything that a run has except the report, with intervals from 10000 resamples, and once more without
-intervals, which no other evaluator here computes. vernier and hotcoco (Rust) give one confusion matrix and write
+Ours writes everything that a run has except the report, with intervals from 10000 resamples. It also runs without
+intervals, as no other evaluator here computes any. vernier and hotcoco (Rust) give one confusion matrix and write
 nothing. The evaluators in Python see a few pairs only, one by one; Pillow
 (for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads are compared.
 
