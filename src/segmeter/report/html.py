@@ -130,7 +130,7 @@ def _checked(path: Path, page: _Page, read: Any, config: ReportConfig) -> dict[s
 
 def _write(folder: Path, page: _Page, values: Mapping[str, Any], *, config: ReportConfig) -> Path:
     """Fill a template with its values and the facts of the run."""
-    known = {
+    known: dict[str, Any] = {
         "title": folder.resolve().name,
         "run": load_run(folder),
         "config_text": config_text(folder / "config.yaml"),
