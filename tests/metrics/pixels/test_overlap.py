@@ -65,6 +65,12 @@ def test_the_table_of_undefined_cases(counts, iou, precision, recall):
     np.testing.assert_equal([scores.precision[1], scores.recall[1]], [precision, recall])
 
 
+def test_an_absent_class_is_left_out_of_the_mean_and_counted():
+    scores = overlap_scores(np.array([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
+    assert scores.mean_iou == pytest.approx((3 / 4 + 4 / 5) / 2, rel=1e-12)
+    assert scores.n_undefined == 1
+
+
 def test_nothing_counted_leaves_every_score_undefined_and_a_single_class_kappa_and_mcc():
     scores = overlap_scores(np.zeros((3, 3), np.int64))
     assert all(np.isnan(getattr(scores, name)).all() for name in (*AGGREGATES, *PER_CLASS))
