@@ -52,6 +52,11 @@ def newest(folder: Path | str) -> Path:
     return max((path for path in Path(folder).iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns)
 
 
+def folders(out: Path) -> dict[str, dict[str, object]]:
+    """The summary of each job of a sweep that was done."""
+    return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
+
+
 def make_masks(root: Path) -> None:
     """`CASES` pairs and images under `root`, of two sizes, so that batches are not all full."""
     for seed in range(CASES):

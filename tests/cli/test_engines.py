@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,29 @@ def test_the_script_that_slurm_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert f"#SBATCH --{line}\n" in script
     assert re.search(r"#SBATCH --signal=USR[12]@70\n", script)
     assert os.environ["SUBMITIT_PREEMPT_SIGNAL"] == "USR1"
+
+
+FRESH = """
+import signal, sys
+from pathlib import Path
+from segmeter.cli.engines import by_submitit
+from segmeter.distributed.config import SlurmConfig
+from tests.cli.test_engines import job
+
+def handler(*given): ...
+
+signal.signal(signal.SIGUSR1, handler)
+assert "submitit" not in sys.modules
+list(by_submitit([job(0)], SlurmConfig(folder=Path(sys.argv[1]), cluster="debug"), name="train"))
+from submitit.core.job_environment import JobEnvironment
+assert JobEnvironment._usr_sig() == signal.SIGUSR1
+assert signal.getsignal(signal.SIGUSR1) is handler
+"""
+
+
+def test_submitit_hears_sigusr1_and_leaves_a_handler_set_before_its_import(tmp_path: Path) -> None:
+    """In a fresh process. Mutation seen to fail: the signal named after the import, so that submitit hears SIGUSR2."""
+    pytest.importorskip("submitit")
+    command = [sys.executable, "-c", FRESH, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

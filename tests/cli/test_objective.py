@@ -46,7 +46,15 @@ def test_the_objective_is_the_first_result():
 
 
 def test_the_direction_is_that_of_the_metric():
-    """Mutation seen to fail: the highest distance of a sweep taken for the best."""
     assert [better(name) for name in (None, "hd95/mean", "own/car")] == ["higher", "lower", None]
-    jobs = [job(number, **{"hd95/mean": value}) for number, value in enumerate((3.0, 1.5, 2.0))]
+
+
+def test_a_sweep_by_a_headline_that_is_better_when_lower_takes_the_smallest():
+    """Mutation seen to fail: the result by its name in words, of which a sweep takes the highest."""
+    jobs = []
+    for number, value in enumerate((3.0, 1.5, 2.0)):
+        measures = {"hd95": {"mean": {"mean": value}}}
+        found = results(SUMMARY | {"headline_score": "hd95/mean", "measures": measures}, None)
+        assert list(found.items())[:2] == [("hd95/mean", value), ("mean IoU", 0.5)]
+        jobs.append(job(number, **found))
     assert best_job(jobs) is jobs[1]

@@ -1,6 +1,5 @@
 """hydra/sweeper=optuna: what is searched and in which direction, searches that go on, and what is refused."""
 
-import json
 import math
 import os
 import signal
@@ -20,18 +19,13 @@ from segmeter.cli.engines import Outcome
 from segmeter.cli.folders import Job
 from segmeter.cli.optuna_search import search
 from segmeter.errors import ConfigError, SweepError
-from tests.cli.sharded import run
+from tests.cli.sharded import folders, run
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: it comes with `make test`")
 
 SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 FAST = ["metrics.bootstrap=10", "report.html=false"]
 pytestmark = pytest.mark.usefixtures("in_here")
-
-
-def folders(out: Path) -> dict[str, dict[str, object]]:
-    """The summary of each job that was done."""
-    return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from segmeter.cli.run_folder import note_done
 from segmeter.cli.sweep import SweepJob, best_job, job_name, print_sweep, read_sweep, summarised, write_sweep
 from segmeter.errors import RunError
-from tests.cli.sharded import contents, newest, run
+from tests.cli.sharded import contents, folders, newest, run
 
 
 def leave(folder, overrides, **record):
@@ -136,11 +136,6 @@ score.run_score = run
 """
 
 
-def folders(out: str) -> dict[str, dict[str, object]]:
-    """The summary of each job that was done."""
-    return {path.parent.name: json.loads(path.read_text()) for path in sorted(Path(out).glob("*/metrics.json"))}
-
-
 @pytest.mark.parametrize(
     "launcher", ["basic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joblib", "submitit_local"))]
 )
@@ -153,7 +148,7 @@ def test_a_failing_job_ends_the_command_and_leaves_the_others(launcher, tmp_path
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: sweep:")]
     assert any("sweep: job 0 (" in line and "data.num_classes=2" in line and "ended with 2: " in line for line in lines)
     assert lines[-1] == f"segmeter: sweep: 1 of 2 jobs failed; the results of the others are in {tmp_path / 'out'}."
-    done = folders(str(tmp_path / "out"))
+    done = folders(tmp_path / "out")
     assert [name.partition("_")[0] for name in done] == ["1"]
     assert {one["n_cases"] for one in done.values()} == {11}
 
@@ -180,4 +175,4 @@ def test_plugins_load_in_the_child_and_a_killed_job_is_named(here: Path, tmp_pat
     assert done.returncode == 3, done.stderr
     assert "sweep: job 1 (" in done.stderr
     assert "its process ended without a result" in done.stderr
-    assert len(folders(str(tmp_path / "out"))) == 1
+    assert len(folders(tmp_path / "out")) == 1
