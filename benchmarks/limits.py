@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/limits.py [job ...]      writes benchmarks/results/limits.json
 
 One job is `compare` of two runs of 100,000 cases. Two are the summary of closed journals, of 10^6 cases with 19 classes
-and of 20,000 cases with 150. The last is `score` of tiny pairs. Rows are drawn.
+and of 20,000 cases with 150. The last is the command `score` on tiny pairs, without its page. Rows are drawn.
 """
 
 import json
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,10 @@ from PIL import Image
 from record import RESULTS, circumstances, update_record
 from scale import RECORD, peak_mb
 from segmeter.classes import ClassSpec
+from segmeter.cli.main import main as segmeter_main
 from segmeter.data.classes_config import default_colours
-from segmeter.data.sample import Reading
 from segmeter.evaluation.compare import compare
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.pairing import find_pairs
-from segmeter.evaluation.score import Scoring, score
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
@@ -96,14 +95,10 @@ def time_pairs(folder: Path) -> Result:
             Image.fromarray(rng.integers(0, 2, (EDGE, EDGE), np.uint8)).save(role / f"{number:06}.png")
         for number in range(DISTINCT, PAIRS):
             os.link(role / f"{number % DISTINCT:06}.png", role / f"{number:06}.png")
-    spec = name_classes(2)
-    reading = Reading(spec=spec, label_map={}, max_pixels=EDGE * EDGE)
-
-    def job() -> None:
-        pairing = find_pairs(*roles, spec=spec)
-        score(Scoring(pairing=pairing, reading=reading, metrics=MetricsConfig(), folder=folder / "run"))
-
-    found = measure(job)
+    given = [f"{name}={role}" for name, role in zip(("predictions", "references"), roles, strict=True)]
+    settings = ["data.num_classes=2", "report.html=false", f"run.root={folder / 'runs'}"]
+    with redirect_stdout(sys.stderr):
+        found = measure(lambda: segmeter_main(["score", *given, *settings]))
     return found | {"cpu_ms_per_pair": round(1e3 * found["cpu_s"] / PAIRS, 3)}
 
 

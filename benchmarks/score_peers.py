@@ -12,6 +12,7 @@ nothing. The evaluators in Python see a few pairs only, one by one; Pillow
 """
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -248,6 +249,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--camvid", type=Path)
     given = parser.parse_args()
+    gc.freeze()  # as the command `score` does, and for all of them
     rng = np.random.default_rng(0)
     sets = {kind: [draw(kind, rng) for _ in range(DISTINCT)] for kind in ("objects", "palette", "noise")}
     if given.camvid:
