@@ -1,4 +1,4 @@
-"""Times the largest jobs that issue 28 sets limits for, each in a process of its own: CPU seconds and peak memory.
+"""Times the largest jobs that have limits, each in a process of its own: CPU seconds and peak memory.
 
     OMP_NUM_THREADS=1 python benchmarks/limits.py [job ...]      writes benchmarks/results/limits.json
 
