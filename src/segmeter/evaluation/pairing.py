@@ -79,16 +79,9 @@ class Pairing:
         digest = hashlib.sha256()
         for pair in self.pairs:
             paths = (*pair.references, *pair.predictions)
-            files = [(path.name, _size(annotations_of(path) or path)) for path in paths]
+            files = [(path.name, stored_size(annotations_of(path) or path)) for path in paths]
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
-
-
-def _size(path: Path) -> int:
-    try:
-        return stored_size(path)
-    except OSError:  # such as a link to itself: reading it gives the message
-        return 0
 
 
 def find_pairs(
@@ -137,6 +130,7 @@ def find_pairs(
         needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     every = [path for files in (*wanted, *given) for paths in files.values() for path in paths]
+    problems = problems or _unreadable(every)
     if any(volume_format(path) == "nifti" for path in every):
         need("nibabel", "nifti", "NIfTI files")
     pairs = list[MaskPair]()
@@ -149,6 +143,17 @@ def find_pairs(
             pairs.append(pair)
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
+
+
+def _unreadable(paths: Sequence[Path]) -> list[str]:
+    """Name the files that exist and can't be reached, such as a link to itself."""
+    problems = []
+    for path in paths:
+        try:
+            stored_size(annotations_of(path) or path)
+        except OSError as error:
+            problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
+    return problems
 
 
 def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
