@@ -14,7 +14,7 @@ test-all: $(VENV)/.installed-dev ## what CI runs
 	$(MAKE) --jobs 2 test-slow test-commands test-rooms test-fuzz docs lint # the longest first
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
-COMMANDS := tests/cli tests/faults tests/distributed
+COMMANDS := tests/cli tests/faults tests/distributed tests/deploy tests/remote
 test-commands: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(COMMANDS) $(wildcard tests/test_*.py)
 
