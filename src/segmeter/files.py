@@ -28,10 +28,7 @@ _REFUSED = re.compile(r'(con|prn|aux|nul|com\d|lpt\d) *(\.|$)|.*[<>:"/\\|?*\0-\x
 
 
 def watch(operation: str, path: Path) -> None:
-    """Do nothing; called before each operation, so that tests can make one fail.
-
-    Its name is open, write, fsync, rename, unlink, mkdir or link.
-    """
+    """Do nothing; called before open, write, fsync, rename, unlink, mkdir and link, so that tests can make one fail."""
 
 
 @contextmanager

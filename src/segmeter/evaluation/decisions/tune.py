@@ -188,11 +188,15 @@ def keep_probs(
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
-    They are dropped then, unless the settings need them. If a file can't be written, none are kept, with a warning: the
-    result doesn't need the files.
+    They are dropped then, unless the settings need them. If a file can't be written, or if files would overwrite each
+    other, none are kept, with a warning: the result doesn't need the files.
     """
     place, keeps = folder / "predictions", True
-    check_cases(folder, dataset.case_ids)
+    try:
+        check_cases(folder, dataset.case_ids)
+    except InputError as error:
+        keeps = False
+        _LOG.warning("tune: %s So no probabilities are kept.", error.problems[0])
     writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), dataset.spec)
     for one in predictions:
         if keeps:
