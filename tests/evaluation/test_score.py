@@ -1,32 +1,50 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
-import time
 import tracemalloc
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation import cases
+from segmeter.evaluation import score as module
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing
-from segmeter.evaluation.score import Scoring, _results, score
+from segmeter.evaluation.score import Scoring, score
 from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
+from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, columns
 from segmeter.metrics.summary import scoreboard
-from segmeter.parallel import map_in_threads
 from tests.data.crafted import BINARY, THREE, encoded, noise, put
 from tests.evaluation.masks import TARGETS, pair_masks, put_masks, put_sides, scoring, two_cases
 
 PLANES = ClassSpec(task="multilabel", names=("x", "y"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+
+
+def test_rows_equal_an_independent_count_of_each_file(tmp_path):
+    """Of so many pairs that threads take several at a time."""
+    rng = np.random.default_rng(3)
+    pairs = {f"case {i}": rng.integers(0, 3, (2, 17, 11 + i), dtype=np.uint8) for i in range(150)}
+    for name, pair in pairs.items():
+        put_sides(tmp_path, *pair, f"{name}.png")
+    job = scoring(tmp_path)
+    score(job)
+    rows = {row.case_id: row for row in read_cases(tmp_path)}
+    assert len(rows) == len(pairs)
+    for pair in job.pairing.pairs:
+        row, (target, labels) = rows[pair.case_id], pairs[pair.stem]
+        assert row.counts.tolist() == confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
+        assert (row.height, row.width) == target.shape
 
 
 def test_the_label_map_is_of_both_folders(tmp_path):
@@ -152,18 +170,23 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path, monkeyp
     assert 100 < (many - few) / 1000 < MOST_BYTES
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.0, 32), (0.03, 1)], ids=["tiny pairs", "slow pairs"])
-def test_a_thread_takes_several_pairs_at_a_time_only_if_they_are_quick(seconds, most, monkeypatch):
+@pytest.mark.parametrize(("seconds", "usual"), [(1e-5, 32), (0.009, 5), (0.06, 1)], ids=["tiny", "small", "slow"])
+def test_a_thread_takes_as_many_pairs_at_a_time_as_are_quick(seconds, usual, monkeypatch):
     """The rows of a killed run's last pairs are lost, so a slow pair is handed over at once."""
-    sizes = list[int]()
+    sizes, now = list[int](), 0.0
 
-    def sized(work, groups, **options):
-        return map_in_threads(lambda group: (sizes.append(len(group)), work(group))[1], groups, **options)
+    def in_this_thread(work, groups, **options):
+        for group in groups:
+            sizes.append(len(group))
+            yield work(group)
 
-    monkeypatch.setattr("segmeter.evaluation.score.map_in_threads", sized)
-    pairs = [MaskPair(case_id=str(i), stem="", references=(), predictions=()) for i in range(800 if most > 1 else 40)]
-    found = [
-        entry.case_id for entry in _results(lambda pair: (time.sleep(seconds), Entry(case_id=pair.case_id))[1], pairs)
-    ]
-    assert found == [pair.case_id for pair in pairs]
-    assert (sizes[0], max(sizes), sum(sizes)) == (1, most, len(pairs))
+    def measured(pair):
+        nonlocal now
+        now += seconds
+        return Entry(case_id=pair.case_id)
+
+    monkeypatch.setattr(module, "map_in_threads", in_this_thread)
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
+    pairs = [MaskPair(case_id=str(i), stem="", references=(), predictions=()) for i in range(321)]
+    assert [entry.case_id for entry in module._results(measured, pairs)] == [pair.case_id for pair in pairs]
+    assert (sizes[0], {*sizes[1:-1]}, sum(sizes)) == (1, {usual}, len(pairs))

@@ -27,6 +27,14 @@ def test_the_gradient_in_bfloat16_is_the_float32_one_rounded_once(task):
         assert torch.equal(gradient, exact[1].bfloat16())
 
 
+def test_no_gradient_that_is_not_a_number_becomes_one_in_bfloat16():
+    """Rounded as a number, a NaN of ones alone would be 0."""
+    logits = torch.zeros(1, 3, 4, 4, dtype=torch.bfloat16, requires_grad=True)
+    loss = focal_loss(logits, torch.zeros(1, 4, 4, dtype=torch.uint8), task="multiclass", backend="numba")
+    loss.backward(torch.tensor(-1, dtype=torch.int32).view(torch.float32))
+    assert logits.grad.isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("task", TASKS)
 def test_the_peak_of_the_kernels_is_the_gradient_alone(task, dtype):

@@ -176,7 +176,7 @@ def score(job: Scoring) -> dict[str, Any]:
 
 
 def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
-    """Score all pairs in order. A thread takes several small pairs at a time, as each handover costs as much as one."""
+    """Score all pairs in order. A thread takes several quick pairs at a time, because a handover takes as long."""
     if workers:
         yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
         return

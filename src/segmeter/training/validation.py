@@ -180,7 +180,7 @@ def _predict(
         kinds = cases.kinds()
         own, batches = own_batches([kinds[index] for index in numbers], mine, predictor.config.batch_size)
         numbers = [numbers[index] for index in own]
-    # closed at once, as an error's traceback would keep it, and its threads, until a collection that may be theirs
+    # An error's traceback keeps it alive: the garbage collector might close it later, in one of its own threads
     with closing(predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)) as found:
         for index, prediction in zip(numbers, found, strict=True):
             target = prediction.sample.target

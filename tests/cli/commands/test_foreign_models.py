@@ -149,7 +149,9 @@ def test_tune_maps_the_classes_as_eval_does(capsys):
     assert usual["score"] == pytest.approx(scores["dataset"]["mean_iou"], rel=1e-12)
     capsys.readouterr()
     assert run("tune", *asked, *tried, f"probs={newest('runs/tune')}") == 2
-    assert "this model's best class decides" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "expected `probs` to be null for " in said
+    assert "whose best class decides each pixel" in said
 
 
 @pytest.mark.slow

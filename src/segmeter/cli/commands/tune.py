@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from segmeter.checks import expected
 from segmeter.cli.commands.decide import Decision, record
 from segmeter.cli.config.model_schema import TuneConfig
 from segmeter.cli.folders import Job
@@ -43,8 +44,12 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     spec = checkpoint.card.spec
     maps_winners = bool(checkpoint.card.class_map)
-    if maps_winners and (spec.task == "binary" or config.probs is not None):
-        raise ConfigError("tune: this model's best class decides each pixel, not a threshold or kept probabilities.")
+    if maps_winners and spec.task == "binary":
+        given, remedy = f"{checkpoint.card.model['name']}, whose best class decides", "Compare runs of eval instead."
+        raise ConfigError(expected("tune", "checkpoint", "to decide by a threshold in a binary task", given, remedy))
+    if maps_winners and config.probs is not None:
+        rule = f"to be null for {checkpoint.card.model['name']}, whose best class decides each pixel"
+        raise ConfigError(expected("tune", "probs", rule, config.probs))
     asked = config.metrics.replace(headline=config.by or config.metrics.headline)
     metrics = completed(asked, spec, instances=config.data.instances)
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
