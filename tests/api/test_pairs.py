@@ -27,6 +27,8 @@ def test_numbers_of_objects_are_matched_as_they_are():
     assert "PQ" in found.table()
     with pytest.raises(SegmeterError, match="`instances` to be False but for a binary task"):
         segmeter.evaluate(pairs, classes=["none", "cell"], instances=True)
+    with pytest.raises(SegmeterError, match=r"to have 2 or 3 axes, got \(1, 1, 4, 5\)"):
+        segmeter.evaluate([("0", *[np.zeros((1, 1, 4, 5), int)] * 2)], **options)
     with pytest.raises(SegmeterError, match=r"0: .*numbers of objects >= 0"):
         segmeter.evaluate([("0", *(one.astype(int) - 1 for one in pairs[0][1:]))], **options)
 

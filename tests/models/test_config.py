@@ -78,6 +78,8 @@ def test_a_card_refuses_all_that_does_not_fit_at_once():
     assert "`clip` to be 3 pairs of a lower and a higher value" in text
     with pytest.raises(ConfigError, match="`clip` to be 3 pairs"):
         replace(make_card(), clip=((0.1, 0.9),))
+    with pytest.raises(ConfigError, match="`in_channels` >= 1"):
+        make_card(in_channels=0)
 
 
 def test_a_card_from_a_dict_names_the_key_that_is_missing():
