@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.columns import mean_of_columns
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
@@ -39,6 +39,14 @@ def test_the_columns_of_one_case_give_its_own_values():
     scores = board.score(np.stack([*board.columns], axis=1), board.whole)
     for name in ("mean_iou", "pixel_accuracy", "iou/sky", "dice/solid"):
         np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values(name), rtol=1e-12)
+
+
+def test_the_columns_of_means_are_those_of_the_array():
+    """Mutation seen to fail: infinite before defined."""
+    scores = [{"hd95/car": value} for value in (1.5, np.nan, np.inf, 2.0)]
+    board = board_of([case_row(str(i), np.eye(3), scores=one) for i, one in enumerate(scores)])
+    values = np.stack([board.values(name) for name in board.per_case], axis=1)
+    np.testing.assert_array_equal(np.stack([*board.means(board.per_case)], axis=1), mean_columns(values))
 
 
 def test_columns_that_only_some_runs_have_are_named_and_left_out():

@@ -76,7 +76,9 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
         powers += [term.sum(axis=0) for term in terms]
     least = min(MIN_UNITS, units - 1)
     few = (moving < least) & ~undefined
-    holders = _count_holders(alone, few, moving > 0, least)
+    holders = np.zeros(len(few), np.int64)  # units that have a statistic; enough of them if no unit moves it
+    while (few & ((moving > 0) | (holders < least))).any() and (part := next(alone, None)) is not None:
+        holders += (~np.isnan(part)).sum(axis=0)
     n_moving = np.where(few & (moving > 0), np.maximum(moving, holders), moving)
     square, cube, _ = _central(powers[0], *powers[1:])
     moved, _, quad = _central(n_moving, *powers[1:])
@@ -87,16 +89,6 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
         spread=np.sqrt(square),
         too_few=undefined | (units < MIN_UNITS) | (few & (holders < least)),
     )
-
-
-def _count_holders(
-    alone: Iterator[FloatArray], few: NDArray[np.bool_], moved: NDArray[np.bool_], least: int
-) -> NDArray[np.int64]:
-    """Count the units that have each statistic that few units move; no further than needed if no unit moves it."""
-    holders = np.zeros(len(few), np.int64)
-    while (few & (moved | (holders < least))).any() and (part := next(alone, None)) is not None:
-        holders += (~np.isnan(part)).sum(axis=0)
-    return holders
 
 
 def find_ends(

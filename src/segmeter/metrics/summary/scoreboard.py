@@ -25,7 +25,7 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.columns import Columns, join_means, lazy_means, split_means
+from segmeter.metrics.statistics.columns import Columns, join_means, split_means
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
@@ -179,13 +179,17 @@ class Scoreboard:
         there.
         """
 
-        def defined(place: int) -> FloatArray:
-            values = self.values(names[place])
-            if other is None:
-                return values
-            return np.where(np.isnan(other.values(names[place])) & ~np.isinf(values), np.nan, values)
+        def make(place: int) -> FloatArray:
+            """Do what `mean_columns` does, one column at a time."""
+            kind, number = divmod(place, len(names))
+            values = self.values(names[number])
+            if other is not None:
+                values = np.where(np.isnan(other.values(names[number])) & ~np.isinf(values), np.nan, values)
+            if kind == 0:
+                return np.where(np.isfinite(values), values, 0.0)
+            return (~np.isnan(values) if kind == 1 else np.isinf(values)).astype(np.float64)
 
-        return lazy_means(len(self.run.case_ids), len(names), defined)
+        return Columns(count=len(self.run.case_ids), shape=(3 * len(names),), dtype=np.dtype(np.float64), make=make)
 
     def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
         """Choose S scores, those of the data set and means over the cases that have a value, in `other` too."""

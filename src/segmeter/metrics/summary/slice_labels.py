@@ -180,8 +180,8 @@ def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
         labels = cluster_labels(case_ids, by, key="slice_by") or []
     elif config.slices:
         column = thirds[1] if thirds else by
-        found = read_column(config.slices, column, key="slices")
-        labels = take_cases(found.get, case_ids, key="slices", rule=f"to have a value of {column} for every case")
+        found = map(read_column(config.slices, column, key="slices").get, case_ids)
+        labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
     else:
         known = (*(f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS)), BRIGHTNESS[0])
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"
