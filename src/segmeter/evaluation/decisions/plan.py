@@ -156,7 +156,7 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
         if name in board.further and added:
             held = [np.abs(column) for column in added]
         elif metric == "pixel_accuracy":
-            held = [board.run.totals(board.regions[0]).total]
+            held = [board.run.totals(board.run.regions[0]).total]
         else:
             margins = [board.run.totals(one) for one in counted]
             held = [one.target + one.predicted - one.tp for one in margins]

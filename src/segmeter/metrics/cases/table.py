@@ -190,6 +190,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     return pa.table(columns)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class CaseTable(Sequence[CaseRow]):
     """Rows of cases, kept as columns and read on demand. Threads may share it.
 
@@ -205,12 +206,9 @@ class CaseTable(Sequence[CaseRow]):
         Of the counts of a case, as `ClassSpec.counts_shape` gives it.
     """
 
-    def __init__(
-        self, case_ids: list[str], read: Callable[[int, int], pa.Table], counts_shape: tuple[int, ...]
-    ) -> None:
-        self.case_ids = case_ids
-        self.read = read
-        self.counts_shape = counts_shape
+    case_ids: list[str]
+    read: Callable[[int, int], pa.Table]
+    counts_shape: tuple[int, ...]
 
     @classmethod
     def in_memory(cls, table: pa.Table, counts_shape: tuple[int, ...]) -> "CaseTable":

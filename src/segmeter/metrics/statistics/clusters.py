@@ -20,7 +20,7 @@ FEW_WARNING = "intervals may hold the true value less often than 95 %"
 
 CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
-_TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
+TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
 _LISTED = 8  # cases, classes or columns named in one message
@@ -30,7 +30,7 @@ CASE_ID = "case_id"
 
 def is_cluster(cluster: str | None) -> bool:
     """Tell whether `metrics.cluster` has one of its forms, or is None."""
-    if cluster in (None, PAIR) or _TABLE.fullmatch(cluster):
+    if cluster in (None, PAIR) or TABLE.fullmatch(cluster):
         return True
     if cluster.startswith(PREFIX):
         return cluster != PREFIX
@@ -38,12 +38,6 @@ def is_cluster(cluster: str | None) -> bool:
         return re.compile(cluster).groups > 0
     except re.error:
         return False
-
-
-def table_of(cluster: str | None) -> str | None:
-    """Return the path of the table in TABLE.csv:COLUMN; None for other forms."""
-    found = _TABLE.fullmatch(cluster or "")
-    return found["path"] if found else None
 
 
 def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
@@ -74,7 +68,7 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     """
     if cluster is None:
         return None
-    table = _TABLE.fullmatch(cluster)
+    table = TABLE.fullmatch(cluster)
     labels: Iterable[str | None]
     if table:
         labels = map(read_column(table["path"], table["column"], key=key).get, case_ids)

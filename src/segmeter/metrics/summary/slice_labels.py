@@ -19,11 +19,11 @@ from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
+    TABLE,
     cluster_labels,
     column_names,
     is_cluster,
     read_column,
-    table_of,
     take_cases,
 )
 from segmeter.metrics.summary.scoreboard import Scoreboard
@@ -88,7 +88,8 @@ def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
 
 def hash_tables(config: MetricsConfig) -> dict[str, str]:
     """Hash every table of clusters and slices, by its path: their content decides metrics too."""
-    named = (config.slices, *map(table_of, (config.cluster, *config.slice_by)))
+    tables = [TABLE.fullmatch(one) for one in (config.cluster or "", *config.slice_by)]
+    named = (config.slices, *(table["path"] for table in tables if table))
     return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
 
 
@@ -122,21 +123,15 @@ def cut(values: FloatArray) -> list[str]:
         names = [f"{kind + 0.0:.{digits}g}" for kind in kinds]  # no negative zero
         places = np.searchsorted(kinds, values)
     else:
-        first, second = _shown_edges(known)
+        edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
+        sizes = [np.count_nonzero(known >= edges[0]), np.count_nonzero(known > edges[1])]
+        for digits in range(4, 18):  # the fewest, at least four, that divide the numbers equally
+            first, second = (f"{edge:.{digits}g}" for edge in edges)
+            if sizes == [np.count_nonzero(known >= float(first)), np.count_nonzero(known > float(second))]:
+                break
         names = [f"below {first}", f"{first} to {second}", f"above {second}"]
         places = (values >= float(first)).astype(np.int64) + (values > float(second))  # as they are shown
     return [*map([*names, NOTHING].__getitem__, np.where(np.isnan(values), len(names), places).tolist())]
-
-
-def _shown_edges(known: FloatArray) -> tuple[str, str]:
-    """Round the ends of the middle part to the fewest digits, at least four, that divide the numbers equally."""
-    edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
-    for digits in range(4, 18):
-        first, second = (f"{edge:.{digits}g}" for edge in edges)
-        sizes = [np.count_nonzero(known >= float(first)), np.count_nonzero(known > float(second))]
-        if sizes == [np.count_nonzero(known >= edges[0]), np.count_nonzero(known > edges[1])]:
-            break
-    return first, second
 
 
 def order_labels(labels: Sequence[str]) -> list[str]:
