@@ -127,7 +127,7 @@ def write(folder: Path, form: str) -> Path:
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
 def test_every_form_gives_the_same_and_empty_cells_are_no_value(form: str, tmp_path: Path) -> None:
     path = write(tmp_path, form)
-    assert column_names(path, key="slices") == ["ward", "age"]
+    assert column_names(path) == ["ward", "age"]
     assert read_column(path, "ward", key="slices") == {"a": "x", "c": "y"}
     assert read_column(path, "age", key="slices") == {"a": "1.5", "b": "2.0"}
 

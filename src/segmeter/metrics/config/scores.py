@@ -173,18 +173,14 @@ class Requirement:
     offset: float
     infinite: bool = False
 
-    @property
-    def score(self) -> str:
-        """The score, as it is written."""
+    def __str__(self) -> str:
         name = f"per_case({self.metric})" if self.per_case else self.metric
         name = f"infinite({self.metric})" if self.infinite else name
-        return name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
-
-    def __str__(self) -> str:
+        score = name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
         scaled = f"base * {self.factor:g}" if self.factor != 1 else "base"
         shift = f" {'-' if self.offset < 0 else '+'} {abs(self.offset):g}" if self.offset else ""
         bound = f"{scaled}{shift}" if self.factor else f"{self.offset:g}"
-        return f"{self.score} {'>=' if self.at_least else '<='} {bound}"
+        return f"{score} {'>=' if self.at_least else '<='} {bound}"
 
 
 def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:

@@ -19,7 +19,9 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
+    INTERVALS,
     Columns,
+    Interval,
     check_draws,
     count_pools,
     draw_pools,
@@ -28,7 +30,7 @@ from segmeter.metrics.statistics.columns import (
     mean_of_columns,
     to_grid,
 )
-from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval, find_ends, find_p, measure_influence
+from segmeter.metrics.statistics.intervals import Influence, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 

@@ -218,9 +218,9 @@ def take_cases(found: Iterable[str | None], case_ids: Sequence[str], *, key: str
     return values
 
 
-def column_names(path: str | Path, *, key: str) -> list[str]:
-    """List the columns of a table except `case_id`, with the errors of `read_column`."""
-    return [name for name in _read(Path(path), key, ())[0] if name != CASE_ID]
+def column_names(path: str | Path) -> list[str]:
+    """List the columns of the table of slices except `case_id`, with the errors of `read_column`."""
+    return [name for name in _read(Path(path), "slices", ())[0] if name != CASE_ID]
 
 
 def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:

@@ -13,8 +13,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import INTERVALS as INTERVALS
-from segmeter.metrics.statistics.columns import Interval as Interval
+from segmeter.metrics.statistics.columns import Interval
 
 _ROUNDING = 1e-12  # of the estimate: smaller changes count as none
 _SAME = 1e-9  # of the mean: a spread below this is rounding

@@ -167,37 +167,34 @@ class Scoreboard:
                 found |= {f"{metric}/{region}": ratio for region, ratio in zip(self.run.regions, ratios, strict=True)}
         return np.stack([found[name] for name in names], axis=1) if names else np.empty((len(sums), 0))
 
-    def means(self, names: Sequence[str], other: "Scoreboard | None" = None) -> Columns:
-        """Return columns (N, 3 V) of means over the cases whose values are defined, in `other` too.
+    def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
+        """Choose S scores, those of the data set and means over the cases that have a value, in `other` too.
 
         An infinite value counts even if the other one is undefined, for example if a run predicts an object that isn't
         there.
         """
-
-        def make(place: int) -> FloatArray:
-            """Do what `mean_columns` does, one column at a time."""
-            kind, number = divmod(place, len(names))
-            values = self.values(names[number])
-            if other is not None:
-                values = np.where(np.isnan(other.values(names[number])) & ~np.isinf(values), np.nan, values)
-            if kind == 0:
-                return np.where(np.isfinite(values), values, 0.0)
-            return (~np.isnan(values) if kind == 1 else np.isinf(values)).astype(np.float64)
-
-        return Columns(count=len(self.run.case_ids), shape=(3 * len(names),), dtype=np.dtype(np.float64), make=make)
-
-    def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
-        """Choose S scores, those of the data set and means over the cases that have a value, in `other` too."""
         whole, means = ([name for kind, name in keys if kind == wanted] for wanted in ("dataset", "per_case"))
         listed = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
         order, width = [listed.index(key) for key in keys], self.columns.width if whole else 0
+
+        def make(place: int) -> FloatArray:
+            """Do what `mean_columns` does, one column at a time."""
+            kind, number = divmod(place, len(means))
+            values = self.values(means[number])
+            if other is not None:
+                values = np.where(np.isnan(other.values(means[number])) & ~np.isinf(values), np.nan, values)
+            if kind == 0:
+                return np.where(np.isfinite(values), values, 0.0)
+            return (~np.isnan(values) if kind == 1 else np.isinf(values)).astype(np.float64)
 
         def parts(sums: FloatArray) -> FloatArray:
             scores = self.score(sums[:, :width], whole)
             found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, width:])], axis=2)
             return np.take(found, order, axis=2)  # in C order: the last bits of sums over resamples depend on it
 
-        return Columns.join(*([self.columns] if whole else []), self.means(means, other)), parts
+        count, shape = len(self.run.case_ids), (3 * len(means),)
+        averaged = Columns(count=count, shape=shape, dtype=np.dtype(np.float64), make=make)
+        return Columns.join(*([self.columns] if whole else []), averaged), parts
 
     def resample(
         self, columns: Columns | NDArray[Any], statistic: Statistic, *, test: bool = False, units: bool = False

@@ -157,7 +157,7 @@ _SIDES = {"below": "0", "above": "2"}
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
     """Tell whether a slice is by the content of the reference; a column of that name in the table has precedence."""
-    if config.slices and by in column_names(config.slices, key="slices"):
+    if config.slices and by in column_names(config.slices):
         return False
     (metric, _, region), known = by.partition("/"), (*spec.names, *config.groups)
     of_class = metric in (SHARE, *OF_A_CLASS) and bool(region) and not is_cluster(by)
@@ -169,7 +169,7 @@ def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
 
 def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
     """Find labels by a column of the table, in thirds if requested, or by anything that `cluster` accepts."""
-    names = column_names(config.slices, key="slices") if config.slices else []
+    names = column_names(config.slices) if config.slices else []
     thirds = _THIRDS.fullmatch(by) if by not in names else None
     if is_cluster(by) and by not in names and not thirds:
         labels = cluster_labels(case_ids, by, key="slice_by") or []
