@@ -22,8 +22,8 @@ from record import circumstances, write_record
 from segmeter.metrics.arrays import divide, mean_defined
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
-from segmeter.metrics.statistics.intervals import INTERVALS, find_ends, measure_influence
+from segmeter.metrics.statistics.columns import INTERVALS, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.intervals import find_ends, measure_influence
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[Array, list[str] | None]]

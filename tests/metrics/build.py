@@ -4,7 +4,7 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
-from segmeter.metrics.cases.typed import class_regions, region_margins
+from segmeter.metrics.cases.typed import region_margins
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
@@ -72,8 +72,8 @@ def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):
     return rows
 
 
-def stack_totals(rows, spec, regions=None):
-    """Margins (N, R) of the classes, or of regions, from all rows at once."""
-    members = list((class_regions(spec, {}) if regions is None else regions).values())
+def stack_totals(rows, spec, members=None):
+    """Margins (N, R) of the classes, or of regions with these members, from all rows at once."""
+    members = [[k] for k in range(spec.num_classes)] if members is None else members
     counts = np.array([row.counts for row in rows], np.int64).reshape(-1, *spec.counts_shape)
     return region_margins(counts, spec, members)

@@ -8,7 +8,7 @@ import pytest
 from segmeter.metrics.cases import table
 from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import UNKNOWN, CaseTable, order_rows
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from tests.metrics.build import case_row, class_spec, random_rows, stack_totals
 
@@ -52,7 +52,7 @@ def test_rows_of_a_file_are_laid_out_as_those_in_memory_without_being_made(tmp_p
 def test_the_columns_are_those_of_the_rows():
     rows = varied_rows()
     columns = lay_out_run(rows, SPEC, GROUPS)
-    wanted = stack_totals(rows, SPEC, class_regions(SPEC, GROUPS))
+    wanted = stack_totals(rows, SPEC, [[0], [1], [2], [1, 2]])
     np.testing.assert_array_equal(columns.margins.columns(), wanted.columns())
     np.testing.assert_array_equal(columns.totals("solid").tp, columns.margins.tp[:, 3])
     assert columns.shapes[:2].tolist() == [[UNKNOWN, 4, 5], [3, 4, 5]]
@@ -101,18 +101,18 @@ def test_margins_that_differ_in_their_totals_in_one_block_keep_the_others(monkey
     np.testing.assert_array_equal(found.totals(["car", "sky"]).target, wanted.target[:, [2, 0]])
 
 
-MERGED = {"ground": ("sky", "road"), "all": ("sky", "road", "car")}
+MERGED = [[0], [1], [2], [0, 1], [0, 1, 2]]
 
 
-def margins(rows, spec, regions):
-    found = stack_totals(rows, spec, regions)
+def margins(rows, spec, members):
+    found = stack_totals(rows, spec, members)
     return {name: getattr(found, name).tolist() for name in ("tp", "target", "predicted", "total")}
 
 
-def test_classes_come_before_groups_by_their_indices():
-    assert class_regions(class_spec(3), {"b": ("car", "sky"), "a": ("road",)}) == {
-        "sky": [0], "road": [1], "car": [2], "b": [2, 0], "a": [1],
-    }  # fmt: skip
+def test_classes_come_before_groups():
+    found = lay_out_run(random_rows(3), SPEC, {"b": ("car", "sky"), "a": ("road",)})
+    assert found.regions == ["sky", "road", "car", "b", "a"]
+    np.testing.assert_array_equal(found.totals("b").target, found.totals(["car", "sky"]).target.sum(axis=1))
 
 
 @pytest.mark.parametrize("group", [4, 4096], ids=["groups of 4 rows", "one group"])
@@ -123,9 +123,8 @@ def test_regions_are_those_of_maps_in_which_each_group_is_a_class(group, monkeyp
     maps = [rng.integers(0, 3, (2, 6, 7)) for _ in range(9)]
     maps[3][0][:] = 255
     rows = [case_row(str(i), confusion_matrix(*pair, num_classes=3, ignore_index=255)) for i, pair in enumerate(maps)]
-    regions = class_regions(spec, MERGED)
-    found = margins(rows, spec, regions)
-    for column, members in enumerate(regions.values()):
+    found = margins(rows, spec, MERGED)
+    for column, members in enumerate(MERGED):
         for i, (target, labels) in enumerate(maps):
             valid = target != 255
             one, other = np.isin(target, members) & valid, np.isin(labels, members) & valid
@@ -137,16 +136,16 @@ def test_predictions_outside_the_classes_are_missed_and_of_no_region():
     spec = class_spec(2).replace(count_invalid=True)
     row = case_row("a", [[4, 1, 2], [0, 3, 5]])
     expected = {"tp": [[8]], "target": [[15]], "predicted": [[8]], "total": [[15]]}
-    assert margins([row], spec, {"both": [0, 1]}) == expected
-    assert margins([row], spec, {"road": [1]}) == {"tp": [[3]], "target": [[8]], "predicted": [[4]], "total": [[15]]}
+    assert margins([row], spec, [[0, 1]]) == expected
+    assert margins([row], spec, [[1]]) == {"tp": [[3]], "target": [[8]], "predicted": [[4]], "total": [[15]]}
 
 
 def test_single_classes_are_the_same_beside_a_group_and_alone():
     rows, spec = random_rows(7), class_spec(3)
-    alone = margins(rows, spec, {"car": [2], "sky": [0]})
-    beside = margins(rows, spec, {"car": [2], "sky": [0], "both": [0, 2]})
+    alone = margins(rows, spec, [[2], [0]])
+    beside = margins(rows, spec, [[2], [0], [0, 2]])
     assert {name: [each[:2] for each in values] for name, values in beside.items()} == alone
     planes = random_rows(4, task="multilabel")
-    found = stack_totals(planes, class_spec(3, "multilabel"), {"road": [1]})
+    found = stack_totals(planes, class_spec(3, "multilabel"), [[1]])
     assert found.tp[:, 0].tolist() == [int(row.counts[1, 1, 1]) for row in planes]
     assert found.total[:, 0].tolist() == [int(row.counts[1].sum()) for row in planes]

@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.columns import mean_of_columns
+from segmeter.metrics.statistics.columns import join_means, mean_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
@@ -29,7 +29,8 @@ def test_the_sums_of_all_cases_give_the_scores_of_the_summary():
     assert scores["mean_iou"] == pytest.approx(summary["dataset"]["mean_iou"], rel=1e-12)
     assert scores["iou/solid"] == pytest.approx(summary["per_group"]["solid"]["iou"], rel=1e-12)
     assert scores["recall/car"] == pytest.approx(summary["per_class"]["car"]["recall"], rel=1e-12)
-    means = dict(zip(board.per_case, mean_of_columns(board.means(board.per_case).sums()[None])[0], strict=True))
+    columns, parts = board.choose([("per_case", name) for name in board.per_case])
+    means = dict(zip(board.per_case, join_means(parts(columns.sums()[None]))[0], strict=True))
     assert means["mean_iou"] == pytest.approx(summary["per_case"]["mean_iou"]["mean"], rel=1e-12)
 
 
@@ -39,6 +40,15 @@ def test_the_columns_of_one_case_give_its_own_values():
     scores = board.score(np.stack([*board.columns], axis=1), board.whole)
     for name in ("mean_iou", "pixel_accuracy", "iou/sky", "dice/solid"):
         np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values(name), rtol=1e-12)
+
+
+def test_the_columns_of_means_are_those_of_the_array():
+    """Mutation seen to fail: infinite before defined."""
+    scores = [{"hd95/car": value} for value in (1.5, np.nan, np.inf, 2.0)]
+    board = board_of([case_row(str(i), np.eye(3), scores=one) for i, one in enumerate(scores)])
+    values = np.stack([board.values(name) for name in board.per_case], axis=1)
+    columns, _ = board.choose([("per_case", name) for name in board.per_case])
+    np.testing.assert_array_equal(np.stack([*columns], axis=1), mean_columns(values))
 
 
 def test_columns_that_only_some_runs_have_are_named_and_left_out():

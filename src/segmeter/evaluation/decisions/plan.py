@@ -13,17 +13,17 @@ from segmeter.checks import expected, nearest
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
 from segmeter.evaluation.compare import read_runs
-from segmeter.metrics.arrays import FloatArray, divide, minus, plain
+from segmeter.metrics.arrays import FloatArray, divide, plain
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, is_overall
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
+from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
 from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller
 from segmeter.metrics.summary.compare import lay_out
 from segmeter.metrics.summary.plan import Aims, PlanRow, make_plan, plan_row
-from segmeter.metrics.summary.scoreboard import Scoreboard
+from segmeter.metrics.summary.scoreboard import Key, Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import order_labels
 
 _POINTS, _DRAWS = 4, 60  # sizes of smaller data sets that are drawn from the pilot, and how many of each
@@ -127,19 +127,18 @@ def _scores(
     boards: Sequence[Scoreboard], whole: Sequence[str], means: Sequence[str]
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
     """Return columns of one run or two, and a function from their sums (R, C) to the scores or differences (R, S)."""
-    pairs = zip(boards, boards[::-1], strict=True)
-    parts = [*(board.columns for board in boards), *(one.means(means, other) for one, other in pairs)]
-    ends = np.cumsum([part.width for part in parts])[:-1]
+    keys: list[Key] = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
+    if len(boards) == 1:
+        columns, parts = boards[0].choose(keys)
+        return columns, lambda sums: join_means(parts(sums))
+    base, new = boards
+    columns, scores = side_by_side(base.choose(keys, new), new.choose(keys, base))
 
-    def score(sums: FloatArray) -> FloatArray:
-        split = [np.ascontiguousarray(part) for part in np.split(sums, ends, axis=1)]
-        own = [board.score(part, whole) for board, part in zip(boards, split, strict=False)]
-        averaged = [split_means(part) for part in split[len(boards) :]]
-        if len(boards) == 1:
-            return np.concatenate([own[0], join_means(averaged[0])], axis=1)
-        return np.concatenate([minus(own[1], own[0]), minus_means(averaged[1], averaged[0])], axis=1)
+    def difference(sums: FloatArray) -> FloatArray:
+        before, after = scores(sums)
+        return minus_means(after, before)
 
-    return Columns.join(*parts), score
+    return columns, difference
 
 
 def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
@@ -156,7 +155,7 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
         if name in board.further and added:
             held = [np.abs(column) for column in added]
         elif metric == "pixel_accuracy":
-            held = [board.run.totals(board.regions[0]).total]
+            held = [board.run.totals(board.run.regions[0]).total]
         else:
             margins = [board.run.totals(one) for one in counted]
             held = [one.target + one.predicted - one.tp for one in margins]

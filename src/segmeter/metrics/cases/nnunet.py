@@ -133,16 +133,13 @@ def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
     """Read one case; ValueError if its counts contradict each other."""
     if set(case["metrics"]) != set(names):
         raise ValueError(f"labels {', '.join(case['metrics'])} in one case and {', '.join(names)} in the first one")
-    found = np.array([[_whole(case["metrics"][name][count]) for count in _COUNTS] for name in names], np.int64)
-    fp, tp, fn, tn, n_pred, n_ref = found.reshape(-1, len(_COUNTS)).T
+    numbers = [case["metrics"][name][count] for name in names for count in _COUNTS]
+    for number in numbers:
+        if not math.isfinite(number) or number != int(number) or number < 0:
+            raise ValueError(f"{number} pixels")
+    fp, tp, fn, tn, n_pred, n_ref = np.array([int(number) for number in numbers], np.int64).reshape(-1, len(_COUNTS)).T
     pixels, case_id = tp + fp + fn + tn, stem_of(Path(case["reference_file"]))
     if len(np.unique(pixels)) != 1 or (n_pred != tp + fp).any() or (n_ref != tp + fn).any():
         raise ValueError(f"counts of case {case_id!r} that do not go together")
     counts = np.stack([tn, fp, fn, tp], axis=1).reshape(-1, 2, 2)
     return CaseRow(case_id=case_id, height=1, width=int(pixels[0]), counts=counts)
-
-
-def _whole(value: float) -> int:
-    if not math.isfinite(value) or value != int(value) or value < 0:
-        raise ValueError(f"{value} pixels")
-    return int(value)

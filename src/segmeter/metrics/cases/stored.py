@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import FORMULA, atomic_write, csv_bytes
-from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
 from segmeter.metrics.cases.objects import open_objects, write_objects
@@ -41,6 +39,7 @@ from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
 _KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", "confusion", *TERMS, *HASHES)
+_AVERAGES = ("mean_iou", "mean_dice", "pixel_accuracy")
 _REMEDY = "Give a run's folder or its cases.parquet."
 
 
@@ -75,7 +74,7 @@ class Batches:
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec, classes: Sequence[int] | None = None) -> pa.Table:
     """Lay out the rows as the table that `write_cases` writes, with the same errors."""
     ordered = order_rows("case_table", rows, spec)
-    return pa.concat_tables(map(_layout(ordered, spec, classes), ordered.parts()))
+    return pa.concat_tables(table for _, table in _lay_out(ordered, spec, classes))
 
 
 def write_cases(
@@ -110,15 +109,15 @@ def write_cases(
         A case occurs twice, or counts do not fit `spec`.
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
-    lay_out, objects = _layout(ordered, spec, classes), list[pa.Table]()
-    schema = lay_out(NO_ROWS).schema
+    laid_out, objects = _lay_out(ordered, spec, classes), list[pa.Table]()
+    first = next(laid_out)
+    schema = first[1].schema
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         shown = [name for name in schema.names if name != "confusion"]
         text.write(csv_bytes([shown]))
         texts = [field.name for field in schema if field.type == pa.string()]  # numbers hardly repeat
         with pq.ParquetWriter(parquet, schema, compression="zstd", use_dictionary=texts) as writer:
-            for part in ordered.parts():
-                table = lay_out(part)
+            for part, table in itertools.chain([first], laid_out):
                 writer.write_table(table)
                 pc_csv.write_csv(_as_text(table.select(shown)), text, pc_csv.WriteOptions(include_header=False))
                 objects += [part.select(["case_id", "unit", "objects"])] if "objects" in part.column_names else []
@@ -138,8 +137,10 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _layout(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) -> Callable[[pa.Table], pa.Table]:
-    """Return a function that turns each part of the rows into a part of the file, all with the same columns."""
+def _lay_out(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield each part of the rows with that of the file, all with the same columns: those of the rows, and the scores
+    that follow from the counts.
+    """
     schema, held = NO_ROWS.schema, set[str]()
     for part in rows.parts():
         schema = pa.unify_schemas([schema, part.schema])
@@ -147,38 +148,24 @@ def _layout(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) -> 
     names = [name for name in (*TERMS, *HASHES) if name in held]
     names += [name for start in (CHANGED, SCORE) for name in schema.names if name.startswith(start)]
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
-    averaged = range(spec.num_classes) if classes is None else classes
-
-    def lay_out(part: pa.Table) -> pa.Table:
-        complete = pa.concat_tables([schema.empty_table(), part], promote_options="default").combine_chunks()
-        counts = rows.counts(complete).reshape(-1, *spec.counts_shape)
-        return pa.table(_columns(complete, counts, spec, names, averaged)).replace_schema_metadata({"segmeter": note})
-
-    return lay_out
-
-
-def _columns(
-    part: pa.Table, counts: IntArray, spec: ClassSpec, names: Sequence[str], averaged: Sequence[int]
-) -> dict[str, Any]:
-    """Return the columns of a part of the file: the rows' own, and the scores that follow from the counts."""
-    margins = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
-    columns = {name: part[name] for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
-    for name in ("mean_iou", "mean_dice", "pixel_accuracy"):
-        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=averaged))
-    columns |= {"invalid": pa.array(counts[:, :, -1].sum(axis=1))} if spec.count_invalid else {}
-    totals = (margins.tp, margins.predicted - margins.tp, margins.target - margins.tp, margins.target)
-    texts, statuses = pa.array(STATUSES), class_statuses(margins)
-    for prefix, values in zip(("tp", "fp", "fn", "support"), totals, strict=True):
-        columns |= {f"{prefix}_{name}": pa.array(values[:, k]) for k, name in enumerate(spec.names)}
-    for prefix in ("iou", "dice"):
-        ratios = margins.ratio(prefix)
-        columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
-    columns |= {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
-    return columns | {name: part[name] for name in (*names, "confusion")}
-
-
-def _floats(values: Any) -> pa.Array:
-    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
+    averaged, texts = range(spec.num_classes) if classes is None else classes, pa.array(STATUSES)
+    for part in rows.parts():
+        own = pa.concat_tables([schema.empty_table(), part], promote_options="default").combine_chunks()
+        counts = rows.counts(own).reshape(-1, *spec.counts_shape)
+        margins = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
+        columns = {name: own[name] for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
+        numbers = {name: aggregate(name, margins, task=spec.task, classes=averaged) for name in _AVERAGES}
+        numbers |= {"invalid": counts[:, :, -1].sum(axis=1)} if spec.count_invalid else {}
+        wrong = {"fp": margins.predicted - margins.tp, "fn": margins.target - margins.tp}
+        by_class = {"tp": margins.tp, **wrong, "support": margins.target}
+        by_class |= {name: margins.ratio(name) for name in ("iou", "dice")}
+        for prefix, values in by_class.items():
+            numbers |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(spec.names)}
+        columns |= {name: pa.array(values, from_pandas=True) for name, values in numbers.items()}  # NaN becomes null
+        statuses = class_statuses(margins)
+        columns |= {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
+        columns |= {name: own[name] for name in (*names, "confusion")}
+        yield part, pa.table(columns).replace_schema_metadata({"segmeter": note})
 
 
 def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:

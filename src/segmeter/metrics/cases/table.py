@@ -190,6 +190,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     return pa.table(columns)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class CaseTable(Sequence[CaseRow]):
     """Rows of cases, kept as columns and read on demand. Threads may share it.
 
@@ -205,12 +206,9 @@ class CaseTable(Sequence[CaseRow]):
         Of the counts of a case, as `ClassSpec.counts_shape` gives it.
     """
 
-    def __init__(
-        self, case_ids: list[str], read: Callable[[int, int], pa.Table], counts_shape: tuple[int, ...]
-    ) -> None:
-        self.case_ids = case_ids
-        self.read = read
-        self.counts_shape = counts_shape
+    case_ids: list[str]
+    read: Callable[[int, int], pa.Table]
+    counts_shape: tuple[int, ...]
 
     @classmethod
     def in_memory(cls, table: pa.Table, counts_shape: tuple[int, ...]) -> "CaseTable":
@@ -326,8 +324,18 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
         remedy = "segmeter.read_cases(path) gives those of a run." if isinstance(rows, str) else ""
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
-    problems = [expected(where, "counts", f"to be int64 {spec.counts_shape}", given) for given in _misfits(rows, spec)]
-    ids = rows.case_ids if isinstance(rows, CaseTable) else [row.case_id for row in rows]
+    if isinstance(rows, CaseTable):
+        ids = rows.case_ids
+        fits = rows.counts_shape == spec.counts_shape or not rows
+        foreign = [] if fits else [f"int64 {rows.counts_shape} of {case_id!r}" for case_id in ids[:_LISTED]]
+    else:
+        for row in rows:
+            known_kind("rows", "row", row, CaseRow)
+            known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
+        ids = [row.case_id for row in rows]
+        misfits = [row for row in rows if row.counts.shape != spec.counts_shape or row.counts.dtype != np.int64]
+        foreign = [f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}" for row in misfits[:_LISTED]]
+    problems = [expected(where, "counts", f"to be int64 {spec.counts_shape}", given) for given in foreign]
     ordered = sorted(ids)
     twice = sorted({one for one, other in itertools.pairwise(ordered) if one == other})
     if twice:
@@ -336,15 +344,3 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         raise InputError(problems)
     table = as_table(rows)
     return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))
-
-
-def _misfits(rows: Sequence[CaseRow], spec: ClassSpec) -> list[str]:
-    """Describe the first rows whose counts do not fit the classes."""
-    if isinstance(rows, CaseTable):
-        fits = rows.counts_shape == spec.counts_shape or not rows
-        return [] if fits else [f"int64 {rows.counts_shape} of {case_id!r}" for case_id in rows.case_ids[:_LISTED]]
-    for row in rows:
-        known_kind("rows", "row", row, CaseRow)
-        known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
-    foreign = (row for row in rows if row.counts.shape != spec.counts_shape or row.counts.dtype != np.int64)
-    return [f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}" for row in itertools.islice(foreign, _LISTED)]

@@ -99,22 +99,34 @@ class RunColumns:
 
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> RunColumns:
     """Lay out cases in their order, with the margins of every class and group of classes."""
-    table, regions = as_table(rows), class_regions(spec, groups)
+    table, regions = as_table(rows), [*spec.names, *groups]  # `check_metrics` refuses a group with a class's name
+    members = [[spec.names.index(one) for one in groups.get(name, (name,))] for name in regions]
     spacings, spacing = dict[Edges, int](), list[int]()
     total, margins, others = np.zeros(spec.counts_shape, np.int64), list[list[IntArray]](), list[pa.Table]()
     for part in table.parts():
         counts = table.counts(part).reshape(-1, *spec.counts_shape)
         total += counts.sum(axis=0)
-        margins.append(_narrow(region_margins(counts, spec, list(regions.values())), spec))
+        found = region_margins(counts, spec, members)
+        sums = (*found[:3], found.total if spec.is_multilabel else found.total[:, :1])  # regions of one map share it
+        margins.append(
+            [np.ascontiguousarray(one.T, np.int32 if one.max(initial=0) <= _MOST else np.int64) for one in sums]
+        )
         edges = map(read_edges, part["spacing"].to_pylist(), part["unit"].to_pylist())
         spacing += [spacings.setdefault(each, len(spacings)) for each in edges]
         others.append(part.select([name for name in part.column_names if name not in LARGE]))
     columns = pa.concat_tables(others, promote_options="default")
     keys = {name: decode_key(name.removeprefix(SCORE)) for name in columns.column_names if name.startswith(SCORE)}
+    # one after the other, so that no more than one is in memory twice
+    joined = [np.concatenate([parts.pop(0) for parts in margins], axis=1).T for _ in ClassTotals._fields]
+    terms = [columns[name].combine_chunks() for name in TERMS]
+    lengths = pc.unique(pc.list_value_length(terms[0])).to_pylist()
+    loss_terms = None
+    if len(lengths) == 1 and lengths[0]:
+        loss_terms = np.stack([np.asarray(one.flatten()).reshape(-1, lengths[0]) for one in terms], axis=2)
     return RunColumns(
         case_ids=table.case_ids,
-        regions=list(regions),
-        margins=_join(margins, len(regions)),
+        regions=regions,
+        margins=ClassTotals(*(np.broadcast_to(one, (len(one), len(regions))) for one in joined)),
         shapes=np.stack([whole_numbers(columns[name]) for name in ("depth", "height", "width")], axis=1),
         hashes=np.stack([whole_numbers(columns[name]) for name in HASHES], axis=1),
         spacings=list(spacings),
@@ -122,28 +134,8 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
         measured={key: floats_of(columns[name]) for name, key in keys.items() if key},
         counts=total,
         loss=floats_of(columns["loss"]),
-        loss_terms=_read_terms(*(columns[name].combine_chunks() for name in TERMS)),
+        loss_terms=loss_terms,
     )
-
-
-def _narrow(margins: ClassTotals, spec: ClassSpec) -> list[IntArray]:
-    """Return the four parts (R, n) of margins, in 32 bits where they fit; one total (1, n) if all regions share it."""
-    parts = [*margins[:3], margins.total if spec.is_multilabel else margins.total[:, :1]]
-    return [np.ascontiguousarray(one.T, np.int32 if one.max(initial=0) <= _MOST else np.int64) for one in parts]
-
-
-def _join(margins: list[list[IntArray]], regions: int) -> ClassTotals:
-    """Join what `_narrow` returns, part by part, so that no more than one part is in memory twice."""
-    joined = [np.concatenate([parts.pop(0) for parts in margins], axis=1).T for _ in range(4)]
-    return ClassTotals(*(np.broadcast_to(one, (len(one), regions)) for one in joined))
-
-
-def _read_terms(sums: pa.Array, denominators: pa.Array) -> FloatArray | None:
-    """Return the terms (N, P, 2) of the cases' losses; None where a case has none, or another number of them."""
-    lengths = pc.unique(pc.list_value_length(sums)).to_pylist()
-    if len(lengths) != 1 or not lengths[0]:
-        return None
-    return np.stack([np.asarray(one.flatten()).reshape(-1, lengths[0]) for one in (sums, denominators)], axis=2)
 
 
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
@@ -156,13 +148,6 @@ def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence
     predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
     total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
     return ClassTotals(tp, target, predicted, total)
-
-
-def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Return every class, then the groups, by name. `check_metrics` refuses a group with the name of a class."""
-    return {name: [k] for k, name in enumerate(spec.names)} | {
-        name: [spec.names.index(one) for one in members] for name, members in groups.items()
-    }
 
 
 def divide_terms(terms: NDArray[np.float64]) -> float:

@@ -119,6 +119,23 @@ def _read_conventions() -> dict[str, Convention]:
 CONVENTIONS = _read_conventions()
 OURS = CONVENTIONS["segmeter"]
 
+_SURFACES = {"hd95", "assd", "nsd"}
+_SURFACE_CHOICES = ("surface", "hd95", "percentile", "assd", "nsd")
+_PHRASES: dict[str, dict[str, str]] = {
+    "aggregation": {
+        "pooled": "all pixels pooled",
+        "cases": "mean per case, then over cases",
+        "classes": "mean per class, then over classes",
+        "pooled_cases": "pixels of each case pooled, then mean over cases",
+        "pairs": "mean over all pairs of case and class",
+    },
+    "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
+    "hd95": {"pooled": "HD95 of both directions pooled"},
+    "percentile": {"weighted": "percentile of the surface's length or area"},
+    "assd": {"mean": "ASSD: mean of two means"},
+    "nsd": {"mean": "NSD: mean of two shares"},
+}
+
 
 def differences(
     convention: Convention, *, surfaces: bool = True, groups: bool = True, background: bool = True
@@ -141,7 +158,7 @@ def differences(
     """
     if convention is OURS:
         return []
-    said = [_PHRASES["aggregation"].get(convention.aggregation)]
+    said, both = [_PHRASES["aggregation"].get(convention.aggregation)], []
     if convention.background is not background:
         said.append("with background" if convention.background else "without background")
     if convention.weighted:
@@ -150,35 +167,11 @@ def differences(
         said.append("groups in place of classes")
     if surfaces and not _SURFACES.isdisjoint(convention.figures):
         said += [_PHRASES[choice].get(getattr(convention, choice)) for choice in _SURFACE_CHOICES]
-    return [phrase for phrase in said if phrase] + _empty_policies(convention, surfaces)
-
-
-_SURFACES = {"hd95", "assd", "nsd"}
-_SURFACE_CHOICES = ("surface", "hd95", "percentile", "assd", "nsd")
-_PHRASES: dict[str, dict[str, str]] = {
-    "aggregation": {
-        "pooled": "all pixels pooled",
-        "cases": "mean per case, then over cases",
-        "classes": "mean per class, then over classes",
-        "pooled_cases": "pixels of each case pooled, then mean over cases",
-        "pairs": "mean over all pairs of case and class",
-    },
-    "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
-    "hd95": {"pooled": "HD95 of both directions pooled"},
-    "percentile": {"weighted": "percentile of the surface's length or area"},
-    "assd": {"mean": "ASSD: mean of two means"},
-    "nsd": {"mean": "NSD: mean of two shares"},
-}
-
-
-def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
-    """Describe the values for empty masks."""
-    said, both = [], []
+    if math.isnan(convention.overlap_target_empty):
+        said.append("without classes that only the prediction contains")
     for figure, value in (("IoU", convention.iou_both_empty), ("Dice", convention.dice_both_empty)):
         if figure.lower() in convention.figures and not math.isnan(value):
             both.append(f"{figure} {value:g}")
-    if math.isnan(convention.overlap_target_empty):
-        said.append("without classes that only the prediction contains")
     if surfaces and "hd95" in convention.figures:
         if not math.isnan(convention.distance_both_empty):
             both.append(f"distance {convention.distance_both_empty:g}")
@@ -187,4 +180,6 @@ def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
             said.append("HD95 without misses")
         elif math.isfinite(cost):
             said.append(f"HD95 of a miss {cost:.2f}")
-    return [*said, f"both sides empty: {', '.join(both)}"] if both else said
+    if both:
+        said.append(f"both sides empty: {', '.join(both)}")
+    return [phrase for phrase in said if phrase]

@@ -1,6 +1,7 @@
 """Declares the settings of the summary: measures, groups, slices and intervals. Imports nothing heavy."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,7 +13,7 @@ from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.config.scores import MEAN
-from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster, is_table
+from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster
 from segmeter.metrics.statistics.columns import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
 
@@ -74,7 +75,7 @@ class MetricsConfig(Config, title="metrics"):
 
     @rule("slices")
     def _as_table(cls, slices: str | None, given: Given) -> None:
-        if slices is not None and not is_table(slices):
+        if slices is not None and Path(slices).suffix.lower() not in TABLES:
             raise RuleError(f"to be null or a file that ends in {', '.join(TABLES)}")
 
     @rule("slice_by")

@@ -50,35 +50,28 @@ class Facts:
     spaced: bool = False
 
 
-def _facts() -> dict[str, Facts]:
-    share, error = Facts(better="higher"), Facts(better="lower")
-    near = Facts(better="higher", spaced=True)
-    length = Facts(better="lower", highest=np.inf, infinite=True, unit="length", spaced=True)
-    volume = Facts(better="lower", highest=np.inf, unit="volume", spaced=True)
-    found = Facts(better="higher", highest=np.inf, unit="objects")
-    failed = Facts(better="lower", highest=np.inf, unit="objects")
-    betti = Facts(better="lower", highest=np.inf, infinite=True)
-    groups = {
-        "iou iiou dice precision recall mean_iou mean_dice pixel_accuracy boundary_iou cldice": share,
-        "pq sq rq object_dice ap aji object_recall object_f1 picai_f1 cc_dice": share,
-        "nsd nsd_mean brats_dice brats_f1": near,
-        "hd hd95 hd95_pooled assd masd object_masd": length,
-        "brats_hd95": Facts(better="lower", highest=np.inf, spaced=True),  # its penalty is in mm, whatever the unit
-        "boundary_errors extent_errors segment_errors are": error,
-        "boundary_gain extent_gain segment_gain": error,  # the gain from mending the errors: 0 is best
-        "tp objects_matched picai_tp": found,
-        "fp fn object_fp object_fn picai_fp picai_fn": failed,
-        "objects_missed objects_spurious objects_split objects_part objects_merged objects_merging": failed,
-        "brats_tp": Facts(better="higher", highest=np.inf, unit="objects", spaced=True),
-        "brats_fp brats_fn": Facts(better="lower", highest=np.inf, unit="objects", spaced=True),
-        "autopet_fp_volume autopet_fn_volume": volume,
-        "voi voi_split voi_merge": Facts(better="lower", highest=np.inf, infinite=True, unit="bits"),
-        "betti0_error betti1_error betti2_error euler_error": betti,
-    }
-    return {name: facts for names, facts in groups.items() for name in names.split()}
-
-
-_KNOWN = _facts()
+_SHARE, _ERROR = Facts(better="higher"), Facts(better="lower")
+_FAILED = Facts(better="lower", highest=np.inf, unit="objects")
+_GROUPS = {
+    "iou iiou dice precision recall mean_iou mean_dice pixel_accuracy boundary_iou cldice": _SHARE,
+    "pq sq rq object_dice ap aji object_recall object_f1 picai_f1 cc_dice": _SHARE,
+    "nsd nsd_mean brats_dice brats_f1": Facts(better="higher", spaced=True),
+    "hd hd95 hd95_pooled assd masd object_masd": Facts(
+        better="lower", highest=np.inf, infinite=True, unit="length", spaced=True
+    ),
+    "brats_hd95": Facts(better="lower", highest=np.inf, spaced=True),  # its penalty is in mm, whatever the unit
+    "boundary_errors extent_errors segment_errors are": _ERROR,
+    "boundary_gain extent_gain segment_gain": _ERROR,  # the gain from mending the errors: 0 is best
+    "tp objects_matched picai_tp": Facts(better="higher", highest=np.inf, unit="objects"),
+    "fp fn object_fp object_fn picai_fp picai_fn": _FAILED,
+    "objects_missed objects_spurious objects_split objects_part objects_merged objects_merging": _FAILED,
+    "brats_tp": Facts(better="higher", highest=np.inf, unit="objects", spaced=True),
+    "brats_fp brats_fn": Facts(better="lower", highest=np.inf, unit="objects", spaced=True),
+    "autopet_fp_volume autopet_fn_volume": Facts(better="lower", highest=np.inf, unit="volume", spaced=True),
+    "voi voi_split voi_merge": Facts(better="lower", highest=np.inf, infinite=True, unit="bits"),
+    "betti0_error betti1_error betti2_error euler_error": Facts(better="lower", highest=np.inf, infinite=True),
+}
+_KNOWN = {name: facts for names, facts in _GROUPS.items() for name in names.split()}
 
 
 def find_facts(score: str) -> Facts | None:
@@ -97,12 +90,6 @@ def find_direction(score: str) -> Direction | None:
     """
     facts = find_facts(score)
     return None if facts is None else facts.better
-
-
-def may_be_infinite(score: str) -> bool:
-    """Tell whether a score of a case may be infinite; True for one that is not ours."""
-    facts = find_facts(score)
-    return facts is None or facts.infinite
 
 
 def name_change(score: str, difference: float) -> Change | None:
@@ -186,18 +173,14 @@ class Requirement:
     offset: float
     infinite: bool = False
 
-    @property
-    def score(self) -> str:
-        """The score, as it is written."""
+    def __str__(self) -> str:
         name = f"per_case({self.metric})" if self.per_case else self.metric
         name = f"infinite({self.metric})" if self.infinite else name
-        return name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
-
-    def __str__(self) -> str:
+        score = name if self.slice is None else f"{name}[{self.slice[0]}={self.slice[1]}]"
         scaled = f"base * {self.factor:g}" if self.factor != 1 else "base"
         shift = f" {'-' if self.offset < 0 else '+'} {abs(self.offset):g}" if self.offset else ""
         bound = f"{scaled}{shift}" if self.factor else f"{self.offset:g}"
-        return f"{self.score} {'>=' if self.at_least else '<='} {bound}"
+        return f"{score} {'>=' if self.at_least else '<='} {bound}"
 
 
 def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:

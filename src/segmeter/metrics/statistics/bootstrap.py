@@ -6,7 +6,7 @@ rounded to a grid on which every sum is exact in float64 (relative error below 1
 to the bit for any number of threads and any BLAS.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,7 +19,9 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
+    INTERVALS,
     Columns,
+    Interval,
     check_draws,
     count_pools,
     draw_pools,
@@ -28,7 +30,7 @@ from segmeter.metrics.statistics.columns import (
     mean_of_columns,
     to_grid,
 )
-from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval, find_ends, find_p, measure_influence
+from segmeter.metrics.statistics.intervals import Influence, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -140,13 +142,27 @@ def bootstrap(
     True
     """
     known_kind("bootstrap", "test", test, bool)
-    given = _as_columns(columns)
+    given = known_numbers("bootstrap", "columns", columns, _NUMBERS)
+    if given.ndim < 2 or not len(given) or not all(np.isfinite(column).all() for column in Columns.of(given)):
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
+    summed = Columns.of(given)
+    if given.dtype.kind in "iu" and any(np.abs(each.astype(np.float64)).sum() > _EXACT for each in summed):
+        rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
+        raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
     resamples, seed = check_draws("bootstrap", resamples, seed)
-    _check_options(level=level, interval=interval, clusters=clusters, count=given.count)
+    if not 0 < real_number("bootstrap", "level", level) < 1:
+        raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
+    known_name("bootstrap", "interval", interval, INTERVALS)
+    if clusters is not None:
+        rule = f"to be {len(given)} labels, a text or an integer per case"
+        labels = known_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")
+        texts = labels.dtype.kind != "O" or all(isinstance(one, str) for one in labels.flat)
+        if labels.shape != (len(given),) or not texts:
+            raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
     if not callable(statistic):
         raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level, "test": test}
-    return bootstrap_columns(given, statistic, clusters=clusters, **options)
+    return bootstrap_columns(summed, statistic, clusters=clusters, **options)
 
 
 def bootstrap_columns(
@@ -161,7 +177,16 @@ def bootstrap_columns(
     test: bool = False,
 ) -> Resampled:
     """Do what `bootstrap` does for columns that are computed one at a time; options are checked already."""
-    score = _of_sums(columns, statistic)
+    whole = columns.dtype.kind in "biu"
+
+    def score(sums: FloatArray) -> FloatArray:
+        """Score flat float64 sums (R, M), which the statistic takes in the shape and kind of number of the columns."""
+        values = np.asarray(statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape)))
+        if values.dtype.kind not in "biuf" or values.shape[:1] != (len(sums),):
+            rule = f"to give numbers ({len(sums)}, ...) for sums ({len(sums)}, ...)"
+            raise InputError(expected("bootstrap", "statistic", rule, f"{values.dtype} {values.shape}"))
+        return values.astype(np.float64, copy=False)
+
     quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a single unit often has a denominator of 0
     units, places, n_units = _gather_units(columns, clusters, seed)
     total = units.sum(axis=0)[places]
@@ -169,8 +194,10 @@ def bootstrap_columns(
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
     drawn = map_weights(lambda weights: weights @ units, len(units), resamples, seed)
     replicates = np.concatenate([score(np.take(part, places, axis=1)) for part in drawn]).reshape(resamples, -1)
-    left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
-    alone = (quietly(part).reshape(len(part), -1) for part in _blocks(units, places))
+    rows = max(1, _BLOCK // (8 * max(len(places), 1)))
+    blocks = [units[start : start + rows] for start in range(0, len(units), rows)]
+    left_out = (score(total - np.take(few, places, axis=1)).reshape(len(few), -1) for few in blocks)
+    alone = (quietly(np.take(few, places, axis=1)).reshape(len(few), -1) for few in blocks)
     influence = measure_influence(left_out, alone, estimate)
     ends = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
@@ -284,49 +311,3 @@ def _gather_units(
     filled = len(numbers) + -len(numbers) % _LANES
     kept[len(numbers) : filled] = 0.0
     return kept[:filled].T, places, count
-
-
-def _as_columns(columns: Any) -> Columns:
-    given = known_numbers("bootstrap", "columns", columns, _NUMBERS)
-    finite = given.ndim > 1 and len(given) > 0 and all(np.isfinite(column).all() for column in Columns.of(given))
-    if not finite:
-        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
-    whole = Columns.of(given)
-    if given.dtype.kind in "iu" and any(np.abs(each.astype(np.float64)).sum() > _EXACT for each in whole):
-        rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
-        raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
-    return whole
-
-
-def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> None:
-    if not 0 < real_number("bootstrap", "level", level) < 1:
-        raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
-    known_name("bootstrap", "interval", interval, INTERVALS)
-    if clusters is not None:
-        rule = f"to be {count} labels, a text or an integer per case"
-        labels = known_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")
-        texts = labels.dtype.kind != "O" or all(isinstance(one, str) for one in labels.flat)
-        if labels.shape != (count,) or not texts:
-            raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
-
-
-def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
-    """Wrap the statistic so that it takes flat float64 sums (R, M), in the shape and kind of number of the columns."""
-    whole = columns.dtype.kind in "biu"
-
-    def score(sums: FloatArray) -> FloatArray:
-        found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape))
-        values = np.asarray(found)
-        if values.dtype.kind not in "biuf" or values.shape[:1] != (len(sums),):
-            rule = f"to give numbers ({len(sums)}, ...) for sums ({len(sums)}, ...)"
-            raise InputError(expected("bootstrap", "statistic", rule, f"{values.dtype} {values.shape}"))
-        return values.astype(np.float64, copy=False)
-
-    return score
-
-
-def _blocks(units: FloatArray, places: Sequence[int]) -> Iterator[FloatArray]:
-    """Yield all columns, a few units at a time."""
-    rows = max(1, _BLOCK // (8 * max(len(places), 1)))
-    for start in range(0, len(units), rows):
-        yield np.take(units[start : start + rows], places, axis=1)

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ FEW_WARNING = "intervals may hold the true value less often than 95 %"
 
 CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
-_PREFIX = PREFIX
-_TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
+TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
 _LISTED = 8  # cases, classes or columns named in one message
@@ -32,20 +30,14 @@ CASE_ID = "case_id"
 
 def is_cluster(cluster: str | None) -> bool:
     """Tell whether `metrics.cluster` has one of its forms, or is None."""
-    if cluster in (None, PAIR) or _TABLE.fullmatch(cluster):
+    if cluster in (None, PAIR) or TABLE.fullmatch(cluster):
         return True
-    if cluster.startswith(_PREFIX):
-        return cluster != _PREFIX
+    if cluster.startswith(PREFIX):
+        return cluster != PREFIX
     try:
         return re.compile(cluster).groups > 0
     except re.error:
         return False
-
-
-def table_of(cluster: str | None) -> str | None:
-    """Return the path of the table in TABLE.csv:COLUMN; None for other forms."""
-    found = _TABLE.fullmatch(cluster or "")
-    return found["path"] if found else None
 
 
 def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
@@ -76,29 +68,25 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     """
     if cluster is None:
         return None
-    table = _TABLE.fullmatch(cluster)
-    label_of: Callable[[str], str | None]
+    table = TABLE.fullmatch(cluster)
+    labels: Iterable[str | None]
     if table:
-        label_of = read_column(table["path"], table["column"], key=key).get
+        labels = map(read_column(table["path"], table["column"], key=key).get, case_ids)
         rule = f"to have a row for every case ('{cluster}')"
     elif cluster == PAIR:
-        label_of, rule = partial(group_of, by=PAIR), ""
-    elif cluster.startswith(_PREFIX):
-        label_of = partial(_before_last, cluster.removeprefix(_PREFIX))
+        labels, rule = (group_of(case_id, by=PAIR) for case_id in case_ids), ""
+    elif cluster.startswith(PREFIX):
+        separator = cluster.removeprefix(PREFIX)
+        if separator.isdecimal():
+            labels = (case_id[: int(separator)] or None for case_id in case_ids)
+        else:
+            labels = (case_id.rpartition(separator)[0] or None for case_id in case_ids)
         rule = f"to find its separator in every case id ('{cluster}')"
     else:
-        label_of = partial(_captured, re.compile(cluster))
+        found = map(re.compile(cluster).search, case_ids)
+        labels = (one and "\x1f".join(part or "" for part in one.groups()) for one in found)
         rule = f"to match every case id ('{cluster}')"
-    return take_cases(label_of, case_ids, key=key, rule=rule)
-
-
-def _before_last(separator: str, case_id: str) -> str | None:
-    return (case_id[: int(separator)] if separator.isdecimal() else case_id.rpartition(separator)[0]) or None
-
-
-def _captured(pattern: re.Pattern[str], case_id: str) -> str | None:
-    found = pattern.search(case_id)
-    return found and "\x1f".join(part or "" for part in found.groups())
+    return take_cases(labels, case_ids, key=key, rule=rule)
 
 
 def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
@@ -113,7 +101,7 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     """
     in_all = [separator for separator in _SEPARATORS if all(separator in case_id for case_id in case_ids)]
     patterns = [PAIR] if count_left_right(case_ids) else []
-    patterns += [f"{_PREFIX}{separator}" for separator in in_all]
+    patterns += [f"{PREFIX}{separator}" for separator in in_all]
     patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
         try:
@@ -172,15 +160,10 @@ def warn_of_few(
     grouping = find_grouping(case_ids) if cluster is None else None
     if grouping:
         pattern, groups = grouping
-        plain = pattern.startswith((_PREFIX, PAIR))
+        plain = pattern.startswith((PREFIX, PAIR))
         remedy = f"set metrics.cluster={pattern}" if plain else f"set 'metrics.cluster=\"{pattern}\"'"
         lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
     return " ".join(lines) or None
-
-
-def is_table(path: str) -> bool:
-    """Tell by its name whether a file can be a table of facts."""
-    return Path(path).suffix.lower() in TABLES
 
 
 def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
@@ -215,8 +198,8 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     return values
 
 
-def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
-    """Look up the value of each case. Equal values share one object, as a million cases may have a few values.
+def take_cases(found: Iterable[str | None], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
+    """List the value found for each case. Equal values share one object, as a million cases may have a few values.
 
     Raises
     ------
@@ -224,21 +207,20 @@ def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *
         Cases without one, with the first of them.
     """
     known, values, missed = dict[str, str](), list[str](), list[str]()
-    for case_id in case_ids:
-        value = value_of(case_id)
+    for case_id, value in zip(case_ids, found, strict=True):
         if value is None:
-            missed.append(case_id)
+            missed.append(repr(case_id))
         else:
             values.append(known.setdefault(value, value))
     if missed:
-        named = shorten([repr(case_id) for case_id in missed], most=_LISTED)
-        raise InputError(expected("metrics", key, rule, f"{len(missed)} without: {named}"))
+        given = f"{len(missed)} without: {shorten(missed, most=_LISTED)}"
+        raise InputError(expected("metrics", key, rule, given))
     return values
 
 
-def column_names(path: str | Path, *, key: str) -> list[str]:
-    """List the columns of a table except `case_id`, with the errors of `read_column`."""
-    return [name for name in _read(Path(path), key, ())[0] if name != CASE_ID]
+def column_names(path: str | Path) -> list[str]:
+    """List the columns of the table of slices except `case_id`, with the errors of `read_column`."""
+    return [name for name in _read(Path(path), "slices", ())[0] if name != CASE_ID]
 
 
 def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:

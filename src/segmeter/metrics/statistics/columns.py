@@ -83,19 +83,6 @@ def mean_columns(values: FloatArray) -> FloatArray:
     return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
 
 
-def lazy_means(count: int, width: int, values: Callable[[int], FloatArray]) -> Columns:
-    """Do what `mean_columns` does, for values (N, V) whose columns (N,) are made one at a time by their number."""
-
-    def make(place: int) -> FloatArray:
-        kind, number = divmod(place, width)
-        found = values(number)
-        if kind == 0:
-            return np.where(np.isfinite(found), found, 0.0)
-        return (~np.isnan(found) if kind == 1 else np.isinf(found)).astype(np.float64)
-
-    return Columns(count=count, shape=(3 * width,), dtype=np.dtype(np.float64), make=make)
-
-
 def mean_of_columns(sums: FloatArray) -> FloatArray:
     """Compute means (R, V) of the defined values: inf if one value is infinite, NaN if none is defined."""
     return join_means(split_means(sums))
@@ -197,26 +184,19 @@ def map_weights(
         source = np.random.PCG64(seed).advance(rows.start * words)
         raw = source.random_raw(len(rows) * words).astype("<u8", copy=False)
         halves = raw.view("<u4").reshape(len(rows), 2 * words)[:, :n_units]
-        return work((_tally_compiled if is_long else _tally)(halves))
+        if is_long:
+            from segmeter.metrics._kernels import tally_draws
+
+            weights = np.empty(halves.shape)
+            tally_draws(halves, weights)
+            return work(weights)
+        drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
+        drawn += np.arange(len(rows))[:, None] * n_units
+        counts = np.bincount(drawn.reshape(-1), minlength=len(rows) * n_units)
+        return work(counts.reshape(halves.shape).astype(np.float64))
 
     blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
     threads = min(count_cores(), _MOST_THREADS) if is_long else 1
     if threads == 1:
         return map(draw, blocks)
     return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # results may be large
-
-
-def _tally(halves: NDArray[np.uint32]) -> FloatArray:
-    """Count how often each row of draws (R, N) names each of N units."""
-    count, n_units = halves.shape
-    drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
-    drawn += np.arange(count)[:, None] * n_units
-    return np.bincount(drawn.reshape(-1), minlength=count * n_units).reshape(count, n_units).astype(np.float64)
-
-
-def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
-    from segmeter.metrics._kernels import tally_draws
-
-    weights = np.empty(halves.shape)
-    tally_draws(halves, weights)
-    return weights

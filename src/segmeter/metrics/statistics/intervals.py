@@ -13,8 +13,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import INTERVALS as INTERVALS
-from segmeter.metrics.statistics.columns import Interval as Interval
+from segmeter.metrics.statistics.columns import Interval
 
 _ROUNDING = 1e-12  # of the estimate: smaller changes count as none
 _SAME = 1e-9  # of the mean: a spread below this is rounding
@@ -76,10 +75,16 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
         powers += [term.sum(axis=0) for term in terms]
     least = min(MIN_UNITS, units - 1)
     few = (moving < least) & ~undefined
-    holders = _count_holders(alone, few, moving > 0, least)
+    holders = np.zeros(len(few), np.int64)  # units that have a statistic; enough of them if no unit moves it
+    while (few & ((moving > 0) | (holders < least))).any() and (part := next(alone, None)) is not None:
+        holders += (~np.isnan(part)).sum(axis=0)
     n_moving = np.where(few & (moving > 0), np.maximum(moving, holders), moving)
-    square, cube, _ = _central(powers[0], *powers[1:])
-    moved, _, quad = _central(n_moving, *powers[1:])
+    # sums of powers around the mean, of all values and of those that move
+    n, (_, first, second, third, fourth) = np.stack([powers[0], n_moving]), powers
+    mean = divide(first, n)
+    square, moved = np.maximum(second - n * mean**2, 0)
+    cube = third - 3 * mean[0] * second + 2 * n[0] * mean[0] ** 3
+    quad = fourth - 4 * mean[1] * third + 6 * mean[1] ** 2 * second - 3 * n[1] * mean[1] ** 4
     return Influence(
         n_moving=n_moving,
         acceleration=np.nan_to_num(divide(cube, 6 * square**1.5)),
@@ -87,16 +92,6 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
         spread=np.sqrt(square),
         too_few=undefined | (units < MIN_UNITS) | (few & (holders < least)),
     )
-
-
-def _count_holders(
-    alone: Iterator[FloatArray], few: NDArray[np.bool_], moved: NDArray[np.bool_], least: int
-) -> NDArray[np.int64]:
-    """Count the units that have each statistic that few units move; no further than needed if no unit moves it."""
-    holders = np.zeros(len(few), np.int64)
-    while (few & (moved | (holders < least))).any() and (part := next(alone, None)) is not None:
-        holders += (~np.isnan(part)).sum(axis=0)
-    return holders
 
 
 def find_ends(
@@ -178,18 +173,6 @@ def degrees_of_freedom(n_moving: FloatArray, kurtosis: FloatArray) -> FloatArray
     spread = kurtosis / n - (n - 3) / (n * (n - 1))
     degrees: FloatArray = np.clip(np.nan_to_num(2 / np.maximum(spread, 1e-9), nan=1.0), 1, n - 1)
     return degrees
-
-
-def _central(n: FloatArray, first: FloatArray, second: FloatArray, third: FloatArray, fourth: FloatArray) -> FloatArray:
-    """Turn sums of powers around 0 of n values into sums of the second to fourth powers around the mean (3, S)."""
-    mean = divide(first, n)
-    return np.stack(
-        [
-            np.maximum(second - n * mean**2, 0),
-            third - 3 * mean * second + 2 * n * mean**3,
-            fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4,
-        ]
-    )
 
 
 def _median_bias(

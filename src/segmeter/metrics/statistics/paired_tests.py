@@ -115,21 +115,16 @@ def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float,
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         drawn = source.random_raw(count * words).reshape(count, words)
-        sums = _signed_sums(drawn, table, compiled=resamples * len(table) >= _MANY_BYTES)
+        if resamples * len(table) >= _MANY_BYTES:
+            from segmeter.metrics._kernels import add_named  # numba takes a moment to load
+
+            sums = np.zeros(count)
+            add_named(drawn, table, sums)
+        else:
+            named = drawn.astype("<u8", copy=False).view(np.uint8)
+            sums = table[np.arange(len(table)), named].sum(axis=1)
         hits += int((np.abs(sums) >= observed).sum())
     return (hits + 1) / (resamples + 1), False
-
-
-def _signed_sums(drawn: NDArray[np.uint64], table: FloatArray, *, compiled: bool) -> FloatArray:
-    """Sum the entries (R,) of a table (P, 256) that the bytes of the words (R, P / 8) name."""
-    if not compiled:
-        named = drawn.astype("<u8", copy=False).view(np.uint8)
-        return np.asarray(table[np.arange(len(table)), named].sum(axis=1))
-    from segmeter.metrics._kernels import add_named  # numba takes a moment to load
-
-    sums = np.zeros(len(drawn))
-    add_named(drawn, table, sums)
-    return sums
 
 
 def exchanged(values: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
@@ -232,13 +227,20 @@ def rank_values(values: FloatArray, replicates: FloatArray) -> Ranking:
 
     The first values decide, and the next where these are equal. Undefined ones rank last.
     """
-    ranks = _ranks(values[None])[0]
-    drawn = _ranks(replicates)
+    ranks, drawn = _ranks(values[None])[0], _ranks(replicates)
+    ties = (drawn[:, :, None] == drawn[:, None, :]).sum(axis=2)
+    places = np.arange(1, len(ranks) + 1)
+    covers = np.abs(places - drawn[:, :, None]) <= (ties[:, :, None] - 1) / 2  # t equals cover t places, 1 / t of each
+    pairs = np.array(list(combinations(range(len(ranks)), 2)))
+    fixed = np.sign(ranks[pairs[:, 0]] - ranks[pairs[:, 1]])
+    moved = np.sign(drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]])
+    scale = np.sqrt((fixed != 0).sum() * (moved != 0).sum(axis=1))
+    known = scale > 0  # elsewhere Kendall's tau-b is not defined
     return Ranking(
         order=np.argsort(ranks, kind="stable"),
         ranks=ranks,
-        rank_shares=_rank_shares(drawn),
-        stability=_mean_tau(ranks, drawn),
+        rank_shares=(covers / ties[:, :, None]).mean(axis=0),
+        stability=float((moved @ fixed)[known].dot(1 / scale[known]) / known.sum()) if known.any() else np.nan,
     )
 
 
@@ -251,27 +253,6 @@ def _ranks(values: FloatArray) -> FloatArray:
     for k in range(1, keys.shape[2]):
         ranks = stats.rankdata(2 * values.shape[1] * ranks + stats.rankdata(keys[..., k], axis=1), axis=1)
     return ranks
-
-
-def _rank_shares(ranks: FloatArray) -> FloatArray:
-    """Count places: the mean rank of t equals covers t places, and each gets 1 / t."""
-    models = ranks.shape[1]
-    ties = (ranks[:, :, None] == ranks[:, None, :]).sum(axis=2)
-    places = np.arange(1, models + 1)
-    covers = np.abs(places - ranks[:, :, None]) <= (ties[:, :, None] - 1) / 2
-    shares: FloatArray = (covers / ties[:, :, None]).mean(axis=0)
-    return shares
-
-
-def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
-    """Average Kendall's tau-b of each resampled ranking with `ranks`, where it is defined."""
-    pairs = np.array(list(combinations(range(len(ranks)), 2)))
-    fixed = np.sign(ranks[pairs[:, 0]] - ranks[pairs[:, 1]])
-    moved = np.sign(drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]])
-    scale = np.sqrt((fixed != 0).sum() * (moved != 0).sum(axis=1))
-    if not scale.any():
-        return float("nan")
-    return float((moved @ fixed)[scale > 0].dot(1 / scale[scale > 0]) / (scale > 0).sum())
 
 
 def _numbers(where: str, name: str, given: Any) -> FloatArray:

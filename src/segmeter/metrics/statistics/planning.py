@@ -16,8 +16,8 @@ from scipy.special import chdtri, ndtr, ndtri, stdtrit
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import MIN_UNITS, effective_units
-from segmeter.metrics.statistics.columns import Columns, count_pools
-from segmeter.metrics.statistics.intervals import Interval, degrees_of_freedom
+from segmeter.metrics.statistics.columns import Columns, Interval, count_pools
+from segmeter.metrics.statistics.intervals import degrees_of_freedom
 
 LEAST_EFFECTIVE = 20  # Kish's number of units, below which a pilot can't tell the spread of a score of sums
 MOST_PLANNED = 10**7  # units
@@ -98,8 +98,14 @@ class Pilot:
 
         None stands for an unknown end, or for more than `MOST_PLANNED`.
         """
-        spreads = (self.sigma, self.sigma_low, self.sigma_high)
-        found = [None if math.isnan(sigma) else _least(enough, sigma) for sigma in spreads]
+        found = list[int | None]()
+        for sigma in (self.sigma, self.sigma_low, self.sigma_high):
+            low, high = MIN_UNITS - 1, MOST_PLANNED
+            known = not math.isnan(sigma) and enough(high, sigma)
+            while known and high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if enough(middle, sigma) else (middle, high)
+            found.append(high if known else None)
         return found[0], found[1], found[2]
 
     def _quantile(self, n: int) -> float:
@@ -222,17 +228,6 @@ def resample_smaller(
             ends.append(np.stack([found.low, found.high]))
     shaped = np.stack(ends).reshape(len(sizes), draws, 2, -1)
     return shaped[:, :, 0], shaped[:, :, 1]
-
-
-def _least(enough: Callable[[int, float], bool], sigma: float) -> int | None:
-    """Find the least number of units that is enough, by bisection; None if `MOST_PLANNED` are not."""
-    low, high = MIN_UNITS - 1, MOST_PLANNED
-    if not enough(high, sigma):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle, sigma) else (middle, high)
-    return high
 
 
 def _spread_ends(degrees: float) -> FloatArray:

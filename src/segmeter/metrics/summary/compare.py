@@ -19,18 +19,12 @@ from segmeter.metrics.config.scores import (
     find_direction,
     find_facts,
     is_overall,
-    may_be_infinite,
     name_change,
     parse_requirements,
 )
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import (
-    join_means,
-    mean_columns,
-    mean_of_columns,
-    minus_means,
-)
+from segmeter.metrics.statistics.columns import join_means, mean_columns, mean_of_columns, minus_means
 from segmeter.metrics.statistics.paired_tests import add_adjusted, rank_values, sign_flip, wilcoxon
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, side_by_side
@@ -150,9 +144,14 @@ def lay_out(
     if len(runs) < least or config.bootstrap < 1:
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
-    required = parse_requirements(require)
-    if required:
-        _check_gate(len(runs), config)
+    required, problems = parse_requirements(require), []
+    if required and len(runs) != 2:
+        problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{len(runs)} runs"))
+    if required and config.bootstrap < _GATE_RESAMPLES:
+        rule, remedy = f"to be {_GATE_RESAMPLES} or more where `require` is given", "Fewer make intervals too narrow."
+        problems.append(expected("compare", "metrics.bootstrap", rule, config.bootstrap, remedy))
+    if problems:
+        raise ConfigError(problems)
     columns = dict[str, RunColumns]()
     for name in runs:  # one run after the other, so that the rows of two are never in memory together
         one = lay_out_run(order_rows("compare", runs[name], spec), spec, config.groups)
@@ -200,18 +199,6 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
     return found
 
 
-def _check_gate(runs: int, config: MetricsConfig) -> None:
-    """Refuse a gate on other than two runs, or with too few resamples for reliable ends of intervals."""
-    problems = []
-    if runs != 2:
-        problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{runs} runs"))
-    if config.bootstrap < _GATE_RESAMPLES:
-        rule, remedy = f"to be {_GATE_RESAMPLES} or more where `require` is given", "Fewer make intervals too narrow."
-        problems.append(expected("compare", "metrics.bootstrap", rule, config.bootstrap, remedy))
-    if problems:
-        raise ConfigError(problems)
-
-
 def _compare_pair(
     old: Scoreboard, now: Scoreboard, names: tuple[str, str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, FloatArray]]:
@@ -246,7 +233,8 @@ def _compare_pair(
         values = old.values(metric), now.values(metric)
         undefined = np.isnan(values[0]) | np.isnan(values[1])
         pair = [values_of_units(np.where(undefined, np.nan, each), old.clusters) for each in values]
-        infinite = [int(np.isinf(each).sum()) for each in values] if may_be_infinite(metric) else []
+        facts = find_facts(metric)
+        infinite = [int(np.isinf(each).sum()) for each in values] if facts is None or facts.infinite else []
         found[metric] |= _difference("per_case", metric, drawn, n_whole + i)
         found[metric] |= {"wilcoxon_p": wilcoxon(*pair).p_value, "sign_flip_p": None}
         if not np.isinf(minus(*pair)).any():  # it compares means
@@ -262,17 +250,15 @@ def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray
     """Return the value of each independent unit: per case (N,), or the mean over the cases of each cluster."""
     if clusters is None:
         return values
-    count = int(clusters.max()) + 1
-    return mean_of_columns(np.stack([sum_by(clusters, count, one) for one in mean_columns(values[:, None]).T], axis=1))[
-        :, 0
-    ]
+    count, columns = int(clusters.max()) + 1, mean_columns(values[:, None]).T
+    return mean_of_columns(np.stack([sum_by(clusters, count, one) for one in columns], axis=1))[:, 0]
 
 
 def _difference(name: str, metric: str, resampled: Resampled, place: int) -> dict[str, Any]:
     value = resampled.estimate[place]
     return {
         f"{name}_difference": say(value),
-        f"{name}_ci95": [say(resampled.low[place]), say(resampled.high[place])],
+        f"{name}_ci95": resampled.ends(place),
         f"{name}_change": name_change(metric, value),
     }
 
@@ -299,12 +285,12 @@ def _entry(
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
-        sign = 1 if better == "higher" else -1
-        ranking, names = rank_values(sign * scores[0], sign * scores[1:]), list(boards)
+        sign, names = 1 if better == "higher" else -1, list(boards)
+        ranking = rank_values(sign * scores[0], sign * scores[1:])
         entry["ranking"] = {
             "order": [names[m] for m in ranking.order],
-            "ranks": {name: float(rank) for name, rank in zip(names, ranking.ranks, strict=True)},
-            "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
+            "ranks": dict(zip(names, ranking.ranks.tolist(), strict=True)),
+            "rank_shares": dict(zip(names, ranking.rank_shares.tolist(), strict=True)),
             "stability": plain(ranking.stability),
         }
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"

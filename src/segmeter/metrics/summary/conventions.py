@@ -89,25 +89,21 @@ def compare_conventions(board: Scoreboard) -> dict[str, Any]:
     facts: dict[str, Any] = {"convention": chosen.name, "convention_hash": chosen.hash}
     if wanted == OURS.name:
         return facts
-    listed = list(CONVENTIONS.values()) if wanted == ALL else [OURS, chosen]
-    entries = {convention.name: _entry(convention, board) for convention in listed}
+    entries, groups, background = dict[str, dict[str, Any]](), bool(board.config.groups), board.config.background
+    for convention in CONVENTIONS.values() if wanted == ALL else [OURS, chosen]:
+        figures, left_out = figures_under(convention, board)
+        surfaces = any(not name.startswith("mean_") for name in figures)
+        entries[convention.name] = {
+            "name": convention.name,
+            "version": convention.version,
+            "hash": convention.hash,
+            "tool": convention.tool,
+            "figures": {name: say(value) for name, value in figures.items()},
+            "differs": differences(convention, surfaces=surfaces, groups=groups, background=background),
+            "left_out": {name: count for name, count in left_out.items() if count},
+            "refused": list(convention.refused),
+        }
     return facts | {"headline": entries[chosen.name]["figures"], "conventions": list(entries.values())}
-
-
-def _entry(convention: Convention, board: Scoreboard) -> dict[str, Any]:
-    figures, left_out = figures_under(convention, board)
-    surfaces = any(not name.startswith("mean_") for name in figures)
-    groups, background = bool(board.config.groups), board.config.background
-    return {
-        "name": convention.name,
-        "version": convention.version,
-        "hash": convention.hash,
-        "tool": convention.tool,
-        "figures": {name: say(value) for name, value in figures.items()},
-        "differs": differences(convention, surfaces=surfaces, groups=groups, background=background),
-        "left_out": {name: count for name, count in left_out.items() if count},
-        "refused": list(convention.refused),
-    }
 
 
 def figures_under(convention: Convention, board: Scoreboard) -> tuple[dict[str, float], dict[str, int]]:

@@ -183,11 +183,7 @@ def _reason(pilot: Pilot) -> str | None:
 
 
 def _needed(
-    pilot: Pilot,
-    aim: float,
-    measure: Callable[..., float],
-    reaches: Callable[[float, float], bool],
-    per_unit: float,
+    pilot: Pilot, aim: float, measure: Callable[..., float], reaches: Callable[[float, float], bool], per_unit: float
 ) -> Needed:
     """Find the number of units with which `measure`, a function of number and spread, reaches the aim."""
     units, low, high = pilot.units_for(lambda n, sigma: reaches(measure(n, sigma), aim))
@@ -204,10 +200,7 @@ def _needed(
 
 
 def _curve(
-    pilot: Pilot,
-    aims: Aims,
-    needed: Sequence[Needed | None],
-    points: Mapping[int, tuple[float | None, float | None]],
+    pilot: Pilot, aims: Aims, needed: Sequence[Needed | None], points: Mapping[int, tuple[float | None, float | None]]
 ) -> list[Point]:
     """List points of the root law from 5 units to twice those needed, and of the data sets drawn from the pilot."""
     last = max([50, *(2 * one.units for one in needed if one is not None and one.units), *points])

@@ -25,7 +25,7 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.columns import Columns, join_means, lazy_means, split_means
+from segmeter.metrics.statistics.columns import Columns, join_means, split_means
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
@@ -68,11 +68,6 @@ class Scoreboard:
     sums: Mapping[Name, FloatArray]
     measures: tuple[Measure, ...]
 
-    @property
-    def regions(self) -> list[str]:
-        """Every class, then the groups."""
-        return self.run.regions
-
     @cached_property
     def counted(self) -> list[str]:
         """The classes that means run over."""
@@ -86,12 +81,12 @@ class Scoreboard:
     @cached_property
     def whole(self) -> list[str]:
         """Scores of the data set that are compared."""
-        return [*PER_CASE, *(f"{name}/{region}" for name in PER_REGION for region in self.regions), *self.further]
+        return [*PER_CASE, *(f"{name}/{region}" for name in PER_REGION for region in self.run.regions), *self.further]
 
     @cached_property
     def per_case(self) -> list[str]:
         """Scores that are compared and have a value per case, and so a mean over cases."""
-        own = [f"{name}/{region}" for name in PER_REGION for region in self.regions]
+        own = [f"{name}/{region}" for name in PER_REGION for region in self.run.regions]
         measured = ("/".join(name) for name in self.measured if name[0] not in CONTENT)
         return list(dict.fromkeys([*PER_CASE, *own, *measured]))
 
@@ -146,7 +141,7 @@ class Scoreboard:
     @cached_property
     def columns(self) -> Columns:
         """Columns (N, C) whose sums give the scores of the data set: margins of regions, then sums of measures."""
-        held = [*(part[:, k] for part in self.run.margins for k in range(len(self.regions))), *self.sums.values()]
+        held = [*(part[:, k] for part in self.run.margins for k in range(len(self.run.regions))), *self.sums.values()]
         dtype: np.dtype[Any] = np.dtype(np.float64 if self.sums else np.int64)
         return Columns(
             count=len(self.run.case_ids),
@@ -157,7 +152,7 @@ class Scoreboard:
 
     def score(self, sums: NDArray[Any], names: Sequence[str]) -> FloatArray:
         """Compute scores of the data set (R, D) from sums (R, C) of `columns`."""
-        width, found = 4 * len(self.regions), dict[str, FloatArray]()
+        width, found = 4 * len(self.run.regions), dict[str, FloatArray]()
         margins = ClassTotals.from_columns(sums[:, :width])
         own, classes = margins.first(self.spec.num_classes), mean_classes(self.config, self.spec)
         further = set(names) & set(self.further)
@@ -169,36 +164,37 @@ class Scoreboard:
                 found[metric] = aggregate(metric, own, task=self.spec.task, classes=classes)
             else:
                 ratios = margins.ratio(metric).T
-                found |= {f"{metric}/{region}": ratio for region, ratio in zip(self.regions, ratios, strict=True)}
+                found |= {f"{metric}/{region}": ratio for region, ratio in zip(self.run.regions, ratios, strict=True)}
         return np.stack([found[name] for name in names], axis=1) if names else np.empty((len(sums), 0))
 
-    def means(self, names: Sequence[str], other: "Scoreboard | None" = None) -> Columns:
-        """Return columns (N, 3 V) of means over the cases whose values are defined, in `other` too.
+    def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
+        """Choose S scores, those of the data set and means over the cases that have a value, in `other` too.
 
         An infinite value counts even if the other one is undefined, for example if a run predicts an object that isn't
         there.
         """
-
-        def defined(place: int) -> FloatArray:
-            values = self.values(names[place])
-            if other is None:
-                return values
-            return np.where(np.isnan(other.values(names[place])) & ~np.isinf(values), np.nan, values)
-
-        return lazy_means(len(self.run.case_ids), len(names), defined)
-
-    def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
-        """Choose S scores, those of the data set and means over the cases that have a value, in `other` too."""
         whole, means = ([name for kind, name in keys if kind == wanted] for wanted in ("dataset", "per_case"))
         listed = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
         order, width = [listed.index(key) for key in keys], self.columns.width if whole else 0
+
+        def make(place: int) -> FloatArray:
+            """Do what `mean_columns` does, one column at a time."""
+            kind, number = divmod(place, len(means))
+            values = self.values(means[number])
+            if other is not None:
+                values = np.where(np.isnan(other.values(means[number])) & ~np.isinf(values), np.nan, values)
+            if kind == 0:
+                return np.where(np.isfinite(values), values, 0.0)
+            return (~np.isnan(values) if kind == 1 else np.isinf(values)).astype(np.float64)
 
         def parts(sums: FloatArray) -> FloatArray:
             scores = self.score(sums[:, :width], whole)
             found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, width:])], axis=2)
             return np.take(found, order, axis=2)  # in C order: the last bits of sums over resamples depend on it
 
-        return Columns.join(*([self.columns] if whole else []), self.means(means, other)), parts
+        count, shape = len(self.run.case_ids), (3 * len(means),)
+        averaged = Columns(count=count, shape=shape, dtype=np.dtype(np.float64), make=make)
+        return Columns.join(*([self.columns] if whole else []), averaged), parts
 
     def resample(
         self, columns: Columns | NDArray[Any], statistic: Statistic, *, test: bool = False, units: bool = False
@@ -223,13 +219,13 @@ class Scoreboard:
             test=test,
         )
 
-    def intervals(self, keys: Sequence[Key]) -> dict[Key, tuple[float, float]]:
-        """Find the intervals' ends of scores, all from one set of resamples."""
+    def intervals(self, keys: Sequence[Key]) -> dict[Key, list[float | str | None]]:
+        """Find the intervals of scores for JSON, all from one set of resamples."""
         if not self.config.bootstrap:
             return {}
         columns, parts = self.choose(keys)
         found = self.resample(columns, lambda sums: join_means(parts(sums)))
-        return dict(zip(keys, zip(found.low, found.high, strict=True), strict=True))
+        return {key: found.ends(place) for place, key in enumerate(keys)}
 
     @cached_property
     def _overall(self) -> FloatArray:
@@ -275,8 +271,12 @@ def build_scoreboards(
         Background, groups, and the measures that the runs were measured by.
     """
     counted, measures = [spec.names[k] for k in mean_classes(config, spec)], build_measures(config, spec)
-    values = {run: _with_means(_measured(columns, summed=False), counted) for run, columns in runs.items()}
-    sums = {run: _measured(columns, summed=True) for run, columns in runs.items()}
+    values, sums = dict[str, dict[Name, FloatArray]](), dict[str, dict[Name, FloatArray]]()
+    for run, columns in runs.items():
+        own: tuple[dict[Name, FloatArray], ...] = ({}, {})
+        for (metric, region, summed), found in columns.measured.items():
+            own[summed][metric, region] = found
+        values[run], sums[run] = _with_means(own[0], counted), own[1]
     every = dict.fromkeys(name for found in values.values() for name in found)
     shared = [name for name in every if all(name in found for found in values.values())]
     added = [name for name in next(iter(sums.values())) if all(name in found for found in sums.values())]
@@ -323,10 +323,6 @@ def settle_headline(config: MetricsConfig, spec: ClassSpec) -> MetricsConfig:
             return config.replace(headline=name)
     remedy = nearest(config.headline, dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known))
     raise ConfigError(expected("metrics", "headline", "to be a score of each case", repr(config.headline), remedy))
-
-
-def _measured(run: RunColumns, *, summed: bool) -> dict[Name, FloatArray]:
-    return {(metric, region): found for (metric, region, added), found in run.measured.items() if added == summed}
 
 
 def _with_means(values: Mapping[Name, FloatArray], counted: Sequence[str]) -> dict[Name, FloatArray]:

@@ -19,11 +19,11 @@ from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
+    TABLE,
     cluster_labels,
     column_names,
     is_cluster,
     read_column,
-    table_of,
     take_cases,
 )
 from segmeter.metrics.summary.scoreboard import Scoreboard
@@ -88,7 +88,8 @@ def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
 
 def hash_tables(config: MetricsConfig) -> dict[str, str]:
     """Hash every table of clusters and slices, by its path: their content decides metrics too."""
-    named = (config.slices, *map(table_of, (config.cluster, *config.slice_by)))
+    tables = [TABLE.fullmatch(one) for one in (config.cluster or "", *config.slice_by)]
+    named = (config.slices, *(table["path"] for table in tables if table))
     return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
 
 
@@ -122,21 +123,15 @@ def cut(values: FloatArray) -> list[str]:
         names = [f"{kind + 0.0:.{digits}g}" for kind in kinds]  # no negative zero
         places = np.searchsorted(kinds, values)
     else:
-        first, second = _shown_edges(known)
+        edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
+        sizes = [np.count_nonzero(known >= edges[0]), np.count_nonzero(known > edges[1])]
+        for digits in range(4, 18):  # the fewest, at least four, that divide the numbers equally
+            first, second = (f"{edge:.{digits}g}" for edge in edges)
+            if sizes == [np.count_nonzero(known >= float(first)), np.count_nonzero(known > float(second))]:
+                break
         names = [f"below {first}", f"{first} to {second}", f"above {second}"]
         places = (values >= float(first)).astype(np.int64) + (values > float(second))  # as they are shown
     return [*map([*names, NOTHING].__getitem__, np.where(np.isnan(values), len(names), places).tolist())]
-
-
-def _shown_edges(known: FloatArray) -> tuple[str, str]:
-    """Round the ends of the middle part to the fewest digits, at least four, that divide the numbers equally."""
-    edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
-    for digits in range(4, 18):
-        first, second = (f"{edge:.{digits}g}" for edge in edges)
-        sizes = [np.count_nonzero(known >= float(first)), np.count_nonzero(known > float(second))]
-        if sizes == [np.count_nonzero(known >= edges[0]), np.count_nonzero(known > edges[1])]:
-            break
-    return first, second
 
 
 def order_labels(labels: Sequence[str]) -> list[str]:
@@ -162,7 +157,7 @@ _SIDES = {"below": "0", "above": "2"}
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
     """Tell whether a slice is by the content of the reference; a column of that name in the table has precedence."""
-    if config.slices and by in column_names(config.slices, key="slices"):
+    if config.slices and by in column_names(config.slices):
         return False
     (metric, _, region), known = by.partition("/"), (*spec.names, *config.groups)
     of_class = metric in (SHARE, *OF_A_CLASS) and bool(region) and not is_cluster(by)
@@ -174,14 +169,14 @@ def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
 
 def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
     """Find labels by a column of the table, in thirds if requested, or by anything that `cluster` accepts."""
-    names = column_names(config.slices, key="slices") if config.slices else []
+    names = column_names(config.slices) if config.slices else []
     thirds = _THIRDS.fullmatch(by) if by not in names else None
     if is_cluster(by) and by not in names and not thirds:
         labels = cluster_labels(case_ids, by, key="slice_by") or []
     elif config.slices:
         column = thirds[1] if thirds else by
-        found = read_column(config.slices, column, key="slices")
-        labels = take_cases(found.get, case_ids, key="slices", rule=f"to have a value of {column} for every case")
+        found = map(read_column(config.slices, column, key="slices").get, case_ids)
+        labels = take_cases(found, case_ids, key="slices", rule=f"to have a value of {column} for every case")
     else:
         known = (*(f"{name}/CLASS" for name in (SHARE, *OF_A_CLASS)), BRIGHTNESS[0])
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"

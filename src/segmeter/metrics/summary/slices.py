@@ -5,6 +5,7 @@ scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
-from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import MIN_UNITS
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
 from segmeter.metrics.statistics.paired_tests import add_adjusted
@@ -80,29 +80,21 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
         sums = sum_slices(columns, _units(base, len(each)), index)
         drawn = base.resample(sums, difference, test=True, units=True)
 
-        def describe(i: int, h: int, drawn: Resampled = drawn) -> dict[str, Any]:
-            difference = drawn.estimate[i, h]
-            return {
-                "difference": say(difference),
-                "change": name_change(names[h], difference),
+        found[by] = _entries(slices, index)
+        for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+            found[by][label]["scores"][name] = {
+                "difference": say(drawn.estimate[i, h]),
+                "change": name_change(name, drawn.estimate[i, h]),
                 "ci95": drawn.ends((i, h)),
                 "p": plain(drawn.p_of_zero[i, h]),
             }
-
-        found[by] = _entries(slices, index, names, describe)
     _adjust(found)
     return found
 
 
-def _entries(
-    slices: list[str], index: IntArray, names: list[str], describe: Callable[[int, int], dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Make the entry of each slice: its number of cases, and a description of each score."""
-    cases = np.bincount(index).tolist()
-    return {
-        label: {"n": cases[i], "scores": {name: describe(i, h) for h, name in enumerate(names)}}
-        for i, label in enumerate(slices)
-    }
+def _entries(slices: list[str], index: IntArray) -> dict[str, dict[str, Any]]:
+    """Make an entry for each slice, with its number of cases."""
+    return {label: {"n": n, "scores": {}} for label, n in zip(slices, np.bincount(index).tolist(), strict=True)}
 
 
 def headlines(board: Scoreboard) -> list[str]:
@@ -139,17 +131,17 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
     counted = {name: np.bincount(index[one], minlength=len(slices)) for name, one in infinite.items() if one.any()}
 
-    def describe(i: int, h: int) -> dict[str, Any]:
-        return {
+    entries = _entries(slices, index)
+    for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+        entries[label]["scores"][name] = {
             "value": say(values[i, h]),
             "ci95": found.ends((i, h)) if resampled else None,
             "difference": say(values[i, half + h]),
             "difference_ci95": found.ends((i, half + h)) if resampled else None,
             "p": plain(found.p_of_zero[i, half + h]) if resampled else None,
-            **({"n_infinite": int(counted[names[h]][i])} if names[h] in counted else {}),
+            **({"n_infinite": int(counted[name][i])} if name in counted else {}),
         }
-
-    return _entries(slices, index, names, describe)
+    return entries
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:

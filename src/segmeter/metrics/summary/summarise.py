@@ -1,7 +1,7 @@
 """Summarises the cases of a run as metrics.json (schema 1)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ SCHEMA = 1
 
 _RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
 
-Ends = Mapping[Key, tuple[float, float]]
+Ends = Mapping[Key, list[float | str | None]]
 
 
 def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
@@ -76,26 +76,26 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         raise InputError(expected("summarise", "rows", "to hold a case", "none"))
     board = build_scoreboard(rows, spec, config)
     run, effective, counts = board.run, count_effective(board), board.run.counts
-    averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in board.regions)]
+    averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in board.run.regions)]
     measured = ["/".join(name) for name in board.measured] if config.measures else []
     further = board.further if config.measures else []
-    whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
+    whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.run.regions)]
     resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
     keys: list[Key] = [("dataset", name) for name in (*resampled, *further)]
     ends = board.intervals([*keys, *(("per_case", name) for name in (*averaged, *measured))])
     whole += further
     dataset = dict(zip(whole, board.score(board.columns.sums()[None], whole)[0], strict=True))
     undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
-    means = {name: _describe(board.values(name)) | {"ci95": _say(ends, "per_case", name)} for name in averaged}
+    means = {name: _describe(board.values(name)) | {"ci95": ends.get(("per_case", name))} for name in averaged}
     regions = {
         region: {
             **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
             "support": int(target.sum(dtype=np.int64)),
             "n_effective": effective[region],
-            "ci95": {name: _say(ends, "dataset", f"{name}/{region}") for name in _RESAMPLED},
+            "ci95": {name: ends.get(("dataset", f"{name}/{region}")) for name in _RESAMPLED},
             "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
         }
-        for region, target in zip(board.regions, run.margins.target.T, strict=True)
+        for region, target in zip(board.run.regions, run.margins.target.T, strict=True)
     }
     return {
         "schema": SCHEMA,
@@ -108,7 +108,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
         "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
-        "dataset_ci95": {name: _say(ends, "dataset", name) for name in AGGREGATES},
+        "dataset_ci95": {name: ends.get(("dataset", name)) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
         "per_case": {name: means[name] for name in PER_CASE},
@@ -117,11 +117,6 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "loss": _describe_loss(run),
         "bootstrap": note_resampling(board, effective),
     }
-
-
-def _say(ends: Ends, kind: Literal["dataset", "per_case"], name: str) -> list[float | str | None] | None:
-    found = ends.get((kind, name))
-    return None if found is None else [say(end) for end in found]
 
 
 def _describe(values: FloatArray) -> dict[str, Any]:
@@ -140,7 +135,7 @@ def _describe(values: FloatArray) -> dict[str, Any]:
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
     """Return the results of the measures, with the settings that a comparison of runs needs."""
     apart = (board.run.margins.target > 0) != (board.run.margins.predicted > 0)
-    failed = dict(zip(board.regions, apart.T, strict=True))
+    failed = dict(zip(board.run.regions, apart.T, strict=True))
     among = [failed[region] for region in {region for _, region in board.measured} & set(board.counted)]
     failed[MEAN] = np.any(among, axis=0) if among else np.zeros(len(board.run.case_ids), bool)
     measures: dict[str, dict[str, dict[str, Any]]] = {}
@@ -148,12 +143,12 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> di
         used = values[~np.isnan(values)]
         entry = _describe(values) | {"median": say(np.median(used)) if used.size else None}
         entry["n_penalised"] = int(failed.get(region, np.isinf(values)).sum())
-        entry["ci95"] = _say(ends, "per_case", f"{metric}/{region}")
+        entry["ci95"] = ends.get(("per_case", f"{metric}/{region}"))
         measures.setdefault(metric, {})[region] = entry
     for name in board.further:
         metric, _, region = name.partition("/")
         entry = measures.setdefault(metric, {}).setdefault(region, {})
-        entry |= {"dataset": say(dataset[name]), "dataset_ci95": _say(ends, "dataset", name)}
+        entry |= {"dataset": say(dataset[name]), "dataset_ci95": ends.get(("dataset", name))}
     settings = [
         {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
         for measure in board.config.measures
@@ -201,7 +196,7 @@ def _describe_loss(run: RunColumns) -> dict[str, Any]:
 def count_effective(board: Scoreboard) -> dict[str, float | None]:
     """Compute Kish's effective number of units of each class and group, from its union in each case or cluster."""
     found: dict[str, float | None] = {}
-    for region in board.regions:
+    for region in board.run.regions:
         one = board.run.totals(region)
         union: IntArray = one.target + one.predicted - one.tp
         if board.clusters is not None:
