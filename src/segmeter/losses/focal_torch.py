@@ -48,11 +48,6 @@ class FocalOptions(NamedTuple):
         return self.task == "multiclass"
 
     @property
-    def elementwise(self) -> bool:
-        """Whether each element keeps its loss, instead of their sum."""
-        return self.reduction == "none"
-
-    @property
     def target_weights(self) -> tuple[float, float]:
         """The weights of target 0 and of target 1 of a sigmoid."""
         alpha = self.alpha
@@ -73,7 +68,13 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
     if hasattr(alpha, "tolist"):
         alpha = alpha.tolist()
     alpha = tuple(alpha) if isinstance(alpha, Sequence) and not isinstance(alpha, str) else alpha
-    found = FocalOptions(task, gamma, alpha, read_weights(where, class_weights), *rest)
+    try:  # dense and float32, as the kernels read them
+        weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            expected(where, "class_weights", "to be one number per class", repr(class_weights))
+        ) from error
+    found = FocalOptions(task, gamma, alpha, weights, *rest)
     found = found._replace(ignore_index=whole_number(found.ignore_index))
     with collecting(where) as problems:
         check_common(problems, task, found.ignore_index)
@@ -82,7 +83,13 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
         problems.one_of("backend", found.backend, get_args(Backend))
         _check_alpha(problems, alpha, task)
-        _check_class_weights(problems, found.class_weights, task)
+        if weights is not None:
+            rule = f"to be None for {task}"
+            problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
+            if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
+                ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
+                rule = "to be (K,), finite and >= 0, one of them > 0"
+                problems.expect(ok, "class_weights", rule, weights.tolist())
         number = found.normalizer
         if isinstance(number, str):
             problems.one_of("normalizer", number, get_args(Normalizer))
@@ -92,16 +99,6 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         else:
             check_number(problems, "normalizer", number, 0, above=True)
     return found._replace(gamma=float(gamma), label_smoothing=float(found.label_smoothing))
-
-
-def read_weights(where: str, weights: Any) -> torch.Tensor | None:
-    """Return class weights as a dense float32 tensor, as the kernels read it; ConfigError if they are not numbers."""
-    if weights is None:
-        return None
-    try:
-        return torch.as_tensor(weights, dtype=torch.float32).contiguous()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(expected(where, "class_weights", "to be one number per class", repr(weights))) from error
 
 
 def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
@@ -115,16 +112,6 @@ def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
         problems.expect(ok, "alpha", rule, alpha)
         for value in alpha if ok else ():
             check_number(problems, "alpha", value, 0)
-
-
-def _check_class_weights(problems: Problems, weights: torch.Tensor | None, task: str) -> None:
-    if weights is None:
-        return
-    rule = f"to be None for {task}"
-    problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
-    if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
-        ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
-        problems.expect(ok, "class_weights", "to be (K,), finite and >= 0, one of them > 0", weights.tolist())
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
@@ -186,7 +173,7 @@ def compute(
     losses = torch.where(counted, losses, 0)
     weighted = options.softmax and not soft
     weight = torch.where(counted, table[classes], 0).sum() if weighted else counted.sum().to(x.dtype)
-    return losses if options.elementwise else losses.sum(), weight, bad.sum()
+    return losses if options.reduction == "none" else losses.sum(), weight, bad.sum()
 
 
 def _modulated(nll: torch.Tensor, gamma: float) -> torch.Tensor:

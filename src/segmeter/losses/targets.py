@@ -6,7 +6,7 @@ Letters: B batch, K channels, N... the spatial axes.
 import math
 from itertools import pairwise
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -120,7 +120,7 @@ def refuse_bad_labels(
     """Raise InputError with the bad labels and the first places, unless reading their number would stall a device."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
         return
-    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index).bad.nonzero()
+    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index)[2].nonzero()
     first = [tuple(int(i) for i in place) for place in places[:5]]
     values = [target[place].item() for place in first]
     kind, rule = "values", "to hold 0 to 1, being a soft target"
@@ -132,25 +132,21 @@ def refuse_bad_labels(
     raise InputError(expected(where, "target", rule, given, hint))
 
 
-class Labels(NamedTuple):
-    """A target that is safe to index with: a class for every element, which elements count, and which are bad."""
-
-    classes: torch.Tensor
-    counted: torch.Tensor
-    bad: torch.Tensor
-
-
-def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None) -> Labels:
-    """Read int64 classes that are safe to index with, and the masks; every element of a soft target counts."""
+def read_labels(
+    logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Read int64 classes that are safe to index with, and mask the elements that count (all of a soft target) and bad
+    ones.
+    """
     if target.is_floating_point():
         shape = logits[:, 0].shape if softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
         in_range = (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)  # false for NaN
-        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~in_range)
+        return classes, torch.ones_like(classes, dtype=torch.bool), ~in_range
     known = is_class(target, logits.shape[1] if softmax else 2)
     valid = valid_mask(target, ignore_index)
     counted = known & valid
-    return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
+    return torch.where(counted, target, 0).long(), counted, valid & ~known
 
 
 def one_hot(classes: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
