@@ -286,5 +286,4 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     if scheme in _LOG_OFFSETS:
         return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))
     top = float(np.median(share[share > 0])) if scheme == "median" else 1 / array.size
-    weights: npt.NDArray[np.float64] = np.divide(top, share, out=np.zeros_like(share), where=share > 0)
-    return weights
+    return np.asarray(np.divide(top, share, out=np.zeros_like(share), where=share > 0))

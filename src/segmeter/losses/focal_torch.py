@@ -30,11 +30,11 @@ LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
 class FocalOptions(NamedTuple):
-    """The options of the focal loss, as `focal_loss` names them."""
+    """The options of the focal loss, as `focal_loss` names them; `alpha` is always the pair of weights."""
 
     task: Task
     gamma: float = 2.0
-    alpha: float | tuple[float, float] | None = None
+    alpha: tuple[float, float] = (1.0, 1.0)
     class_weights: torch.Tensor | None = None
     ignore_index: int | None = None
     label_smoothing: float = 0.0
@@ -46,13 +46,6 @@ class FocalOptions(NamedTuple):
     def softmax(self) -> bool:
         """Whether the classes share a softmax; otherwise each channel has a sigmoid."""
         return self.task == "multiclass"
-
-    @property
-    def target_weights(self) -> tuple[float, float]:
-        """The weights of target 0 and of target 1 of a sigmoid."""
-        alpha = self.alpha
-        negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
-        return float(negative), float(positive)
 
 
 def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
@@ -74,7 +67,7 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         raise ConfigError(
             expected(where, "class_weights", "to be one number per class", repr(class_weights))
         ) from error
-    found = FocalOptions(task, gamma, alpha, weights, *rest)
+    found = FocalOptions(task, gamma, (1.0, 1.0), weights, *rest)
     found = found._replace(ignore_index=whole_number(found.ignore_index))
     with collecting(where) as problems:
         check_common(problems, task, found.ignore_index)
@@ -98,7 +91,9 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
             problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
         else:
             check_number(problems, "normalizer", number, 0, above=True)
-    return found._replace(gamma=float(gamma), label_smoothing=float(found.label_smoothing))
+    negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
+    pair = float(negative), float(positive)
+    return found._replace(gamma=float(gamma), alpha=pair, label_smoothing=float(found.label_smoothing))
 
 
 def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
@@ -162,7 +157,7 @@ def compute(
     if not options.softmax:
         hot = (target if soft else classes).to(x.dtype) * (1 - smoothing) + smoothing / 2
         up, down = _modulated(-logsigmoid(x), options.gamma), _modulated(-logsigmoid(-x), options.gamma)
-        negative, positive = options.target_weights
+        negative, positive = options.alpha
         losses = positive * hot * up + negative * (1 - hot) * down
     elif soft or smoothing:
         hot = (target if soft else one_hot(classes, x)).to(x.dtype)

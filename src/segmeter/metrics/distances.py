@@ -115,7 +115,14 @@ def _element_pairs(
 ) -> Iterator[tuple[_Surface, ...]]:
     """Find both surfaces of each class by marching cubes: centres of neighbourhoods that lie partly in the class."""
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
-    maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
+    maps = []
+    for labels in (target, mask):  # grown by one: where the pixels of a neighbourhood differ (M,), and their values
+        padded = np.pad(labels, 1, constant_values=0 if classes.start else classes.stop)
+        corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
+        mixed = corners[1] != corners[0]
+        for corner in corners[2:]:  # one at a time: a volume is large
+            mixed |= corner != corners[0]
+        maps.append((np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)))
     for k in classes:
         sides = []
         for places, values in maps:
@@ -130,16 +137,6 @@ def _element_pairs(
             )
             for (places, own), (other, _) in zip(sides, sides[::-1], strict=True)
         )
-
-
-def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArray, NDArray[Any]]:
-    """Find where 2 x 2 (2 x 2 x 2) pixels differ (M,), in the map grown by one, and return their values (M, 2 ** D)."""
-    padded = np.pad(labels, 1, constant_values=outside)
-    corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
-    mixed = corners[1] != corners[0]
-    for corner in corners[2:]:  # one at a time: a volume is large
-        mixed |= corner != corners[0]
-    return np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)
 
 
 def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
@@ -194,7 +191,8 @@ def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]
     other.
     """
     inside = [corner in held for corner in corners]
-    middles = [_middle(corners[i], corners[i - 3]) for i in range(4)]  # of the edge from corner i to the next
+    edges = [zip(corners[i], corners[i - 3], strict=True) for i in range(4)]  # from corner i to the next
+    middles = [tuple((one + other) / 2 for one, other in edge) for edge in edges]
     crossed = [i for i in range(4) if inside[i] != inside[i - 3]]
     if len(crossed) == 2:
         yield middles[crossed[0]], middles[crossed[1]]
@@ -241,7 +239,3 @@ def _area(triangles: list[Triangle]) -> float:
     points = np.array(triangles)
     sides = points[:, 1:] - points[:, :1]
     return float(np.linalg.norm(np.cross(sides[:, 0], sides[:, 1]), axis=1).sum())
-
-
-def _middle(first: Point, second: Point) -> Point:
-    return tuple((one + other) / 2 for one, other in zip(first, second, strict=True))

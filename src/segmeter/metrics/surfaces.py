@@ -30,6 +30,7 @@ Penalty = Literal["inf", "diagonal", "nan"] | float
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
+_SHARES = ("nsd", "near_target", "near_mask")
 _PENALTIES = ("inf", "diagonal", "nan")
 _ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
 
@@ -206,12 +207,17 @@ def summarise_distances(distances: Distances, tolerances: tuple[float, ...], pen
     ours = _Weighed(distances.from_target, distances.sizes_target)
     theirs = _Weighed(distances.from_mask, distances.sizes_mask)
     points = len(ours.distances), len(theirs.distances)
+    found: dict[str, Any] = {"status": arrays.find_status(*points), "tolerances": tolerances}
+    found |= {"points_target": points[0], "points_mask": points[1]}
     if not all(points):
-        return _empty(points, tolerances, penalty)
+        found |= dict.fromkeys(_DISTANCES, penalty if any(points) else math.nan)
+        shares = [0.0 if held else math.nan for held in (any(points), *points)]
+        found |= {name: np.full(len(tolerances), share) for name, share in zip(_SHARES, shares, strict=True)}
+        return SurfaceMetrics(**found)
     both, means = ours.joined(theirs), (ours.mean(), theirs.mean())
     near = ours.near(tolerances), theirs.near(tolerances)
     return SurfaceMetrics(
-        status="ok",
+        **found,
         hd=float(both.distances.max()),
         hd95=max(ours.percentile(95), theirs.percentile(95)),
         hd95_pooled=both.percentile(95),
@@ -222,9 +228,6 @@ def summarise_distances(distances: Distances, tolerances: tuple[float, ...], pen
         nsd=(near[0] + near[1]) / both.total(),
         near_target=near[0] / ours.total(),
         near_mask=near[1] / theirs.total(),
-        tolerances=tolerances,
-        points_target=points[0],
-        points_mask=points[1],
     )
 
 
@@ -259,22 +262,6 @@ class _Weighed:
         shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
         reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # as rounding may leave a share below
         return float(self.distances[order][min(reached, len(order) - 1)])
-
-
-def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    status = arrays.find_status(*points)
-    value = math.nan if status == "both_empty" else penalty
-    nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
-    return SurfaceMetrics(
-        status=status,
-        **dict.fromkeys(_DISTANCES, value),
-        near_target=nothing[0],
-        near_mask=nothing[1],
-        nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
-        tolerances=tolerances,
-        points_target=points[0],
-        points_mask=points[1],
-    )
 
 
 def _check_options(

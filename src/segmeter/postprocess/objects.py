@@ -295,12 +295,18 @@ def area(ring: Sequence[Corner]) -> int:
 
 def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
     """Walk along the edges with the mask on the right; at a corner where pixels touch, keep to one if `apart`."""
-    leaving = _edges(mask)
+    framed = np.pad(mask, 1).astype(np.int8)
+    down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
+    # the edges along which the walk goes right, down, left and up, and where they start from their own corner
+    sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
+    leaving: dict[Corner, list[int]] = {}  # directions from each corner of pixels: one, or two where pixels touch there
+    for heading, (edge, beside, below) in enumerate(sides):
+        rows, columns = np.nonzero(edge)
+        for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
+            leaving.setdefault(corner, []).append(heading)
     while leaving:
-        start = next(iter(leaving))
-        heading = leaving[start][0]
-        path: list[tuple[Corner, int]] = []
-        place = start
+        start = place = next(iter(leaving))
+        heading, path = leaving[start][0], list[tuple[Corner, int]]()
         while True:
             path.append((place, heading))
             leaving[place].remove(heading)
@@ -315,17 +321,3 @@ def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
         headings = [heading for _, heading in path]
         turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
         yield [*turned, turned[0]]  # the corners at which the walk turns, closed
-
-
-def _edges(mask: Mask) -> dict[Corner, list[int]]:
-    """Find the directions in which edges leave each corner of pixels: one, or two where pixels touch there."""
-    framed = np.pad(mask, 1).astype(np.int8)
-    down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
-    # the edges along which the walk goes right, down, left and up, and where they start from their own corner
-    sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
-    leaving: dict[Corner, list[int]] = {}
-    for heading, (edge, beside, below) in enumerate(sides):
-        rows, columns = np.nonzero(edge)
-        for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
-            leaving.setdefault(corner, []).append(heading)
-    return leaving

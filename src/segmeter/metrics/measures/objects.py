@@ -17,7 +17,7 @@ from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects import matching
-from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Overlaps
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Events, Overlaps
 from segmeter.metrics.objects.scores import measure_masd
 from segmeter.metrics.surfaces import summarise_distances
 
@@ -31,8 +31,7 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: 
     if instances is not None:
         return np.where(mask, instances, 0)
     structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
-    numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
-    return numbered
+    return np.asarray(ndimage.label(mask, structure)[0])
 
 
 def numbered_objects(
@@ -120,11 +119,7 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of correct objects at each IoU threshold."""
 
-    alike = ("ap",)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        return (f"ap_tp@{self.config.thresholds[0]:g}",)
+    first, alike = ("ap_tp",), ("ap",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
@@ -160,7 +155,7 @@ class Aji(RegionMeasure):
 class Sizes(RegionMeasure):
     """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
-    first = ("sizes_tp@small",)
+    first = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
@@ -253,16 +248,18 @@ class ObjectEvents(RegionMeasure):
         for region in self.regions:
             overlaps = overlaps_of(maps, region, self.config)
             chosen = matching.choose_pairs(overlaps, self.config.threshold)
-            numbers = matching.find_events(overlaps, chosen).numbers()
-            yield region, {}, {f"events_{name}": numbers[name] for name in _NUMBERS}
-            rows += self._rows(maps, region, overlaps, chosen) if self.config.table else []
+            events = matching.find_events(overlaps, chosen)
+            yield region, {}, {f"events_{name}": number for name, number in events.numbers().items()}
+            rows += self._rows(maps, region, overlaps, chosen, events) if self.config.table else []
         if self.config.table:
             maps.kept[OBJECTS] = rows
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
 
-    def _rows(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> list[dict[str, Any]]:
+    def _rows(
+        self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray, events: Events
+    ) -> list[dict[str, Any]]:
         """Build a row per object of either side, the target's first, by ascending id."""
         target, instances, void = numbered_objects(maps, region, self.config)
         if void is not None:
@@ -283,7 +280,6 @@ class ObjectEvents(RegionMeasure):
                 for side, place in zip(described, places, strict=True)
             )
             scores["centroid_distance"] = np.sqrt((((ours - theirs) * spacing) ** 2).sum(axis=1))
-        events = matching.find_events(overlaps, chosen)
         happened = [[TARGET_EVENTS[k] for k in events.targets], [INSTANCE_EVENTS[k] for k in events.instances]]
         rows = []
         for k, name in enumerate(("target", "prediction")):

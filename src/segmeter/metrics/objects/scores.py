@@ -314,14 +314,12 @@ def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
     own, found, common = (
         np.bincount(region[mask], minlength=count + 1)[1:] for mask in (target, labels, target & labels)
     )
-    dice: FloatArray = 2 * common / (own + found)
-    return dice
+    return np.asarray(2 * common / (own + found))
 
 
 def _parts(mask: BoolArray) -> IntArray:
     """Number the parts of a mask, connected through corners too."""
-    numbered: NDArray[Any] = ndimage.label(mask, np.ones((3,) * mask.ndim))[0]
-    return numbered.astype(np.int64)
+    return np.asarray(ndimage.label(mask, np.ones((3,) * mask.ndim))[0], np.int64)
 
 
 def _apart(mask: BoolArray, other: BoolArray) -> int:

@@ -155,10 +155,6 @@ def _sums(regions: NDArray[np.int32], weights: NDArray[Any] | None = None) -> Fl
     return np.bincount(regions.ravel(), flat, minlength=int(regions.max(initial=0)) + 1).astype(np.float64)
 
 
-def _weight(sizes: FloatArray) -> FloatArray:
-    return sizes / (sizes + _SHRINK)
-
-
 def _of_reference(
     regions: NDArray[np.int32], values: NDArray[np.float32], given: NDArray[Any], usual: FloatArray, spec: ClassSpec
 ) -> dict[int, Suspect]:
@@ -171,7 +167,7 @@ def _of_reference(
     others[rows, first] = -1
     best = others.argmax(axis=1)
     against = others.max(axis=1) - own
-    scores = (against - (usual[best] - usual[first])) * _weight(sizes)
+    scores = (against - (usual[best] - usual[first])) * (sizes / (sizes + _SHRINK))
     found = {}
     for number, box in enumerate(ndimage.find_objects(regions), start=1):
         if against[number] > 0:
@@ -192,7 +188,8 @@ def _of_model(
 ) -> list[Suspect]:
     """Find the model's objects, except for known ones, that lie mostly in another class of the reference."""
     sizes, found = _sums(regions), list[Suspect]()
-    wrong, scores = _sums(regions, labels != given), divide(_sums(regions, lead), sizes) * _weight(sizes)
+    wrong = _sums(regions, labels != given)
+    scores = divide(_sums(regions, lead), sizes) * (sizes / (sizes + _SHRINK))
     for number, box in enumerate(ndimage.find_objects(regions), start=1):
         if 2 * wrong[number] > sizes[number] and number not in known:
             mask = regions[box] == number
