@@ -60,8 +60,27 @@ def check_tensors(
     InputError
         Something does not fit; `soft` says whether a floating target may.
     """
-    _check_types(where, logits, target, task=task, soft=soft)
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, torch.Tensor):
+            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
+            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
+    given = f"{logits.dtype} {tuple(logits.shape)}"
+    if not logits.is_floating_point() or logits.ndim < 2:
+        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
+    channels = logits.shape[1]
+    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
+        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
+        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
     floating = target.is_floating_point()
+    if floating and not soft:
+        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
+        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
+    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
+    if not hard and not floating:
+        flags = "" if task == "multiclass" else ", or bool"
+        shares = ", or floating for a soft target" if soft else ""
+        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
+        raise InputError(expected(where, "target", rule, target.dtype))
     full = task == "multilabel" or (floating and task == "multiclass")
     shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
     if tuple(target.shape) != shape and not (task == "binary" and target.shape == logits.shape):
@@ -83,29 +102,6 @@ def check_tensors(
     if target.dtype == torch.bool:
         target = target.view(torch.uint8)
     return target.unsqueeze(1) if task == "binary" and target.ndim < logits.ndim else target
-
-
-def _check_types(where: str, logits: Any, target: Any, *, task: Task, soft: bool) -> None:
-    for name, value in (("logits", logits), ("target", target)):
-        if not isinstance(value, torch.Tensor):
-            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
-            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
-    given = f"{logits.dtype} {tuple(logits.shape)}"
-    if not logits.is_floating_point() or logits.ndim < 2:
-        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
-    channels = logits.shape[1]
-    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
-        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
-        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
-    if target.is_floating_point() and not soft:
-        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
-        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
-    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
-    if not hard and not target.is_floating_point():
-        flags = "" if task == "multiclass" else ", or bool"
-        shares = ", or floating for a soft target" if soft else ""
-        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
-        raise InputError(expected(where, "target", rule, target.dtype))
 
 
 def refuse_bad_labels(

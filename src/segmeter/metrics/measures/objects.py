@@ -30,8 +30,7 @@ def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: 
     """Number the objects of a mask: its connected components, or the part of the instance map inside it."""
     if instances is not None:
         return np.where(mask, instances, 0)
-    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
-    return np.asarray(ndimage.label(mask, structure)[0])
+    return matching.label_parts(mask, connectivity)[0]
 
 
 def numbered_objects(
@@ -274,7 +273,7 @@ class ObjectEvents(RegionMeasure):
             spacing = np.asarray(maps.spacing, np.float64)
             one, other = (matching.renumber(each, place + 1) for each, place in zip(numbered, places, strict=True))
             distances = distances_by_class(one, other, range(1, len(chosen) + 1), spacing)
-            scores["hd95"] = np.array([summarise_distances(each, (), np.inf).hd95 for each in distances])
+            scores["hd95"] = np.array([summarise_distances(*each, (), np.inf).hd95 for each in distances])
             ours, theirs = (
                 np.array([side["centroid"][i] for i in place], np.float64).reshape(-1, len(spacing))
                 for side, place in zip(described, places, strict=True)

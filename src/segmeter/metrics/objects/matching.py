@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 from scipy.special import xlogy
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
@@ -123,6 +124,13 @@ def _index(values: NDArray[Any], known: IntArray) -> IntArray:
         place[known] = np.arange(len(known))
         return np.asarray(place[values])
     return np.searchsorted(known, values.astype(np.int64, copy=False)).astype(np.int64)
+
+
+def label_parts(mask: BoolArray, connectivity: int = 8) -> tuple[NDArray[np.int32], int]:
+    """Number the connected parts of a mask from 1, through corners too (8) or through sides only (4); count them."""
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
+    numbered, count = ndimage.label(mask, structure)
+    return numbered, int(count)
 
 
 def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:

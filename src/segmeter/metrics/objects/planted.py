@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, number_regions
+from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, make_suspect, number_regions
 
 SHARE = 0.05  # of the objects, changed while scores are calibrated
 
@@ -96,9 +96,8 @@ def _change(
         return None
     given = k if kind in ("border", "extra") else value
     changed[region] = value
-    rows, columns = ndimage.find_objects(region.astype(np.uint8))[0]
-    place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": region[rows, columns]}
-    return Suspect(kind=kind, given=given, suggested=suggested, score=1.0, size=int(mask.sum()), **place)
+    box = ndimage.find_objects(region.astype(np.uint8))[0]
+    return make_suspect(kind, given, suggested, 1.0, box, region[box], size=int(mask.sum()))
 
 
 def _elsewhere(

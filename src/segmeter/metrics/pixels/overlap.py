@@ -98,23 +98,12 @@ RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = 
     "precision": lambda m: (m.tp, m.predicted),
     "recall": lambda m: (m.tp, m.target),
     "specificity": lambda m: (m.total - m.target - m.predicted + m.tp, m.total - m.target),
-    "volumetric_similarity": lambda m: (
-        m.target + m.predicted - abs(m.target - m.predicted),
-        m.target + m.predicted,
-    ),
+    "volumetric_similarity": lambda m: (m.target + m.predicted - abs(m.target - m.predicted), m.target + m.predicted),
     "relative_volume_difference": lambda m: (m.predicted - m.target, m.target),
 }
 _MEANS = {"mean_iou": "iou", "mean_dice": "dice", "balanced_accuracy": "recall"}
 
-AGGREGATES = (
-    "mean_iou",
-    "mean_dice",
-    "pixel_accuracy",
-    "balanced_accuracy",
-    "frequency_weighted_iou",
-    "kappa",
-    "mcc",
-)
+AGGREGATES = ("mean_iou", "mean_dice", "pixel_accuracy", "balanced_accuracy", "frequency_weighted_iou", "kappa", "mcc")
 
 
 def overlap_scores(
