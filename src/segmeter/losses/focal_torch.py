@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import Problems, collecting, expected, shown
+from segmeter.checks import collecting, expected, shown
 from segmeter.classes import TASKS, Task
 from segmeter.errors import ConfigError
 from segmeter.losses.config import Backend, Normalizer
@@ -75,7 +75,16 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         check_number(problems, "label_smoothing", found.label_smoothing, 0, 1)
         problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
         problems.one_of("backend", found.backend, get_args(Backend))
-        _check_alpha(problems, alpha, task)
+        if task == "multiclass":
+            problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
+        if not isinstance(alpha, tuple):
+            problems.in_range("alpha", alpha, 0, 1)
+        elif task != "multiclass":
+            pair = task == "binary" and len(alpha) == 2
+            rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
+            problems.expect(pair, "alpha", rule, alpha)
+            for value in alpha if pair else ():
+                check_number(problems, "alpha", value, 0)
         if weights is not None:
             rule = f"to be None for {task}"
             problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
@@ -92,21 +101,8 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         else:
             check_number(problems, "normalizer", number, 0, above=True)
     negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
-    pair = float(negative), float(positive)
-    return found._replace(gamma=float(gamma), alpha=pair, label_smoothing=float(found.label_smoothing))
-
-
-def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
-    if task == "multiclass":
-        problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
-    if not isinstance(alpha, tuple):
-        problems.in_range("alpha", alpha, 0, 1)
-    elif task != "multiclass":
-        ok = task == "binary" and len(alpha) == 2
-        rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
-        problems.expect(ok, "alpha", rule, alpha)
-        for value in alpha if ok else ():
-            check_number(problems, "alpha", value, 0)
+    both = float(negative), float(positive)
+    return found._replace(gamma=float(gamma), alpha=both, label_smoothing=float(found.label_smoothing))
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
