@@ -173,8 +173,9 @@ def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArra
 
 
 def _by_planes(step: MaskStep, reach: int, mask: Mask) -> Mask:
-    """Run a step on a mask (H, W), or on every plane of (D, H, W): on the box that it can change, `reach` pixels wider
-    than the mask on each side.
+    """Run a step on a mask (H, W), or on every plane of (D, H, W).
+
+    It runs on the box that it can change, which is `reach` pixels wider than the mask on each side.
     """
     if mask.ndim == 3:
         return np.stack([_by_planes(step, reach, plane) for plane in mask])
