@@ -13,7 +13,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, share_of_diagonal, union_box
 from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.scores import BRIGHTNESS, NUMBERS, OF_A_CLASS, SUFFIXES
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.matching import label_parts
 from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
@@ -169,7 +169,7 @@ class Content(RegionMeasure):
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         mask = maps.masks(region)[0]
-        numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+        numbered = number_objects([mask], maps.target_instances, self.config.connectivity)
         sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
         edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
         shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)

@@ -26,13 +26,6 @@ _QUALITIES = ("pq", "sq", "rq", "object_dice")
 _IIOU = ("iiou_found", "iiou_objects", "iiou_pixels", "iiou_fp")
 
 
-def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
-    """Number the objects of a mask: its connected components, or the part of the instance map inside it."""
-    if instances is not None:
-        return np.where(mask, instances, 0)
-    return matching.label_parts(mask, connectivity)[0]
-
-
 def numbered_objects(
     maps: CaseMaps, region: Region, config: ObjectsConfig
 ) -> tuple[NDArray[Any], NDArray[Any], BoolArray | None]:
@@ -47,8 +40,8 @@ def numbered_objects(
     void = target[box] == 2
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
-        number_in_turn([part[box] == 1 for part in planes], None if numbers is None else numbers[box], config)
-        for planes, numbers in zip(parts, given, strict=True)
+        number_objects([part[box] == 1 for part in planes], None if ids is None else ids[box], config.connectivity)
+        for planes, ids in zip(parts, given, strict=True)
     )
     return first, second, void if void.any() else None
 
@@ -60,13 +53,16 @@ def object_planes(maps: CaseMaps, region: Region, config: ObjectsConfig) -> list
     return list(zip(*planes, strict=True))
 
 
-def number_in_turn(masks: Sequence[BoolArray], instances: NDArray[Any] | None, config: ObjectsConfig) -> NDArray[Any]:
-    """Number the objects of disjoint masks one after the other, with distinct numbers."""
-    numbered = find_objects(masks[0], instances, config.connectivity)
-    for mask in masks[1:]:
-        more = find_objects(mask, instances, config.connectivity)
-        numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
-    return numbered
+def number_objects(masks: Sequence[BoolArray], instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
+    """Number the objects of disjoint masks one after the other, with distinct numbers.
+
+    They are the connected components of each mask, or the part of the instance map inside it.
+    """
+    parts = [
+        matching.label_parts(mask, connectivity)[0] if instances is None else np.where(mask, instances, 0)
+        for mask in masks
+    ]
+    return reduce(lambda numbered, more: np.where(more > 0, more + numbered.max(initial=0), numbered), parts)
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
@@ -202,7 +198,7 @@ class InstanceIou(RegionMeasure):
         target, labels = maps.planes(region)
         given = maps.target_instances if self.config.objects == "maps" else None
         planes = object_planes(maps, region, self.config)[0]
-        numbers = number_in_turn([plane == 1 for plane in planes], given, self.config)
+        numbers = number_objects([plane == 1 for plane in planes], given, self.config.connectivity)
         held = numbers != 0  # few pixels, which are sorted
         ids, place = np.unique(numbers[held], return_inverse=True)
         sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)

@@ -273,7 +273,7 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     # Common pixels (P,), those of each target object and of each segment, all within the target's objects. Segments of
     # one pixel are left out: they add nothing to entropies and pairs.
     joint, rows = overlaps.common.astype(np.float64), overlaps.target_sizes.astype(np.float64)
-    columns = np.bincount(overlaps.second, joint, len(overlaps.instance_ids))
+    columns = np.asarray(np.bincount(overlaps.second, joint, len(overlaps.instance_ids)), np.float64)
     if missed == "segment":
         outside = rows - np.bincount(overlaps.first, joint, len(rows))
         joint, columns = np.concatenate([joint, outside]), np.append(columns, outside.sum())

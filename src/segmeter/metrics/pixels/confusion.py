@@ -154,19 +154,19 @@ def _count(
     if rows.dtype != columns.dtype:
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    k, table = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
+    k, pairs = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
     pixels = max(_LEAST, rows.size)
     if k > MOST_COMPILED or _plainly_counted + pixels <= PLAIN_PIXELS:
         _plainly_counted += pixels
-        count, step = _count_plainly, max(_BLOCK, table.size)
+        count, step = _count_plainly, max(_BLOCK, pairs.size)
     else:
         from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
 
         count, step = count_pairs, _CHUNK
     for start in range(0, rows.size, step):
         part = slice(start, start + step)
-        table += count(rows[part], columns[part], k, ignore)
-    table = table.reshape(k + 2, k + 1)  # row K is ignored, row K + 1 and column K are outside the classes
+        pairs += count(rows[part], columns[part], k, ignore)
+    table = pairs.reshape(k + 2, k + 1)  # row K is ignored, row K + 1 and column K are outside the classes
     if table[k + 1].any() or (not count_invalid and table[:k, k].any()):
         valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
         problems = []
