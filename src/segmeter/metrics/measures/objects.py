@@ -209,24 +209,20 @@ class InstanceIou(RegionMeasure):
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Return the score of all objects, each of average size."""
         found, objects, pixels, fp = (sums[name] for name in _IIOU)
-        sizes = _average_sizes(self.config)
-        average = np.nan_to_num(divide(pixels, objects)) if sizes is None else sizes[region]
+        sizes = self.config.average_sizes
+        average = np.nan_to_num(divide(pixels, objects)) if sizes == "data" else sizes[region]
         return {"iiou": divide(average * found, average * objects + fp)}
-
-
-def _average_sizes(config: InstanceIouConfig) -> Mapping[str, float] | None:
-    """Return the pixels of an average object, by class; None if they are measured on the data."""
-    given = config.average_sizes
-    return None if given == "data" else CITYSCAPES_SIZES if given == "cityscapes" else given
 
 
 def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> InstanceIou:
     """Build the measure for the regions whose average size is given, or for all if it is measured on the data."""
-    sizes = _average_sizes(config)
-    known = tuple(region for region in regions if sizes is None or region.name in sizes)
+    if config.average_sizes == "cityscapes":
+        config = config.replace(average_sizes=dict(CITYSCAPES_SIZES))
+    sizes = config.average_sizes
+    known = tuple(region for region in regions if sizes == "data" or region.name in sizes)
     if not known:
         rule = f"to name measured classes of {', '.join(spec.names)}"
-        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes or ())))
+        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes)))
     return InstanceIou(config, spec=spec, regions=known)
 
 
