@@ -202,23 +202,20 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     lies = 2 * overlaps.common > overlaps.instance_sizes[overlaps.second]
     holder[overlaps.first[held]] = overlaps.second[held]
     host[overlaps.second[lies]] = overlaps.first[lies]
-    holds = np.bincount(holder[holder >= 0], minlength=n_instances) > 1
+    # One more entry, False, is what objects without a holder or host find at -1.
+    holds = np.append(np.bincount(holder[holder >= 0], minlength=n_instances) > 1, False)
     parts = np.bincount(host[host >= 0], minlength=n_targets) > 1
     targets = np.full(n_targets, TARGET_EVENTS.index("missed"))
     targets[parts] = TARGET_EVENTS.index("split")
-    targets[(holder >= 0) & _at(holds, holder)] = TARGET_EVENTS.index("merged")
+    targets[holds[holder]] = TARGET_EVENTS.index("merged")
     targets[overlaps.first[chosen]] = TARGET_EVENTS.index("matched")
     instances = np.full(n_instances, INSTANCE_EVENTS.index("spurious"))
     instances[overlaps.mostly_void] = INSTANCE_EVENTS.index("void")
-    instances[(host >= 0) & _at(targets == TARGET_EVENTS.index("split"), host)] = INSTANCE_EVENTS.index("part")
-    instances[holds] = INSTANCE_EVENTS.index("merging")
+    is_split = np.append(targets == TARGET_EVENTS.index("split"), False)
+    instances[is_split[host]] = INSTANCE_EVENTS.index("part")
+    instances[holds[:-1]] = INSTANCE_EVENTS.index("merging")
     instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
     return Events(targets=targets, instances=instances)
-
-
-def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """Return the values at the indices; any value where an index is -1, even if there are no values."""
-    return values[index] if len(values) else np.zeros(len(index), values.dtype)
 
 
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
