@@ -34,11 +34,12 @@ def test_distances_are_the_least_of_all_pairs(axes, surface, points_of):
     target, mask = maps(axes, seed=axes)
     spacing = SPACING[:axes]
     classes = range(1, int(target.max()) + 1)
-    for k, found in zip(classes, distances_by_class(target, mask, classes, spacing, surface=surface), strict=True):
+    pairs = distances_by_class(target, mask, classes, spacing, surface=surface)
+    for k, (ours, theirs) in zip(classes, pairs, strict=True):
         table = cdist(points_of(target == k) * spacing, points_of(mask == k) * spacing)
-        np.testing.assert_allclose(np.sort(found.from_target), np.sort(table.min(axis=1)), rtol=1e-12)
-        np.testing.assert_allclose(np.sort(found.from_mask), np.sort(table.min(axis=0)), rtol=1e-12)
-        assert (found.sizes_target is None) == (surface == "border_pixels")
+        np.testing.assert_allclose(np.sort(ours.distances), np.sort(table.min(axis=1)), rtol=1e-12)
+        np.testing.assert_allclose(np.sort(theirs.distances), np.sort(table.min(axis=0)), rtol=1e-12)
+        assert (ours.sizes is None) == (surface == "border_pixels")
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])

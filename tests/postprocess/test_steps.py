@@ -40,6 +40,15 @@ def test_a_step_does_to_its_class_what_the_operation_does_to_the_mask(config, op
     assert (wanted != mask).any()
 
 
+@pytest.mark.parametrize("schema_of", [schema.OpeningConfig, schema.ClosingConfig, schema.SmoothConfig])
+@pytest.mark.parametrize("corner", [(0, 0), (20, 30), (44, 54)])
+def test_the_box_around_the_mask_changes_nothing(rng, schema_of, corner):
+    mask, config = np.zeros((60, 70), bool), schema_of(radius=4)
+    mask[corner[0] : corner[0] + 16, corner[1] : corner[1] + 16] = rng.random((16, 16)) < 0.7
+    found = STEPS.build(config, spec=SPEC)(mask.astype(np.uint8)) == 1
+    np.testing.assert_array_equal(found, getattr(masks, config.name)(mask, radius=4))
+
+
 def test_steps_that_split_number_the_objects():
     discs = disks((30, 50), (15, 16), (15, 33), radius=10)
     joined = np.zeros((9, 20), bool)

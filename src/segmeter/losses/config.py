@@ -81,7 +81,7 @@ class RegionLossConfig(LossConfig):
     The loss is then the mean over the images that have a class, the same however they are split into forward passes."""
 
 
-@LOSSES.register("dice", builder="segmeter.losses.region:build_tversky")
+@LOSSES.register("dice", builder="segmeter.losses.region:build_region_loss")
 class DiceConfig(RegionLossConfig):
     """Soft Dice, averaged over the classes that the target has."""
 
@@ -90,7 +90,7 @@ class DiceConfig(RegionLossConfig):
     """Added above and below the fraction."""
 
 
-@LOSSES.register("tversky", builder="segmeter.losses.region:build_tversky")
+@LOSSES.register("tversky", builder="segmeter.losses.region:build_region_loss")
 class TverskyConfig(RegionLossConfig):
     """Tversky loss (Salehi et al. 2017): Dice with separate prices for false positives and false negatives."""
 
@@ -103,7 +103,7 @@ class TverskyConfig(RegionLossConfig):
     """Added above and below the fraction."""
 
 
-@LOSSES.register("focal_tversky", builder="segmeter.losses.region:build_tversky")
+@LOSSES.register("focal_tversky", builder="segmeter.losses.region:build_region_loss")
 class FocalTverskyConfig(TverskyConfig):
     """Focal Tversky loss (Abraham and Khan 2019): each class's Tversky loss to the power `gamma`."""
 
@@ -112,7 +112,7 @@ class FocalTverskyConfig(TverskyConfig):
     """The exponent itself, where the paper writes 1/gamma and uses 3/4; below 1 lifts classes that are nearly right."""
 
 
-@LOSSES.register("lovasz", builder="segmeter.losses.region:build_lovasz")
+@LOSSES.register("lovasz", builder="segmeter.losses.region:build_region_loss")
 class LovaszConfig(RegionLossConfig):
     """Lovasz loss (Berman et al. 2018): softmax for multiclass, hinge for binary and multilabel."""
 
@@ -223,9 +223,7 @@ def resolve_weights(
         else:
             rule = f"to have {spec.num_classes} values, one for each of {', '.join(spec.names)}"
             problems.expect(len(given) == spec.num_classes, "class_weights", rule, tuple(given))
-    if isinstance(given, str):
-        return tuple(float(weight) for weight in class_weights(np.asarray(class_counts), given))
-    return tuple(given)
+    return tuple(class_weights(np.asarray(class_counts), given).tolist() if isinstance(given, str) else given)
 
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> "nn.Module":
@@ -288,5 +286,4 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     if scheme in _LOG_OFFSETS:
         return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))
     top = float(np.median(share[share > 0])) if scheme == "median" else 1 / array.size
-    weights: npt.NDArray[np.float64] = np.divide(top, share, out=np.zeros_like(share), where=share > 0)
-    return weights
+    return np.asarray(np.divide(top, share, out=np.zeros_like(share), where=share > 0))

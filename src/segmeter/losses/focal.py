@@ -186,9 +186,15 @@ def _compute(
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
     chosen = choose_backend(logits, aligned, options)
-    if chosen in ("numba", "triton"):
-        x = widened(logits) if chosen == "numba" and logits.dtype != torch.bfloat16 else logits
-        loss, weight, bad = _Fused.apply(x, aligned, options, chosen)
+    if chosen == "numba":
+        from segmeter.losses import focal_numba  # loading a compiled backend takes a moment
+
+        x = logits if logits.dtype == torch.bfloat16 else widened(logits)
+        loss, weight, bad = _Fused.apply(x, aligned, options, focal_numba.compute)
+    elif chosen == "triton":
+        from segmeter.losses import focal_triton
+
+        loss, weight, bad = _Fused.apply(logits, aligned, options, focal_triton.compute)
     else:
         loss, weight, bad = focal_torch.compute(logits, aligned, options)
     refuse_bad_labels(bad, logits, aligned, softmax=options.softmax, ignore_index=ignore_index, where=where)
@@ -199,7 +205,7 @@ def _compute(
             loss = loss / torch.where(divisor > 0, divisor, 1.0)
         else:
             loss = loss / float(number)
-    return loss.view(target.shape) if options.elementwise and task == "binary" else loss, bad
+    return loss.view(target.shape) if options.reduction == "none" and task == "binary" else loss, bad
 
 
 _TAKES = {  # what the compiled backends take, which sum over hard labels
@@ -213,7 +219,7 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOpt
     if torch.compiler.is_compiling():  # it fuses the definition into loops of its own
         return "torch"
     backend, device = options.backend, logits.device.type
-    summed = not options.elementwise and not options.label_smoothing
+    summed = options.reduction != "none" and not options.label_smoothing
     takes = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
     fits = takes and device == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
     possible = {"numba": takes and device == "cpu", "triton": fits and has_triton()}
@@ -232,18 +238,18 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, backend: str
+        ctx: Any, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, compute: Callable[..., Any]
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target)
-        ctx.options, ctx.backend = options, backend
-        total, weight, bad = _kernels(backend)(logits, target, options)
+        ctx.options, ctx.compute = options, compute
+        total, weight, bad = compute(logits, target, options)
         ctx.mark_non_differentiable(weight, bad)
         return total, weight, bad
 
     @staticmethod
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         logits, target = ctx.saved_tensors
-        (gradient,) = _kernels(ctx.backend)(logits, target, ctx.options, scale)
+        (gradient,) = ctx.compute(logits, target, ctx.options, scale)
         if torch.is_grad_enabled():
             gradient = _NoSecondDerivative.apply(gradient, logits, scale)
         return gradient, None, None, None
@@ -259,14 +265,3 @@ class _NoSecondDerivative(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> tuple[None, ...]:
         raise InputError('focal_loss: the closed form has no second derivative. Pass backend="torch", which has.')
-
-
-def _kernels(backend: str) -> Callable[..., list[torch.Tensor]]:
-    """Load a compiled backend, which takes a moment."""
-    if backend == "numba":
-        from segmeter.losses import focal_numba
-
-        return focal_numba.compute
-    from segmeter.losses import focal_triton
-
-    return focal_triton.compute

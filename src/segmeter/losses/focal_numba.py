@@ -43,24 +43,24 @@ def compute(
     labels, ignore = channels if options.softmax else 2, options.ignore_index
     narrow = (target if target.dtype == torch.uint8 else target.long().clamp(-INT32, INT32).int()).contiguous()
     weights = torch.ones(labels) if options.class_weights is None else options.class_weights
-    negative, positive = options.target_weights
+    negative, positive = options.alpha
     block = max(16, min(MOST_PIXELS, BLOCK_FLOATS // channels // 16 * 16))
     blocks = logits.shape[0] * -(-pixels // block)
     sums = torch.zeros(blocks, 3, dtype=torch.float64)
-    result = gradient = None
-    arriving, distance = torch.ones(()) if scale is None else scale.float(), 0
+    arriving, result, gradient, strides = torch.ones(()), sums, sums, (0, 0, 0)
     if scale is not None:
-        result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
-        gradient, distance = with_pixel_stride(result)
+        arriving, result = scale.float(), torch.empty_like(logits)
+        gradient, distance = with_pixel_stride(result)  # dense, with strides of its own where the logits are a view
+        strides = (gradient.stride(0), gradient.stride(1), distance)
     job = Job(
         logits=spaced.data_ptr(),
         target=narrow.data_ptr(),
         weights=weights.data_ptr(),
         scale=arriving.data_ptr(),
         sums=sums.data_ptr(),
-        gradient=0 if gradient is None else gradient.data_ptr(),
+        gradient=0 if scale is None else gradient.data_ptr(),
         strides=(spaced.stride(0), spaced.stride(1), step),
-        gradient_strides=(0, 0, 0) if gradient is None else (gradient.stride(0), gradient.stride(1), distance),
+        gradient_strides=strides,
         halved=logits.dtype == torch.bfloat16,
         width=narrow.element_size(),
         channels=channels,
@@ -78,7 +78,7 @@ def compute(
     pieces = 1 if threads == 1 else min(blocks, threads * PIECES)
     edges, kernel = [blocks * i // pieces for i in range(pieces + 1)], softmax if options.softmax else sigmoid
     run_parts([partial(kernel, job._replace(first=first, last=last)) for first, last in pairwise(edges)], threads)
-    if result is not None and gradient is not None:
+    if scale is not None:
         return [result if gradient is result else result.copy_(gradient)]
     total, weight, bad = (math.fsum(column) for column in sums.T.tolist())  # the same for any number of threads
     return [torch.tensor(total), torch.tensor(weight), torch.tensor(int(bad))]

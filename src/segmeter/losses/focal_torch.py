@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import Problems, collecting, expected, shown
+from segmeter.checks import collecting, expected, shown
 from segmeter.classes import TASKS, Task
 from segmeter.errors import ConfigError
 from segmeter.losses.config import Backend, Normalizer
@@ -30,11 +30,11 @@ LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
 class FocalOptions(NamedTuple):
-    """The options of the focal loss, as `focal_loss` names them."""
+    """The options of the focal loss, as `focal_loss` names them; `alpha` is always the pair of weights."""
 
     task: Task
     gamma: float = 2.0
-    alpha: float | tuple[float, float] | None = None
+    alpha: tuple[float, float] = (1.0, 1.0)
     class_weights: torch.Tensor | None = None
     ignore_index: int | None = None
     label_smoothing: float = 0.0
@@ -46,18 +46,6 @@ class FocalOptions(NamedTuple):
     def softmax(self) -> bool:
         """Whether the classes share a softmax; otherwise each channel has a sigmoid."""
         return self.task == "multiclass"
-
-    @property
-    def elementwise(self) -> bool:
-        """Whether each element keeps its loss, instead of their sum."""
-        return self.reduction == "none"
-
-    @property
-    def target_weights(self) -> tuple[float, float]:
-        """The weights of target 0 and of target 1 of a sigmoid."""
-        alpha = self.alpha
-        negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
-        return float(negative), float(positive)
 
 
 def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
@@ -73,7 +61,13 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
     if hasattr(alpha, "tolist"):
         alpha = alpha.tolist()
     alpha = tuple(alpha) if isinstance(alpha, Sequence) and not isinstance(alpha, str) else alpha
-    found = FocalOptions(task, gamma, alpha, read_weights(where, class_weights), *rest)
+    try:  # dense and float32, as the kernels read them
+        weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            expected(where, "class_weights", "to be one number per class", repr(class_weights))
+        ) from error
+    found = FocalOptions(task, gamma, (1.0, 1.0), weights, *rest)
     found = found._replace(ignore_index=whole_number(found.ignore_index))
     with collecting(where) as problems:
         check_common(problems, task, found.ignore_index)
@@ -81,8 +75,23 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
         check_number(problems, "label_smoothing", found.label_smoothing, 0, 1)
         problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
         problems.one_of("backend", found.backend, get_args(Backend))
-        _check_alpha(problems, alpha, task)
-        _check_class_weights(problems, found.class_weights, task)
+        if task == "multiclass":
+            problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
+        if not isinstance(alpha, tuple):
+            problems.in_range("alpha", alpha, 0, 1)
+        elif task != "multiclass":
+            pair = task == "binary" and len(alpha) == 2
+            rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
+            problems.expect(pair, "alpha", rule, alpha)
+            for value in alpha if pair else ():
+                check_number(problems, "alpha", value, 0)
+        if weights is not None:
+            rule = f"to be None for {task}"
+            problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
+            if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
+                ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
+                rule = "to be (K,), finite and >= 0, one of them > 0"
+                problems.expect(ok, "class_weights", rule, weights.tolist())
         number = found.normalizer
         if isinstance(number, str):
             problems.one_of("normalizer", number, get_args(Normalizer))
@@ -91,40 +100,9 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
             problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
         else:
             check_number(problems, "normalizer", number, 0, above=True)
-    return found._replace(gamma=float(gamma), label_smoothing=float(found.label_smoothing))
-
-
-def read_weights(where: str, weights: Any) -> torch.Tensor | None:
-    """Return class weights as a dense float32 tensor, as the kernels read it; ConfigError if they are not numbers."""
-    if weights is None:
-        return None
-    try:
-        return torch.as_tensor(weights, dtype=torch.float32).contiguous()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(expected(where, "class_weights", "to be one number per class", repr(weights))) from error
-
-
-def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
-    if task == "multiclass":
-        problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
-    if not isinstance(alpha, tuple):
-        problems.in_range("alpha", alpha, 0, 1)
-    elif task != "multiclass":
-        ok = task == "binary" and len(alpha) == 2
-        rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
-        problems.expect(ok, "alpha", rule, alpha)
-        for value in alpha if ok else ():
-            check_number(problems, "alpha", value, 0)
-
-
-def _check_class_weights(problems: Problems, weights: torch.Tensor | None, task: str) -> None:
-    if weights is None:
-        return
-    rule = f"to be None for {task}"
-    problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
-    if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
-        ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
-        problems.expect(ok, "class_weights", "to be (K,), finite and >= 0, one of them > 0", weights.tolist())
+    negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
+    both = float(negative), float(positive)
+    return found._replace(gamma=float(gamma), alpha=both, label_smoothing=float(found.label_smoothing))
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
@@ -175,7 +153,7 @@ def compute(
     if not options.softmax:
         hot = (target if soft else classes).to(x.dtype) * (1 - smoothing) + smoothing / 2
         up, down = _modulated(-logsigmoid(x), options.gamma), _modulated(-logsigmoid(-x), options.gamma)
-        negative, positive = options.target_weights
+        negative, positive = options.alpha
         losses = positive * hot * up + negative * (1 - hot) * down
     elif soft or smoothing:
         hot = (target if soft else one_hot(classes, x)).to(x.dtype)
@@ -186,7 +164,7 @@ def compute(
     losses = torch.where(counted, losses, 0)
     weighted = options.softmax and not soft
     weight = torch.where(counted, table[classes], 0).sum() if weighted else counted.sum().to(x.dtype)
-    return losses if options.elementwise else losses.sum(), weight, bad.sum()
+    return losses if options.reduction == "none" else losses.sum(), weight, bad.sum()
 
 
 def _modulated(nll: torch.Tensor, gamma: float) -> torch.Tensor:

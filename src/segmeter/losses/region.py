@@ -3,7 +3,7 @@
 Letters: B batch, K channels, N... the spatial axes.
 """
 
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import torch
 
@@ -25,19 +25,6 @@ from segmeter.losses.targets import (
 )
 
 
-class Regions(NamedTuple):
-    """Values of a batch with the elements on one last axis, (K, elements), or (B, K, elements) of each image.
-
-    Logits, probabilities and the target as 0 to 1 are 0 where they are not `counted`; `bad` counts the bad labels.
-    """
-
-    logits: torch.Tensor
-    probs: torch.Tensor
-    hot: torch.Tensor
-    counted: torch.Tensor
-    bad: torch.Tensor
-
-
 class RegionLoss(AdditiveLoss):
     """A loss defined on the regions of a whole batch, or of each image with over="sample"."""
 
@@ -54,40 +41,40 @@ class RegionLoss(AdditiveLoss):
         """Mask the elements that make the loss of their image count."""
         raise NotImplementedError
 
-    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute the loss of the batch, 0-d, or of each image, (B,), and the number of bad labels."""
+    def image_losses(
+        self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
+    ) -> torch.Tensor:
+        """Compute the loss of the batch, 0-d, or of each image, (B,).
+
+        Elements are on the last axis, (K, elements), or (B, K, elements) of each image. Logits, probabilities and the
+        target as 0 to 1 are 0 where they are not `counted`.
+        """
         raise NotImplementedError
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return the loss of the batch, or the summed losses of its images, (1,)."""
-        return self.mark(*self.image_losses(logits, target)).sum().view(1)
+        softmax, ignore_index = self.task == "multiclass", self.ignore_index
+        aligned = check_tensors(self.name, logits, target, task=self.task, ignore_index=ignore_index, soft=self._soft)
+        classes, counted, wrong = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
+        bad = wrong.sum()
+        refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=self.name)
+        if softmax:
+            counted = counted.unsqueeze(1)
+        if aligned.is_floating_point():
+            hot = aligned
+        else:
+            hot = one_hot(classes, logits) & counted if softmax else classes == 1
+        # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
+        x = widened(torch.where(counted, logits, 0))
+        probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
+        values = (x, probs, hot.to(x.dtype), counted)
+        regions = [each.flatten(2) if self.adds else each.transpose(0, 1).flatten(1) for each in values]
+        return self.mark(self.image_losses(*regions), bad).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Return how many images count, or 1 or 0 for a batch that counts or not: (1,) of the widest float."""
         per_image = self.present(target).flatten(1).any(1)
         return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
-
-    def split(self, logits: torch.Tensor, target: torch.Tensor) -> Regions:
-        """Check the arguments, and split them into the regions of each image or of the batch."""
-        softmax, ignore_index = self.task == "multiclass", self.ignore_index
-        options = {"task": self.task, "ignore_index": ignore_index, "soft": self._soft}
-        aligned = check_tensors(self.name, logits, target, **options)
-        labels = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
-        bad = labels.bad.sum()
-        refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=self.name)
-        counted = labels.counted.unsqueeze(1) if softmax else labels.counted
-        if aligned.is_floating_point():
-            hot = aligned
-        else:
-            hot = one_hot(labels.classes, logits) & counted if softmax else labels.classes == 1
-        # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
-        x = widened(torch.where(counted, logits, 0))
-        probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
-        x, probs, hot, counted = map(self._flat, (x, probs, hot.to(x.dtype), counted))
-        return Regions(x, probs, hot, counted, bad)
-
-    def _flat(self, values: torch.Tensor) -> torch.Tensor:
-        return values.flatten(2) if self.adds else values.transpose(0, 1).flatten(1)
 
 
 class TverskyLoss(RegionLoss):
@@ -157,17 +144,17 @@ class TverskyLoss(RegionLoss):
             return target > 0
         return valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
 
-    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        regions = self.split(logits, target)
-        hits = (regions.probs * regions.hot).sum(-1)
-        predicted, present = regions.probs.sum(-1), regions.hot.sum(-1)
+    def image_losses(
+        self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
+    ) -> torch.Tensor:
+        hits, predicted, present = (probs * hot).sum(-1), probs.sum(-1), hot.sum(-1)
         whole = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
         losses = 1 - (hits + self.smooth) / (whole + self.smooth)
         if self.gamma != 1:
             # The slope of x^0.75 is infinite at 0, which a perfect class reaches.
             losses = losses.clamp(min=torch.finfo(losses.dtype).eps) ** self.gamma
         used = present > 0
-        return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1), regions.bad
+        return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1)
 
 
 class LovaszLoss(RegionLoss):
@@ -206,14 +193,14 @@ class LovaszLoss(RegionLoss):
         """Mask the valid elements."""
         return valid_mask(target, self.ignore_index)
 
-    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        regions = self.split(logits, target)
+    def image_losses(
+        self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
+    ) -> torch.Tensor:
         if self.task == "multiclass":
-            losses = _extend((regions.hot - regions.probs).abs(), regions.hot)
-            used = regions.hot.amax(-1) > 0
-            return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1), regions.bad
-        margins = torch.where(regions.counted, 1 - regions.logits * (2 * regions.hot - 1), -1)
-        return _extend(margins, regions.hot).mean(-1), regions.bad
+            losses, used = _extend((hot - probs).abs(), hot), hot.amax(-1) > 0
+            return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1)
+        margins = torch.where(counted, 1 - logits * (2 * hot - 1), -1)
+        return _extend(margins, hot).mean(-1)
 
 
 def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
@@ -231,12 +218,11 @@ def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
     return (ordered.relu() * steps).sum(-1)
 
 
-def build_tversky(config: DiceConfig | TverskyConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build Dice, Tversky or focal Tversky, which differ only in their options."""
-    options = config.model_dump(exclude={"name"})
-    return TverskyLoss(spec.task, **options, ignore_index=spec.ignore_index, name=f"{config.name}_loss")
-
-
-def build_lovasz(config: LovaszConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build the Lovasz loss."""
-    return LovaszLoss(spec.task, over=config.over, ignore_index=spec.ignore_index)
+def build_region_loss(
+    config: DiceConfig | TverskyConfig | LovaszConfig, *, spec: ClassSpec, class_counts: Any = None
+) -> AdditiveLoss:
+    """Build the Lovasz loss, or Dice, Tversky or focal Tversky, which differ only in their options."""
+    options = config.model_dump(exclude={"name"}) | {"ignore_index": spec.ignore_index}
+    if isinstance(config, LovaszConfig):
+        return LovaszLoss(spec.task, **options)
+    return TverskyLoss(spec.task, **options, name=f"{config.name}_loss")

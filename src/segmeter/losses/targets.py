@@ -6,7 +6,7 @@ Letters: B batch, K channels, N... the spatial axes.
 import math
 from itertools import pairwise
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -60,8 +60,27 @@ def check_tensors(
     InputError
         Something does not fit; `soft` says whether a floating target may.
     """
-    _check_types(where, logits, target, task=task, soft=soft)
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, torch.Tensor):
+            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
+            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
+    given = f"{logits.dtype} {tuple(logits.shape)}"
+    if not logits.is_floating_point() or logits.ndim < 2:
+        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
+    channels = logits.shape[1]
+    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
+        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
+        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
     floating = target.is_floating_point()
+    if floating and not soft:
+        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
+        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
+    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
+    if not hard and not floating:
+        flags = "" if task == "multiclass" else ", or bool"
+        shares = ", or floating for a soft target" if soft else ""
+        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
+        raise InputError(expected(where, "target", rule, target.dtype))
     full = task == "multilabel" or (floating and task == "multiclass")
     shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
     if tuple(target.shape) != shape and not (task == "binary" and target.shape == logits.shape):
@@ -85,29 +104,6 @@ def check_tensors(
     return target.unsqueeze(1) if task == "binary" and target.ndim < logits.ndim else target
 
 
-def _check_types(where: str, logits: Any, target: Any, *, task: Task, soft: bool) -> None:
-    for name, value in (("logits", logits), ("target", target)):
-        if not isinstance(value, torch.Tensor):
-            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
-            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
-    given = f"{logits.dtype} {tuple(logits.shape)}"
-    if not logits.is_floating_point() or logits.ndim < 2:
-        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
-    channels = logits.shape[1]
-    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
-        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
-        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
-    if target.is_floating_point() and not soft:
-        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
-        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
-    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
-    if not hard and not target.is_floating_point():
-        flags = "" if task == "multiclass" else ", or bool"
-        shares = ", or floating for a soft target" if soft else ""
-        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
-        raise InputError(expected(where, "target", rule, target.dtype))
-
-
 def refuse_bad_labels(
     bad: torch.Tensor,
     logits: torch.Tensor,
@@ -120,7 +116,7 @@ def refuse_bad_labels(
     """Raise InputError with the bad labels and the first places, unless reading their number would stall a device."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
         return
-    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index).bad.nonzero()
+    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index)[2].nonzero()
     first = [tuple(int(i) for i in place) for place in places[:5]]
     values = [target[place].item() for place in first]
     kind, rule = "values", "to hold 0 to 1, being a soft target"
@@ -132,25 +128,21 @@ def refuse_bad_labels(
     raise InputError(expected(where, "target", rule, given, hint))
 
 
-class Labels(NamedTuple):
-    """A target that is safe to index with: a class for every element, which elements count, and which are bad."""
-
-    classes: torch.Tensor
-    counted: torch.Tensor
-    bad: torch.Tensor
-
-
-def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None) -> Labels:
-    """Read int64 classes that are safe to index with, and the masks; every element of a soft target counts."""
+def read_labels(
+    logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Read int64 classes that are safe to index with, and mask the elements that count (all of a soft target) and bad
+    ones.
+    """
     if target.is_floating_point():
         shape = logits[:, 0].shape if softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
         in_range = (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)  # false for NaN
-        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~in_range)
+        return classes, torch.ones_like(classes, dtype=torch.bool), ~in_range
     known = is_class(target, logits.shape[1] if softmax else 2)
     valid = valid_mask(target, ignore_index)
     counted = known & valid
-    return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
+    return torch.where(counted, target, 0).long(), counted, valid & ~known
 
 
 def one_hot(classes: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:

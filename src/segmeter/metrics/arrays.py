@@ -42,8 +42,7 @@ def minus(one: FloatArray, other: FloatArray) -> FloatArray:
     [2.0, 0.0, -inf, nan]
     """
     same = one == other
-    difference: FloatArray = np.where(same, 0.0, one) - np.where(same, 0.0, other)
-    return difference
+    return np.asarray(np.where(same, 0.0, one) - np.where(same, 0.0, other))
 
 
 def plain(value: Any) -> float | None:
@@ -164,10 +163,19 @@ def known_labels(
     """
     check_maps(where, target, labels, "labels", kinds=kinds, axes=axes)
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
-    ignored = None if ignore_index is None else target == ignore_index
-    pair = ("target", target), ("labels", labels)
-    first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)
-    return first, second, num_classes
+    ignored, known = None if ignore_index is None else target == ignore_index, []
+    for name, given in (("target", target), ("labels", labels)):
+        foreign = given >= num_classes
+        if given.dtype.kind == "i":
+            foreign |= given < 0
+        if ignored is not None:
+            foreign &= ~ignored
+        if foreign.any():
+            raise InputError(name_foreign(where, name, given[foreign], num_classes, has_void=ignored is not None))
+        known.append(given.astype(np.uint8 if num_classes < 256 else np.uint16))
+        if ignored is not None:
+            known[-1][ignored] = num_classes
+    return known[0], known[1], num_classes
 
 
 def known_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
@@ -212,19 +220,3 @@ def name_foreign(where: str, argument: str, foreign: NDArray[Any], num_classes: 
     rule = f"to hold only classes 0 to {num_classes - 1}"
     remedy = "Pass its void value as ignore_index." if argument == "target" and not has_void else ""
     return expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy)
-
-
-def _known(
-    where: str, name: str, given: NDArray[Any], num_classes: int, ignored: NDArray[np.bool_] | None
-) -> NDArray[Any]:
-    foreign = given >= num_classes
-    if given.dtype.kind == "i":
-        foreign |= given < 0
-    if ignored is not None:
-        foreign &= ~ignored
-    if foreign.any():
-        raise InputError(name_foreign(where, name, given[foreign], num_classes, has_void=ignored is not None))
-    known = given.astype(np.uint8 if num_classes < 256 else np.uint16)
-    if ignored is not None:
-        known[ignored] = num_classes
-    return known

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -34,7 +33,10 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
         winning class, None for multilabel; for binary ``per_class`` has the object only.
     """
     names = spec.names[1:] if spec.task == "binary" else spec.names
-    top, pairs = scores.top_label, zip(names, scores.classwise, scores.sweeps, strict=True)
+    top, per_class = scores.top_label, dict[str, Any]()
+    for name, one, sweep in zip(names, scores.classwise, scores.sweeps, strict=True):
+        curve = _lists(sweep.thinned(CURVE_POINTS), "thresholds", "precision", "recall")
+        per_class[name] = _describe(one) | {each: plain(getattr(sweep, each)) for each in OF_A_CURVE} | {"curve": curve}
     return {
         "n": scores.n,
         "bins": len(scores.classwise[0].counts),
@@ -44,23 +46,17 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
         "nll": say(scores.nll),
         "n_impossible": scores.n_impossible,
         "mean_average_precision": plain(mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))),
-        "per_class": {name: _describe(one) | _describe_sweep(sweep) for name, one, sweep in pairs},
+        "per_class": per_class,
     }
 
 
 def _describe(one: Reliability) -> dict[str, Any]:
-    bins = {name: _plain_list(getattr(one, name)) for name in ("confidence", "accuracy")}
-    return {"ece": plain(one.ece), "mce": plain(one.mce), "reliability": {"counts": one.counts.tolist(), **bins}}
+    bins = {"counts": one.counts.tolist(), **_lists(one, "confidence", "accuracy")}
+    return {"ece": plain(one.ece), "mce": plain(one.mce), "reliability": bins}
 
 
-def _describe_sweep(sweep: PrecisionRecallCurve) -> dict[str, Any]:
-    curve = sweep.thinned(CURVE_POINTS)
-    points = {name: _plain_list(getattr(curve, name)) for name in ("thresholds", "precision", "recall")}
-    return {name: plain(getattr(sweep, name)) for name in OF_A_CURVE} | {"curve": points}
-
-
-def _plain_list(values: NDArray[Any]) -> list[float | None]:
-    return [plain(value) for value in values]
+def _lists(one: Reliability | PrecisionRecallCurve, *names: str) -> dict[str, list[float | None]]:
+    return {name: [plain(value) for value in getattr(one, name)] for name in names}
 
 
 def empty_sums(spec: ClassSpec) -> Calibration:

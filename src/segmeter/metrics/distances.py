@@ -25,25 +25,49 @@ Point = tuple[float, ...]
 Segment = tuple[Point, Point]
 Triangle = tuple[Point, Point, Point]
 
+_ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
 _ROUND_A_FACE = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Distances:
     """Distances from every surface point of one map to the nearest of the other; all inf if the other has none.
 
     Parameters
     ----------
-    from_target, from_mask : (N,), float64, in the unit of the spacing
-        N differs between the two.
-    sizes_target, sizes_mask : (N,), float64
+    distances : (N,), float64, in the unit of the spacing
+        Of each point.
+    sizes : (N,), float64
         Lengths or areas of the elements; None where each point counts once.
     """
 
-    from_target: FloatArray
-    from_mask: FloatArray
-    sizes_target: FloatArray | None = None
-    sizes_mask: FloatArray | None = None
+    distances: FloatArray
+    sizes: FloatArray | None
+
+    def joined(self, other: "Distances") -> "Distances":
+        parts = [part for part in (self.sizes, other.sizes) if part is not None]
+        return Distances(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
+
+    def total(self) -> float:
+        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
+
+    def mean(self) -> float:
+        if self.sizes is None:
+            return float(self.distances.mean())
+        return float((self.distances * self.sizes).sum() / self.sizes.sum())
+
+    def near(self, tolerances: tuple[float, ...]) -> FloatArray:
+        """Return how many points, or how much of the surface, lie within each tolerance: (T,)."""
+        within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
+        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
+
+    def percentile(self, percent: float) -> float:
+        if self.sizes is None:
+            return float(np.percentile(self.distances, percent))
+        order = np.lexsort((self.sizes, self.distances))
+        shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
+        reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # as rounding may leave a share below
+        return float(self.distances[order][min(reached, len(order) - 1)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +102,17 @@ def distances_by_class(
     spacing: FloatArray,
     *,
     surface: SurfaceKind = "border_pixels",
-) -> Iterator[Distances]:
-    """Yield the distances of each class, from one pass over the two maps (of one shape; other values are no class)."""
+) -> Iterator[tuple[Distances, Distances]]:
+    """Yield the distances of each class, from the target and from the mask, in one pass over maps of one shape.
+
+    Values other than the classes are left out.
+    """
     pairs = _pixel_pairs(target, mask, classes)
     if surface == "marching_cubes":
         pairs = _element_pairs(target, mask, classes, spacing)
     for first, second in pairs:
-        yield Distances(
-            from_target=_nearest(first, second, spacing),
-            from_mask=_nearest(second, first, spacing),
-            sizes_target=first.sizes,
-            sizes_mask=second.sizes,
-        )
+        near, back = _nearest(first, second, spacing), _nearest(second, first, spacing)
+        yield Distances(near, first.sizes), Distances(back, second.sizes)
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
@@ -115,7 +138,14 @@ def _element_pairs(
 ) -> Iterator[tuple[_Surface, ...]]:
     """Find both surfaces of each class by marching cubes: centres of neighbourhoods that lie partly in the class."""
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
-    maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
+    maps = []
+    for labels in (target, mask):  # grown by one: where the pixels of a neighbourhood differ (M,), and their values
+        padded = np.pad(labels, 1, constant_values=0 if classes.start else classes.stop)
+        corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
+        mixed = corners[1] != corners[0]
+        for corner in corners[2:]:  # one at a time: a volume is large
+            mixed |= corner != corners[0]
+        maps.append((np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)))
     for k in classes:
         sides = []
         for places, values in maps:
@@ -130,16 +160,6 @@ def _element_pairs(
             )
             for (places, own), (other, _) in zip(sides, sides[::-1], strict=True)
         )
-
-
-def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArray, NDArray[Any]]:
-    """Find where 2 x 2 (2 x 2 x 2) pixels differ (M,), in the map grown by one, and return their values (M, 2 ** D)."""
-    padded = np.pad(labels, 1, constant_values=outside)
-    corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
-    mixed = corners[1] != corners[0]
-    for corner in corners[2:]:  # one at a time: a volume is large
-        mixed |= corner != corners[0]
-    return np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)
 
 
 def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
@@ -194,7 +214,8 @@ def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]
     other.
     """
     inside = [corner in held for corner in corners]
-    middles = [_middle(corners[i], corners[i - 3]) for i in range(4)]  # of the edge from corner i to the next
+    edges = [zip(corners[i], corners[i - 3], strict=True) for i in range(4)]  # from corner i to the next
+    middles = [tuple((one + other) / 2 for one, other in edge) for edge in edges]
     crossed = [i for i in range(4) if inside[i] != inside[i - 3]]
     if len(crossed) == 2:
         yield middles[crossed[0]], middles[crossed[1]]
@@ -241,7 +262,3 @@ def _area(triangles: list[Triangle]) -> float:
     points = np.array(triangles)
     sides = points[:, 1:] - points[:, :1]
     return float(np.linalg.norm(np.cross(sides[:, 0], sides[:, 1]), axis=1).sum())
-
-
-def _middle(first: Point, second: Point) -> Point:
-    return tuple((one + other) / 2 for one, other in zip(first, second, strict=True))

@@ -111,22 +111,27 @@ class Calibration:
     ) -> None:
         num_classes = whole_number("calibration", "num_classes", num_classes)
         bins = whole_number("calibration", "bins", bins)
-        _check_settings(num_classes, task, bins)
+        known_name("calibration", "task", task, TASKS)
+        problems = []
+        if num_classes < (1 if task == "multilabel" else 2) or (task == "binary" and num_classes != 2):
+            rule = {"binary": "2 for binary", "multiclass": ">= 2", "multilabel": ">= 1"}[task]
+            problems.append(expected("calibration", "num_classes", rule, num_classes))
+        if not 1 <= bins <= MOST_BINS:
+            problems.append(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
+        if problems:
+            raise InputError(problems)
         values = num_classes if task == "multiclass" else 2
         _, ignore_index = arrays.check_classes("calibration", values, ignore_index)
         from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
         channels = 1 if task == "binary" else num_classes
-        shapes = {
-            "tops": (2, bins),
-            "classes": (channels, 2, bins),
-            "sweeps": (channels, 2, tallies.STEPS),
-            "impossible": (1,),  # probabilities of 0 for the target's class
+        self.counts = {  # of two rows the second is hits
+            "tops": np.zeros((2, bins), np.int64),
+            "classes": np.zeros((channels, 2, bins), np.int64),
+            "sweeps": np.zeros((channels, 2, tallies.STEPS), np.int64),
+            "impossible": np.zeros(1, np.int64),  # probabilities of 0 for the target's class
         }
-        self.counts = {
-            name: np.zeros(shape, np.int64) for name, shape in shapes.items()
-        }  # of two rows the second is hits
         self.sums = [0] * ((channels + 1) * bins + 2)  # exact, in units of 2**-1074; in the order of `_parts`
 
     def update(self, target: NDArray[Any], probs: NDArray[Any]) -> None:
@@ -296,18 +301,6 @@ def exact(value: float) -> int:
 def rounded(units: int) -> float:
     """Return the float64 nearest to a number of those units."""
     return units / (1 << _UNIT_BITS)
-
-
-def _check_settings(num_classes: int, task: Task, bins: int) -> None:
-    known_name("calibration", "task", task, TASKS)
-    problems = []
-    if num_classes < (1 if task == "multilabel" else 2) or (task == "binary" and num_classes != 2):
-        rule = {"binary": "2 for binary", "multiclass": ">= 2", "multilabel": ">= 1"}[task]
-        problems.append(expected("calibration", "num_classes", rule, num_classes))
-    if not 1 <= bins <= MOST_BINS:
-        problems.append(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
-    if problems:
-        raise InputError(problems)
 
 
 def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:

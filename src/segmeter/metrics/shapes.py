@@ -192,12 +192,14 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     arrays.check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
     box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in arrays.union_box(target, mask))
     target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
-    skeletons = [_thin(one) for one in (target, mask)]
+    skeletons = []
+    for one in (target, mask):
+        writeable = np.require(one, requirements="W")  # thinning refuses other arrays, though it does not change them
+        thin = skeletonize(writeable) > 0 if one.any() else one  # type: ignore[no-untyped-call]
+        skeletons.append(thin if thin.any() else one)
     points = [int(skeleton.sum()) for skeleton in skeletons]
     inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
-    precision, sensitivity = (
-        float(arrays.divide(np.array(n), np.array(total))) for n, total in zip(inside[::-1], points[::-1], strict=True)
-    )
+    sensitivity, precision = arrays.divide(np.array(inside), np.array(points)).tolist()
     return CentrelineDice(
         status=arrays.find_status(*points),
         cldice=float(cldice_of_counts(inside[1], points[1], inside[0], points[0])),
@@ -208,14 +210,6 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
         inside_mask=inside[0],
         points_target=points[0],
     )
-
-
-def _thin(mask: BoolArray) -> BoolArray:
-    if not mask.any():
-        return mask
-    writeable = np.require(mask, requirements="W")  # thinning refuses other arrays, though it does not change them
-    skeleton: BoolArray = skeletonize(writeable) > 0  # type: ignore[no-untyped-call]
-    return skeleton if skeleton.any() else mask
 
 
 def cldice_of_counts(

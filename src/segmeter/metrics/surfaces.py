@@ -30,8 +30,8 @@ Penalty = Literal["inf", "diagonal", "nan"] | float
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
+_SHARES = ("nsd", "near_target", "near_mask")
 _PENALTIES = ("inf", "diagonal", "nan")
-_ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def surface_metrics(
     edges, near, failed = _check_options(where, target, **options)
     box = arrays.union_box(target, mask)
     pairs = distances_by_class(target[box], mask[box], range(1, 2), edges, surface=surface)
-    return summarise_distances(next(pairs), near, failed)
+    return summarise_distances(*next(pairs), near, failed)
 
 
 def surface_metrics_by_class(
@@ -198,20 +198,25 @@ def surface_metrics_by_class(
         number[classes] = np.arange(1, len(classes) + 1)
         first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
     pairs = distances_by_class(first, second, chosen, edges, surface=surface)
-    return tuple(summarise_distances(distances, near, failed) for distances in pairs)
+    return tuple(summarise_distances(*pair, near, failed) for pair in pairs)
 
 
-def summarise_distances(distances: Distances, tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    """Summarise one pair's distances in every way; `penalty` is the value if one surface has no point."""
-    ours = _Weighed(distances.from_target, distances.sizes_target)
-    theirs = _Weighed(distances.from_mask, distances.sizes_mask)
+def summarise_distances(
+    ours: Distances, theirs: Distances, tolerances: tuple[float, ...], penalty: float
+) -> SurfaceMetrics:
+    """Summarise both sides' distances in every way; `penalty` is the value if one surface has no point."""
     points = len(ours.distances), len(theirs.distances)
+    found: dict[str, Any] = {"status": arrays.find_status(*points), "tolerances": tolerances}
+    found |= {"points_target": points[0], "points_mask": points[1]}
     if not all(points):
-        return _empty(points, tolerances, penalty)
+        found |= dict.fromkeys(_DISTANCES, penalty if any(points) else math.nan)
+        shares = [0.0 if held else math.nan for held in (any(points), *points)]
+        found |= {name: np.full(len(tolerances), share) for name, share in zip(_SHARES, shares, strict=True)}
+        return SurfaceMetrics(**found)
     both, means = ours.joined(theirs), (ours.mean(), theirs.mean())
     near = ours.near(tolerances), theirs.near(tolerances)
     return SurfaceMetrics(
-        status="ok",
+        **found,
         hd=float(both.distances.max()),
         hd95=max(ours.percentile(95), theirs.percentile(95)),
         hd95_pooled=both.percentile(95),
@@ -222,58 +227,6 @@ def summarise_distances(distances: Distances, tolerances: tuple[float, ...], pen
         nsd=(near[0] + near[1]) / both.total(),
         near_target=near[0] / ours.total(),
         near_mask=near[1] / theirs.total(),
-        tolerances=tolerances,
-        points_target=points[0],
-        points_mask=points[1],
-    )
-
-
-@dataclass(frozen=True)
-class _Weighed:
-    """Distances (N,), each of weight 1 or of its size (N,)."""
-
-    distances: FloatArray
-    sizes: FloatArray | None
-
-    def joined(self, other: "_Weighed") -> "_Weighed":
-        parts = [part for part in (self.sizes, other.sizes) if part is not None]
-        return _Weighed(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
-
-    def total(self) -> float:
-        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
-
-    def mean(self) -> float:
-        if self.sizes is None:
-            return float(self.distances.mean())
-        return float((self.distances * self.sizes).sum() / self.sizes.sum())
-
-    def near(self, tolerances: tuple[float, ...]) -> FloatArray:
-        """Return how many points, or how much of the surface, lie within each tolerance: (T,)."""
-        within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
-        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
-
-    def percentile(self, percent: float) -> float:
-        if self.sizes is None:
-            return float(np.percentile(self.distances, percent))
-        order = np.lexsort((self.sizes, self.distances))
-        shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
-        reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # as rounding may leave a share below
-        return float(self.distances[order][min(reached, len(order) - 1)])
-
-
-def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    status = arrays.find_status(*points)
-    value = math.nan if status == "both_empty" else penalty
-    nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
-    return SurfaceMetrics(
-        status=status,
-        **dict.fromkeys(_DISTANCES, value),
-        near_target=nothing[0],
-        near_mask=nothing[1],
-        nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
-        tolerances=tolerances,
-        points_target=points[0],
-        points_mask=points[1],
     )
 
 

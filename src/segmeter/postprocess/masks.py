@@ -69,7 +69,7 @@ def opening(mask: Mask, *, radius: int) -> Mask:
 
     Equal to ``skimage.morphology.opening(mask, disk(radius), mode="ignore")``, several times faster.
     """
-    return _within_reach(mask, 2 * radius + 1, lambda part: dilate(erode(part, radius=radius), radius=radius))
+    return dilate(erode(mask, radius=radius), radius=radius)
 
 
 def closing(mask: Mask, *, radius: int) -> Mask:
@@ -77,7 +77,7 @@ def closing(mask: Mask, *, radius: int) -> Mask:
 
     Equal to ``skimage.morphology.closing(mask, disk(radius), mode="ignore")``, several times faster.
     """
-    return _within_reach(mask, 2 * radius + 1, lambda part: erode(dilate(part, radius=radius), radius=radius))
+    return erode(dilate(mask, radius=radius), radius=radius)
 
 
 def smooth(mask: Mask, *, radius: int) -> Mask:
@@ -85,10 +85,6 @@ def smooth(mask: Mask, *, radius: int) -> Mask:
 
     The part of the disk beyond the image does not count.
     """
-    return _within_reach(mask, radius, lambda part: _majority(part, radius))
-
-
-def _majority(mask: Mask, radius: int) -> Mask:
     balance = _disk_sums(mask, radius) * 2 - _disk_sums(np.ones_like(mask), radius)
     return np.asarray((balance > 0) | (mask & (balance == 0)))
 
@@ -116,7 +112,7 @@ def _row_counts(mask: Mask, radius: int) -> Iterator[tuple[NDArray[np.int32], ND
 
 def skeleton(mask: Mask) -> Mask:
     """Thin the mask to its centreline; equal to ``skimage.morphology.skeletonize(mask)``."""
-    return _within_reach(mask, 1, lambda part: np.asarray(skeletonize(part)))  # type: ignore[no-untyped-call]
+    return np.asarray(skeletonize(mask))  # type: ignore[no-untyped-call]
 
 
 def erode(mask: Mask, *, radius: int) -> Mask:
@@ -132,31 +128,11 @@ def dilate(mask: Mask, *, radius: int) -> Mask:
     return ~erode(~mask, radius=radius)
 
 
-def grow_by_sides(mask: Mask) -> Mask:
-    """Add the pixels above, below, left and right of the mask, and in a volume before and behind."""
-    grown = mask.copy()
-    for axis in range(mask.ndim):
-        to, of = np.moveaxis(grown, axis, 0), np.moveaxis(mask, axis, 0)
-        to[1:] |= of[:-1]
-        to[:-1] |= of[1:]
-    return grown
-
-
 def box_around(mask: Mask, reach: int) -> tuple[slice, ...]:
     """Return the smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
     every = range(mask.ndim)
     spans = [np.flatnonzero(mask.any(axis=tuple(other for other in every if other != axis))) for axis in every]
     return tuple(slice(max(0, int(span[0]) - reach), int(span[-1]) + reach + 1) for span in spans)
-
-
-def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> Mask:
-    """Run `operation` on the box around the mask that it can change, `reach` pixels wider on each side."""
-    if not mask.any():
-        return mask
-    box = box_around(mask, reach)
-    result = np.zeros_like(mask)
-    result[box] = operation(mask[box])
-    return result
 
 
 def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
@@ -184,19 +160,30 @@ def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArra
     """Build the step of label maps that a configuration names; ConfigError if a class does not exist."""
     options = {key: value for key, value in config if key not in _COMMON}
     step = partial(_OPERATIONS[config.name], **options)
+    if config.name in PLANEWISE:  # openings and closings look farthest, at a disk around each pixel of a disk
+        step = partial(_by_planes, step, 2 * options.get("radius", 0) + 1)
     where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
     return partial(
         apply_per_class,
-        step=partial(_by_planes, step) if config.name in PLANEWISE else step,
+        step=step,
         classes=class_indices(config.classes, spec, where=where),
         multilabel=spec.is_multilabel,
         fill=None if fill is None else class_indices((fill,), spec, where=where, argument="fill")[0],
     )
 
 
-def _by_planes(step: MaskStep, mask: Mask) -> Mask:
-    """Run a step on a mask (H, W), or on every plane of (D, H, W)."""
-    return step(mask) if mask.ndim == 2 else np.stack([step(plane) for plane in mask])
+def _by_planes(step: MaskStep, reach: int, mask: Mask) -> Mask:
+    """Run a step on a mask (H, W), or on every plane of (D, H, W).
+
+    It runs on the box that it can change, which is `reach` pixels wider than the mask on each side.
+    """
+    if mask.ndim == 3:
+        return np.stack([_by_planes(step, reach, plane) for plane in mask])
+    result = np.zeros_like(mask)
+    if mask.any():
+        box = box_around(mask, reach)
+        result[box] = step(mask[box])
+    return result
 
 
 def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument: str = "classes") -> tuple[int, ...]:
@@ -264,7 +251,14 @@ def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:
     """
     if not lost.any() or of.all():
         return
-    if not (grow_by_sides(lost) & of & ~lost).any():
+    beside = np.zeros_like(
+        lost
+    )  # pixels above, below, left and right of the lost ones, and in a volume before and behind
+    for axis in range(lost.ndim):
+        to, by = np.moveaxis(beside, axis, 0), np.moveaxis(lost, axis, 0)
+        to[1:] |= by[:-1]
+        to[:-1] |= by[1:]
+    if not (beside & of & ~lost).any():
         of = lost  # whole components were lost, so that the nearest label lies just outside the lost pixels
     box = box_around(of, 1)
     nearest = ndimage.distance_transform_cdt(of[box], metric="taxicab", return_distances=False, return_indices=True)

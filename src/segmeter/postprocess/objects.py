@@ -47,18 +47,16 @@ def build_instance_step(
 def _run(
     labels: LabelArray, probs: NDArray[Any] | None = None, *, config: Any, classes: tuple[int, ...], multilabel: bool
 ) -> InstanceArray:
-    return split_labels(labels, classes=classes, multilabel=multilabel, split=_splitter(config, probs))
-
-
-def _splitter(config: Any, probs: NDArray[Any] | None) -> Splitter:
     if isinstance(config, WatershedConfig):
-        return partial(split_mask, min_distance=config.min_distance)
-    if isinstance(config, DistanceSplitConfig):
-        return partial(split_at_depth, depth=config.depth)
-    if probs is None:
+        split: Splitter = partial(split_mask, min_distance=config.min_distance)
+    elif isinstance(config, DistanceSplitConfig):
+        split = partial(split_at_depth, depth=config.depth)
+    elif probs is None:
         raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
-    plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
-    return partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
+    else:
+        plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
+        split = partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
+    return split_labels(labels, classes=classes, multilabel=multilabel, split=split)
 
 
 def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> InstanceArray:
@@ -107,7 +105,13 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     ----------
     Beucher and Lantuejoul 1979, Use of watersheds in contour detection.
     """
-    return _flood(mask, lambda depth: _peaks(mask, depth, min_distance=min_distance))
+    depth, markers = _depth(mask), np.zeros(mask.shape, np.int32)
+    peaks = peak_local_max(  # type: ignore[no-untyped-call]
+        depth, min_distance=min_distance, exclude_border=False, threshold_abs=0
+    )
+    rows, columns = peaks[np.lexsort(peaks.T[::-1])].T
+    markers[rows, columns] = np.arange(1, rows.size + 1)
+    return _flood(mask, depth, markers)
 
 
 def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
@@ -127,7 +131,8 @@ def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
     -------
     (H, W) int32, as from `split_mask`.
     """
-    return _flood(mask, lambda found: number_parts(found > depth))
+    found = _depth(mask)
+    return _flood(mask, found, number_parts(found > depth))
 
 
 def split_by_cores(mask: Mask, *, probs: NDArray[np.float32], above: float, min_pixels: int) -> InstanceArray:
@@ -149,38 +154,23 @@ def split_by_cores(mask: Mask, *, probs: NDArray[np.float32], above: float, min_
     (H, W) int32, as from `split_mask`. A component without a core stays whole.
     """
     cores = remove_small(mask & (probs > above), min_pixels=min_pixels, connectivity=4)
-    markers = _completed(mask, probs, np.asarray(ndimage.label(cores)[0], np.int32))
-    return np.asarray(watershed(-probs, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
+    return _flood(mask, probs, np.asarray(ndimage.label(cores)[0], np.int32))
 
 
-def _flood(mask: Mask, markers_of: Callable[[NDArray[np.float64]], InstanceArray]) -> InstanceArray:
-    if mask.all() or not mask.any():  # without an outside there is no distance to it: one object, or none
-        return mask.astype(np.int32)
-    depth = ndimage.distance_transform_edt(mask)
-    markers = _completed(mask, depth, markers_of(depth))
-    return np.asarray(watershed(-depth, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
+def _depth(mask: Mask) -> NDArray[np.float64]:
+    """Measure the distance to the outside of a mask; without an outside, all pixels are equally deep."""
+    return np.zeros(mask.shape) if mask.all() else ndimage.distance_transform_edt(mask)
 
 
-def _peaks(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> InstanceArray:
-    """Number the centres."""
-    markers = np.zeros(mask.shape, np.int32)
-    peaks = peak_local_max(  # type: ignore[no-untyped-call]
-        depth, min_distance=min_distance, exclude_border=False, threshold_abs=0
-    )
-    rows, columns = peaks[np.lexsort(peaks.T[::-1])].T
-    markers[rows, columns] = np.arange(1, rows.size + 1)
-    return markers
-
-
-def _completed(mask: Mask, depth: NDArray[Any], markers: InstanceArray) -> InstanceArray:
-    """Add a marker at the deepest pixel of each component that has none."""
+def _flood(mask: Mask, depth: NDArray[Any], markers: InstanceArray) -> InstanceArray:
+    """Run a watershed from the markers, and from the deepest pixel of each component that has none."""
     components, count = ndimage.label(mask)
     bare = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])
     if bare.size:
         deepest = ndimage.maximum_position(depth, components, bare)
         for number, position in enumerate(deepest, int(markers.max()) + 1):
             markers[position] = number
-    return markers
+    return np.asarray(watershed(-depth, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
 
 
 COLUMNS = (
@@ -240,27 +230,21 @@ def region_table(labels: LabelArray, instances: InstanceArray | None, spec: Clas
     turns from the column axis to the longer one, counter-clockwise; the perimeter is by scikit-image's weights of
     border pixels; solidity is the share of the convex hull that the object fills.
     """
-    return [_row(region, spec) for region in find_regions(labels, instances, spec)]
-
-
-def _row(region: Region, spec: ClassSpec) -> dict[str, Any]:
-    (found,) = regionprops(region.mask.astype(np.uint8))  # type: ignore[no-untyped-call]
-    rows, columns = region.box
-    centre = found.centroid
-    values = (
-        spec.names[region.label], region.number, int(found.area),
-        rows.start, columns.start, rows.stop, columns.stop,
-        float(centre[0] + rows.start), float(centre[1] + columns.start),
-        float(found.axis_major_length), float(found.axis_minor_length), _angle(float(found.orientation)),
-        float(found.perimeter), float(found.solidity),
-    )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
-
-
-def _angle(from_rows: float) -> float:
-    """Convert an angle to degrees from the column axis. scikit-image gives radians from the row axis, -pi/2 to pi/2."""
-    degrees = float(np.degrees(from_rows)) - 90
-    return degrees + 180 if degrees <= -90 else degrees
+    table = []
+    for region in find_regions(labels, instances, spec):
+        (found,) = regionprops(region.mask.astype(np.uint8))  # type: ignore[no-untyped-call]
+        rows, columns = region.box
+        centre = found.centroid
+        degrees = float(np.degrees(found.orientation)) - 90  # scikit-image's are radians from the row axis
+        values = (
+            spec.names[region.label], region.number, int(found.area),
+            rows.start, columns.start, rows.stop, columns.stop,
+            float(centre[0] + rows.start), float(centre[1] + columns.start),
+            float(found.axis_major_length), float(found.axis_minor_length),
+            degrees + 180 if degrees <= -90 else degrees, float(found.perimeter), float(found.solidity),
+        )  # fmt: skip
+        table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
 
 
 Corner = tuple[int, int]
@@ -311,12 +295,18 @@ def area(ring: Sequence[Corner]) -> int:
 
 def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
     """Walk along the edges with the mask on the right; at a corner where pixels touch, keep to one if `apart`."""
-    leaving = _edges(mask)
+    framed = np.pad(mask, 1).astype(np.int8)
+    down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
+    # the edges along which the walk goes right, down, left and up, and where they start from their own corner
+    sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
+    leaving: dict[Corner, list[int]] = {}  # directions from each corner of pixels: one, or two where pixels touch there
+    for heading, (edge, beside, below) in enumerate(sides):
+        rows, columns = np.nonzero(edge)
+        for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
+            leaving.setdefault(corner, []).append(heading)
     while leaving:
-        start = next(iter(leaving))
-        heading = leaving[start][0]
-        path: list[tuple[Corner, int]] = []
-        place = start
+        start = place = next(iter(leaving))
+        heading, path = leaving[start][0], list[tuple[Corner, int]]()
         while True:
             path.append((place, heading))
             leaving[place].remove(heading)
@@ -331,17 +321,3 @@ def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
         headings = [heading for _, heading in path]
         turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
         yield [*turned, turned[0]]  # the corners at which the walk turns, closed
-
-
-def _edges(mask: Mask) -> dict[Corner, list[int]]:
-    """Find the directions in which edges leave each corner of pixels: one, or two where pixels touch there."""
-    framed = np.pad(mask, 1).astype(np.int8)
-    down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
-    # the edges along which the walk goes right, down, left and up, and where they start from their own corner
-    sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
-    leaving: dict[Corner, list[int]] = {}
-    for heading, (edge, beside, below) in enumerate(sides):
-        rows, columns = np.nonzero(edge)
-        for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
-            leaving.setdefault(corner, []).append(heading)
-    return leaving

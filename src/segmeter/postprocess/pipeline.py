@@ -80,7 +80,14 @@ def run_steps(
     ConfigError
         A step or class name that does not exist.
     """
-    _check(labels, spec, volume=plane_axis is not None)
+    volume, multilabel = plane_axis is not None, spec.is_multilabel
+    shaped = labels.ndim == 2 + volume + multilabel and (not multilabel or len(labels) == spec.num_classes)
+    if labels.dtype not in (np.uint8, np.uint16) or not shaped or not labels.size:
+        axes = f"({f'{spec.num_classes}, ' * multilabel}{'D, ' * volume}H, W)"
+        raise InputError(expected("run_steps", "labels", f"{axes} uint8 or uint16", f"{labels.dtype} {labels.shape}"))
+    highest = 1 if multilabel else spec.num_classes - 1
+    if labels.max() > highest:
+        raise InputError(expected("run_steps", "labels", f"to be in 0 .. {highest}", f"{labels.max()}"))
     first = 0 if plane_axis is None else plane_axis - 3  # of a picture, nothing moves
     moved: Any = np.moveaxis(labels, first, -3) if first else labels
     bands = Bands(steps, spec, height=moved.shape[-2], probs=probs)
@@ -112,12 +119,12 @@ class Bands:
     def __init__(
         self, steps: Sequence[Any], spec: ClassSpec, *, height: int, probs: NDArray[Any] | None = None
     ) -> None:
-        self._configs, self._steps, self._probs = steps, build_steps(steps, spec), probs
+        self._steps, self._probs = list(zip(steps, build_steps(steps, spec), strict=True)), probs
         self._reach = sum(reach_of(config, spec) or 0 for config in steps)
         self._height = height
         self._held: LabelArray | None = None
         self._top = self._done = 0  # the first line that is kept, and the first that was not returned yet
-        self.changed = {name: 0 for name, _ in self._steps}
+        self.changed = {name: 0 for _, (name, _) in self._steps}
         self.instances: InstanceArray | None = None
 
     def push(self, lines: LabelArray) -> LabelArray:
@@ -126,19 +133,16 @@ class Bands:
         end = self._top + held.shape[-2]
         stop = end if end == self._height else max(self._done, end - self._reach)
         core = slice(self._done - self._top, stop - self._top)
-        cleaned = self._run(held, core) if stop > self._done else held[..., core, :]
+        cleaned = held
+        for config, (name, step) in self._steps if stop > self._done else ():
+            if config.name in INSTANCE_STEPS:  # which change no label
+                self.instances = step(cleaned, probs=self._probs)
+                continue
+            before, cleaned = cleaned, step(cleaned)
+            self.changed[name] += int(np.count_nonzero(before[..., core, :] != cleaned[..., core, :]))
         keep = max(self._top, stop - self._reach)
         self._held, self._top, self._done = held[..., keep - self._top :, :], keep, stop
-        return cleaned
-
-    def _run(self, labels: LabelArray, core: slice) -> LabelArray:
-        for config, (name, step) in zip(self._configs, self._steps, strict=True):
-            if config.name in INSTANCE_STEPS:  # which change no label
-                self.instances = step(labels, probs=self._probs)
-                continue
-            before, labels = labels, step(labels)
-            self.changed[name] += int(np.count_nonzero(before[..., core, :] != labels[..., core, :]))
-        return labels[..., core, :]
+        return cleaned[..., core, :]
 
 
 def needs_probs(steps: Sequence[Any]) -> bool:
@@ -163,14 +167,3 @@ def reach_of(config: Any, spec: ClassSpec) -> int | None:
 def unbounded_steps(steps: Sequence[Any], spec: ClassSpec) -> list[str]:
     """Name the steps that need the whole map."""
     return [config.name for config in steps if reach_of(config, spec) is None]
-
-
-def _check(labels: LabelArray, spec: ClassSpec, *, volume: bool) -> None:
-    multilabel, plane = spec.is_multilabel, "D, H, W" if volume else "H, W"
-    axes = f"({spec.num_classes}, {plane})" if multilabel else f"({plane})"
-    shaped = labels.ndim == 2 + volume + multilabel and (not multilabel or len(labels) == spec.num_classes)
-    if labels.dtype not in (np.uint8, np.uint16) or not shaped or not labels.size:
-        raise InputError(expected("run_steps", "labels", f"{axes} uint8 or uint16", f"{labels.dtype} {labels.shape}"))
-    highest = 1 if multilabel else spec.num_classes - 1
-    if labels.max() > highest:
-        raise InputError(expected("run_steps", "labels", f"to be in 0 .. {highest}", f"{labels.max()}"))

@@ -12,7 +12,7 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.summarise import summarise
@@ -95,8 +95,8 @@ def test_empty_cases_are_undefined_and_misses_are_0(config):
 
 def test_touching_corners_are_one_object_or_two():
     target = np.eye(4, dtype=np.uint8)
-    assert find_objects(target > 0, None, 8).max() == 1
-    assert find_objects(target > 0, None, 4).max() == 4
+    assert number_objects([target > 0], None, 8).max() == 1
+    assert number_objects([target > 0], None, 4).max() == 4
     assert measured(InstancesConfig(connectivity=4), maps_of(target, target))["sum:instances_tp/road"] == 4.0
 
 

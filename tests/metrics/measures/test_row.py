@@ -1,6 +1,7 @@
 """A row of maps, counted by hand, and checksums of its target, in whatever form and parts it comes."""
 
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.cases.table import MeasureColumn
-from segmeter.metrics.measures.row import add_to_hash, hash_objects, make_row
+from segmeter.metrics.measures import row
+from segmeter.metrics.measures.row import hash_objects, make_row
 from tests.data.crafted import THREE
 from tests.metrics.build import maps_of
 
@@ -59,26 +61,26 @@ MAP = RNG.integers(0, 3, (7, 5))
 PLANES = THREE.replace(task="multilabel", ignore_index=None)
 
 
-def hashes(target, spec, cut=None):
-    """Of each plane, in one part or in two."""
-    sums = [0] * (spec.num_classes if spec.is_multilabel else 1)
-    for part in (target,) if cut is None else (target[..., :cut, :], target[..., cut:, :]):
-        sums = add_to_hash(sums, part, spec)
-    return sums
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int64", ">u2"])
 def test_it_is_the_crc_of_the_labels(dtype):
-    wanted = [zlib.crc32(MAP.astype(np.uint8).tobytes())]
+    wanted = zlib.crc32(MAP.astype(np.uint8).tobytes())
     for target in (MAP, np.asfortranarray(MAP), MAP[None]):
-        assert hashes(target.astype(dtype), THREE) == wanted
+        given = target.astype(dtype)
+        assert make_row(maps_of(given, given, THREE), ()).target_crc32 == wanted
 
 
-@pytest.mark.parametrize("cut", [1, 4])
-def test_parts_give_the_checksum_of_the_whole(cut):
+@pytest.mark.parametrize("lines", [1, 4])
+def test_bands_give_the_counts_and_the_checksum_of_the_whole(monkeypatch, lines):
+    monkeypatch.setattr(row, "_LINES", lines)
     planes = RNG.integers(0, 2, (3, 7, 5))
-    assert hashes(MAP, THREE, cut) == hashes(MAP, THREE)
-    assert hashes(planes, PLANES, cut) == [zlib.crc32(plane.astype(np.uint8).tobytes()) for plane in planes]
+    for target, spec in ((MAP, THREE), (planes, PLANES)):
+        array = SimpleNamespace(shape=target.shape, read=lambda top, stop, given=target: given[..., top:stop, :])
+        found = make_row(row.BandedMaps(case_id="c", target=array, labels=array, spec=spec), ())
+        whole = make_row(maps_of(target, target, spec), ())
+        np.testing.assert_array_equal(found.counts, whole.counts)
+        assert found.target_crc32 == whole.target_crc32
+    each = [zlib.crc32(plane.astype(np.uint8).tobytes()) for plane in planes]
+    assert whole.target_crc32 == zlib.crc32(np.array(each, "<u4").tobytes())
 
 
 @pytest.mark.parametrize("renumber", [{1: 2, 2: 1}, {1: 10**12, 2: 5}, {1: -3, 2: 7}, {1: 200, 2: 900}], ids=str)

@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
-from scipy import ndimage
 from skimage.measure import euler_number
 
 from segmeter.checks import expected
@@ -14,8 +13,9 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, share_of_diagonal, union_box
 from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.scores import BRIGHTNESS, NUMBERS, OF_A_CLASS, SUFFIXES
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
+from segmeter.metrics.objects.matching import label_parts
 from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
 from segmeter.metrics.shapes import boundary_iou, centreline_dice, cldice_of_counts
@@ -169,7 +169,7 @@ class Content(RegionMeasure):
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         mask = maps.masks(region)[0]
-        numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+        numbered = number_objects([mask], maps.target_instances, self.config.connectivity)
         sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
         edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
         shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
@@ -205,14 +205,9 @@ def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int
     ((1, 1), (1, 1, 0))
     """
     padded = np.pad(mask, 1)
-    objects = _count_parts(padded, connectivity == 8)
-    enclosed = _count_parts(~padded, connectivity == 4) - 1
+    objects = label_parts(padded, connectivity)[1]
+    enclosed = label_parts(~padded, 4 if connectivity == 8 else 8)[1] - 1
     if mask.ndim == 2:
         return objects, enclosed
     euler: int = euler_number(padded, mask.ndim if connectivity == 8 else 1)  # type: ignore[no-untyped-call]
     return objects, objects + enclosed - euler, enclosed
-
-
-def _count_parts(mask: BoolArray, corners: bool) -> int:
-    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if corners else 1)
-    return int(ndimage.label(mask, structure)[1])

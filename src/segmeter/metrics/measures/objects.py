@@ -17,22 +17,13 @@ from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects import matching
-from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Overlaps
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Events, Overlaps
 from segmeter.metrics.objects.scores import measure_masd
 from segmeter.metrics.surfaces import summarise_distances
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
 _QUALITIES = ("pq", "sq", "rq", "object_dice")
 _IIOU = ("iiou_found", "iiou_objects", "iiou_pixels", "iiou_fp")
-
-
-def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
-    """Number the objects of a mask: its connected components, or the part of the instance map inside it."""
-    if instances is not None:
-        return np.where(mask, instances, 0)
-    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
-    numbered: NDArray[Any] = ndimage.label(mask, structure)[0]
-    return numbered
 
 
 def numbered_objects(
@@ -49,8 +40,8 @@ def numbered_objects(
     void = target[box] == 2
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
-        number_in_turn([part[box] == 1 for part in planes], None if numbers is None else numbers[box], config)
-        for planes, numbers in zip(parts, given, strict=True)
+        number_objects([part[box] == 1 for part in planes], None if ids is None else ids[box], config.connectivity)
+        for planes, ids in zip(parts, given, strict=True)
     )
     return first, second, void if void.any() else None
 
@@ -62,13 +53,16 @@ def object_planes(maps: CaseMaps, region: Region, config: ObjectsConfig) -> list
     return list(zip(*planes, strict=True))
 
 
-def number_in_turn(masks: Sequence[BoolArray], instances: NDArray[Any] | None, config: ObjectsConfig) -> NDArray[Any]:
-    """Number the objects of disjoint masks one after the other, with distinct numbers."""
-    numbered = find_objects(masks[0], instances, config.connectivity)
-    for mask in masks[1:]:
-        more = find_objects(mask, instances, config.connectivity)
-        numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
-    return numbered
+def number_objects(masks: Sequence[BoolArray], instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
+    """Number the objects of disjoint masks one after the other, with distinct numbers.
+
+    They are the connected components of each mask, or the part of the instance map inside it.
+    """
+    parts = [
+        matching.label_parts(mask, connectivity)[0] if instances is None else np.where(mask, instances, 0)
+        for mask in masks
+    ]
+    return reduce(lambda numbered, more: np.where(more > 0, more + numbered.max(initial=0), numbered), parts)
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
@@ -120,11 +114,7 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of correct objects at each IoU threshold."""
 
-    alike = ("ap",)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        return (f"ap_tp@{self.config.thresholds[0]:g}",)
+    first, alike = ("ap_tp",), ("ap",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
@@ -160,7 +150,7 @@ class Aji(RegionMeasure):
 class Sizes(RegionMeasure):
     """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
-    first = ("sizes_tp@small",)
+    first = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
@@ -208,7 +198,7 @@ class InstanceIou(RegionMeasure):
         target, labels = maps.planes(region)
         given = maps.target_instances if self.config.objects == "maps" else None
         planes = object_planes(maps, region, self.config)[0]
-        numbers = number_in_turn([plane == 1 for plane in planes], given, self.config)
+        numbers = number_objects([plane == 1 for plane in planes], given, self.config.connectivity)
         held = numbers != 0  # few pixels, which are sorted
         ids, place = np.unique(numbers[held], return_inverse=True)
         sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
@@ -219,24 +209,20 @@ class InstanceIou(RegionMeasure):
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Return the score of all objects, each of average size."""
         found, objects, pixels, fp = (sums[name] for name in _IIOU)
-        sizes = _average_sizes(self.config)
-        average = np.nan_to_num(divide(pixels, objects)) if sizes is None else sizes[region]
+        sizes = self.config.average_sizes
+        average = np.nan_to_num(divide(pixels, objects)) if sizes == "data" else sizes[region]
         return {"iiou": divide(average * found, average * objects + fp)}
-
-
-def _average_sizes(config: InstanceIouConfig) -> Mapping[str, float] | None:
-    """Return the pixels of an average object, by class; None if they are measured on the data."""
-    given = config.average_sizes
-    return None if given == "data" else CITYSCAPES_SIZES if given == "cityscapes" else given
 
 
 def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> InstanceIou:
     """Build the measure for the regions whose average size is given, or for all if it is measured on the data."""
-    sizes = _average_sizes(config)
-    known = tuple(region for region in regions if sizes is None or region.name in sizes)
+    if config.average_sizes == "cityscapes":
+        config = config.replace(average_sizes=dict(CITYSCAPES_SIZES))
+    sizes = config.average_sizes
+    known = tuple(region for region in regions if sizes == "data" or region.name in sizes)
     if not known:
         rule = f"to name measured classes of {', '.join(spec.names)}"
-        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes or ())))
+        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes)))
     return InstanceIou(config, spec=spec, regions=known)
 
 
@@ -253,16 +239,18 @@ class ObjectEvents(RegionMeasure):
         for region in self.regions:
             overlaps = overlaps_of(maps, region, self.config)
             chosen = matching.choose_pairs(overlaps, self.config.threshold)
-            numbers = matching.find_events(overlaps, chosen).numbers()
-            yield region, {}, {f"events_{name}": numbers[name] for name in _NUMBERS}
-            rows += self._rows(maps, region, overlaps, chosen) if self.config.table else []
+            events = matching.find_events(overlaps, chosen)
+            yield region, {}, {f"events_{name}": number for name, number in events.numbers().items()}
+            rows += self._rows(maps, region, overlaps, chosen, events) if self.config.table else []
         if self.config.table:
             maps.kept[OBJECTS] = rows
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
 
-    def _rows(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> list[dict[str, Any]]:
+    def _rows(
+        self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray, events: Events
+    ) -> list[dict[str, Any]]:
         """Build a row per object of either side, the target's first, by ascending id."""
         target, instances, void = numbered_objects(maps, region, self.config)
         if void is not None:
@@ -277,13 +265,12 @@ class ObjectEvents(RegionMeasure):
             spacing = np.asarray(maps.spacing, np.float64)
             one, other = (matching.renumber(each, place + 1) for each, place in zip(numbered, places, strict=True))
             distances = distances_by_class(one, other, range(1, len(chosen) + 1), spacing)
-            scores["hd95"] = np.array([summarise_distances(each, (), np.inf).hd95 for each in distances])
+            scores["hd95"] = np.array([summarise_distances(*each, (), np.inf).hd95 for each in distances])
             ours, theirs = (
                 np.array([side["centroid"][i] for i in place], np.float64).reshape(-1, len(spacing))
                 for side, place in zip(described, places, strict=True)
             )
             scores["centroid_distance"] = np.sqrt((((ours - theirs) * spacing) ** 2).sum(axis=1))
-        events = matching.find_events(overlaps, chosen)
         happened = [[TARGET_EVENTS[k] for k in events.targets], [INSTANCE_EVENTS[k] for k in events.instances]]
         rows = []
         for k, name in enumerate(("target", "prediction")):

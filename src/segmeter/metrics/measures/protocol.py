@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from functools import reduce
+from operator import ior
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,24 +109,19 @@ class CaseMaps:
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
-        target, labels, members = self.target, self.labels, list(region.members)
+        target, labels, members = self.target, self.labels, region.members
         if self.spec.task == "multilabel":
-            target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
-        held = _is_in(target, members).astype(np.uint8)
+            target, labels, members = target[members[0]], labels[members[0]], (1,)
+        held, found = (
+            reduce(ior, (plane == member for member in members)).astype(np.uint8) for plane in (target, labels)
+        )
         held[self.spec.is_ignored(target)] = 2
-        return held, _is_in(labels, members).astype(np.uint8)
+        return held, found
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return target and labels of a region as masks; ignored pixels are in neither."""
         target, labels = self.planes(region)
         return target == 1, (labels == 1) & (target != 2)
-
-
-def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
-    held: NDArray[np.bool_] = labels == members[0]
-    for member in members[1:]:
-        held |= labels == member
-    return held
 
 
 @runtime_checkable
@@ -155,6 +152,8 @@ class RegionMeasure:
     config: Any
     spec: ClassSpec = field(kw_only=True)
     regions: tuple[Region, ...] = field(kw_only=True)
+    alike: ClassVar[tuple[str, ...]] = ()  # scores of `whole` that each case gets too, as if it were the data set
+    first: ClassVar[tuple[str, ...]] = ()  # sums, up to "@", that tell which regions have scores of the data set
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region, values, sums in self.measure(maps):
@@ -174,23 +173,13 @@ class RegionMeasure:
         """Measure one region: values of the case, and sums over cases, by metric."""
         raise NotImplementedError
 
-    @property
-    def alike(self) -> tuple[str, ...]:
-        """Names of the scores of `whole` that each case gets too, as if the data set had only this case."""
-        return ()
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Names of the sums that tell which regions have scores of the data set; without names there are none."""
-        return ()
-
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Compute scores of the data set from sums over cases."""
         raise NotImplementedError
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         scores: dict[Name, FloatArray] = {}
-        for region in dict.fromkeys(where for metric, where in sums if metric in self.first):
+        for region in dict.fromkeys(where for metric, where in sums if metric.partition("@")[0] in self.first):
             own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
             scores |= {(name, region): score for name, score in own.items()}
         return scores

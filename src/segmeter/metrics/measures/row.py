@@ -3,9 +3,9 @@
 Every evaluation comes through `make_row`. The checksum tells whether two runs were scored against the same references.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -20,15 +20,6 @@ from segmeter.metrics.pixels.confusion import count_case_and_hidden
 
 _crc32: Callable[..., int] = imagecodecs.deflate_crc32  # 20 GB/s: it costs less than any other pass over the pixels
 _FEW = 1 << 16  # a table of so many numbers is made in no time
-
-
-def add_to_hash(sums: list[int], target: NDArray[Any], spec: ClassSpec) -> list[int]:
-    """Continue the CRC-32 of each plane of a target by its next lines, (h, W) or for multilabel (K, h, W).
-
-    It depends neither on the file that the labels came from nor on their dtype, nor on leading axes of length 1.
-    """
-    planes = np.ascontiguousarray(target, spec.label_dtype.newbyteorder("<")).reshape(len(sums), -1)
-    return list(map(_crc32, planes.view(np.uint8), sums))
 
 
 def hash_objects(objects: NDArray[Any]) -> int:
@@ -89,10 +80,8 @@ class BandedMaps:
         return self.target.shape[-2:]
 
 
-class Explain(Protocol):
-    """Lists the problems of a band, one line each. `hidden` tells that only ignored pixels have them."""
-
-    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
+# Lists the problems of a band of target and labels, one line each. `hidden` tells that only ignored pixels have them.
+Explain = Callable[..., list[str]]
 
 
 def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: Explain | None = None) -> CaseRow:
@@ -122,7 +111,15 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     """
     counts = np.zeros(maps.spec.counts_shape, np.int64)
     sums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
-    for target, labels in _bands(maps):
+    # The CRC-32 of each plane continues from band to band. It depends neither on the file that the labels came from nor
+    # on their dtype, nor on leading axes of length 1.
+    label_dtype = maps.spec.label_dtype.newbyteorder("<")
+    for top in [0] if isinstance(maps, CaseMaps) else range(0, maps.shape[0], _LINES):
+        if isinstance(maps, CaseMaps):
+            target, labels = maps.target, maps.labels
+        else:
+            stop = min(top + _LINES, maps.shape[0])
+            target, labels = maps.target.read(top, stop), maps.labels.read(top, stop)
         try:
             found, hidden = count_case_and_hidden(target, labels, maps.spec)
         except InputError:
@@ -133,7 +130,8 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         if problems:
             raise DataError(problems)
         counts += found
-        sums = add_to_hash(sums, target, maps.spec)
+        planes = np.ascontiguousarray(target, label_dtype).reshape(len(sums), -1)
+        sums = list(map(_crc32, planes.view(np.uint8), sums))
     *depth, height, width = maps.shape
     measured: dict[str, Any] = {}
     if isinstance(maps, CaseMaps):
@@ -149,14 +147,3 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         target_crc32=sums[0] if len(sums) == 1 else _crc32(np.array(sums, "<u4").view(np.uint8)),
         **measured,
     )
-
-
-def _bands(maps: CaseMaps | BandedMaps) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield the same lines of target and labels."""
-    if isinstance(maps, CaseMaps):
-        yield maps.target, maps.labels
-        return
-    height = maps.shape[0]
-    for top in range(0, height, _LINES):
-        stop = min(top + _LINES, height)
-        yield maps.target.read(top, stop), maps.labels.read(top, stop)

@@ -5,12 +5,13 @@ that overlap, M pairs that match, T objects of the target, I predicted objects.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 from scipy.special import xlogy
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
@@ -23,8 +24,6 @@ INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
 _DENSE = 1 << 24  # cells: up to here filling a table is quicker than sorting pixels
 _BAND = 1 << 20  # pixels that are counted at a time: counting takes some 30 bytes for each
-
-_Counted = tuple[IntArray, IntArray]  # ids, and the pixels of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +65,20 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     """
     rows = max(1, _BAND * len(target) // max(target.size, 1))
     bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
+    target_ids, target_sizes = _tally(target[band][_objects(target[band], void, band)] for band in bands)
+    instance_ids, instance_sizes = _tally(instances[band][_objects(instances[band], void, band)] for band in bands)
+    width = max(len(instance_ids), 1)
 
-    def counted(numbers: NDArray[Any]) -> _Counted:
-        """Return the objects of a map without its void pixels."""
-        return _add([_tally(numbers[band][_objects(numbers[band], void, band)]) for band in bands])
+    def pair_codes() -> Iterator[IntArray]:
+        for band in bands:
+            both = _objects(target[band], void, band) & (instances[band] != 0)
+            yield _index(target[band][both], target_ids) * width + _index(instances[band][both], instance_ids)
 
-    target_ids, target_sizes = counted(target)
-    instance_ids, instance_sizes = counted(instances)
-    width, shared = max(len(instance_ids), 1), list[_Counted]()
-    for band in bands:
-        both = _objects(target[band], void, band) & (instances[band] != 0)
-        codes = _index(target[band][both], target_ids) * width + _index(instances[band][both], instance_ids)
-        shared.append(_tally(codes))
-    pairs, common = _add(shared)
+    pairs, common = _tally(pair_codes())
     first, second = np.divmod(pairs, width)
     mostly_void = np.zeros(len(instance_ids), bool)
     if void is not None:
-        ids, pixels = _add([_tally(instances[band][instances[band] != 0]) for band in bands])
+        ids, pixels = _tally(instances[band][instances[band] != 0] for band in bands)
         mostly_void = 2 * instance_sizes < pixels[_index(instance_ids, ids)]
     return Overlaps(
         target_ids=target_ids,
@@ -102,23 +98,22 @@ def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> Bool
     return held if void is None else held & ~void[band]
 
 
-def _tally(values: NDArray[Any]) -> _Counted:
-    """Return the distinct whole numbers, ascending, and how often each occurs."""
-    if values.size and values.max() >= _DENSE:
-        distinct, counts = np.unique(values, return_counts=True)
-        return distinct.astype(np.int64), counts.astype(np.int64)
-    counts = np.bincount(values.astype(np.int64, copy=False))
-    distinct = np.flatnonzero(counts)
-    return distinct, counts[distinct]
-
-
-def _add(parts: Sequence[_Counted]) -> _Counted:
-    """Add up what bands count."""
-    if len(parts) == 1:
-        return parts[0]
-    distinct, places = np.unique(np.concatenate([values for values, _ in parts]), return_inverse=True)
+def _tally(bands: Iterable[NDArray[Any]]) -> tuple[IntArray, IntArray]:
+    """Return the distinct whole numbers of all bands, ascending, and how often each occurs."""
+    counted = []
+    for values in bands:
+        if values.size and values.max() >= _DENSE:
+            distinct, counts = np.unique(values, return_counts=True)
+            counted.append((distinct.astype(np.int64), counts.astype(np.int64)))
+        else:
+            counts = np.bincount(values.astype(np.int64, copy=False))
+            distinct = np.flatnonzero(counts)
+            counted.append((distinct, counts[distinct]))
+    if len(counted) == 1:
+        return counted[0]
+    distinct, places = np.unique(np.concatenate([values for values, _ in counted]), return_inverse=True)
     sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, places, np.concatenate([counts for _, counts in parts]))
+    np.add.at(sums, places, np.concatenate([counts for _, counts in counted]))
     return distinct, sums
 
 
@@ -131,6 +126,13 @@ def _index(values: NDArray[Any], known: IntArray) -> IntArray:
     return np.searchsorted(known, values.astype(np.int64, copy=False)).astype(np.int64)
 
 
+def label_parts(mask: BoolArray, connectivity: int = 8) -> tuple[NDArray[np.int32], int]:
+    """Number the connected parts of a mask from 1, through corners too (8) or through sides only (4); count them."""
+    structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
+    numbered, count = ndimage.label(mask, structure)
+    return numbered, int(count)
+
+
 def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
     """Return indices of the pairs that match, by ascending target id."""
     iou = overlaps.iou()
@@ -139,28 +141,22 @@ def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
         return above
     first, second = overlaps.first[above], overlaps.second[above]
     rivals = (np.bincount(first)[first] > 1) | (np.bincount(second)[second] > 1)
-    return np.sort(np.concatenate([above[~rivals], _assign(overlaps, above[rivals], iou)]))
-
-
-def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
-    """Choose among pairs that share objects. Only these enter the table, which grows with their number squared."""
     from scipy.optimize import linear_sum_assignment  # a third of a second to load, and seldom needed
 
-    rows, first = np.unique(overlaps.first[rivals], return_inverse=True)
-    columns, second = np.unique(overlaps.second[rivals], return_inverse=True)
-    gain = np.zeros((len(rows), len(columns)))
-    gain[first, second] = iou[rivals]
-    place = np.full(gain.shape, -1)
-    place[first, second] = rivals
+    # Only pairs that share objects enter the table, which grows with their number squared.
+    rows, first = np.unique(first[rivals], return_inverse=True)
+    columns, second = np.unique(second[rivals], return_inverse=True)
+    gain, place = np.zeros((len(rows), len(columns))), np.full((len(rows), len(columns)), -1)
+    gain[first, second], place[first, second] = iou[above[rivals]], above[rivals]
     found = place[linear_sum_assignment(gain, maximize=True)]
-    return found[found >= 0]
+    return np.sort(np.concatenate([above[~rivals], found[found >= 0]]))
 
 
 def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     """Renumber the objects `ids`, all distinct, 1 to M in this order; everything else becomes 0."""
     numbered = np.zeros(instances.shape, np.int64)
     held = instances != 0
-    known = _tally(instances[held])[0]
+    known = _tally([instances[held]])[0]
     number = np.zeros(len(known), np.int64)
     number[np.searchsorted(known, ids)] = np.arange(1, len(ids) + 1)
     numbered[held] = number[_index(instances[held], known)]
@@ -206,23 +202,20 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     lies = 2 * overlaps.common > overlaps.instance_sizes[overlaps.second]
     holder[overlaps.first[held]] = overlaps.second[held]
     host[overlaps.second[lies]] = overlaps.first[lies]
-    holds = np.bincount(holder[holder >= 0], minlength=n_instances) > 1
+    # One more entry, False, is what objects without a holder or host find at -1.
+    holds = np.append(np.bincount(holder[holder >= 0], minlength=n_instances) > 1, False)
     parts = np.bincount(host[host >= 0], minlength=n_targets) > 1
     targets = np.full(n_targets, TARGET_EVENTS.index("missed"))
     targets[parts] = TARGET_EVENTS.index("split")
-    targets[(holder >= 0) & _at(holds, holder)] = TARGET_EVENTS.index("merged")
+    targets[holds[holder]] = TARGET_EVENTS.index("merged")
     targets[overlaps.first[chosen]] = TARGET_EVENTS.index("matched")
     instances = np.full(n_instances, INSTANCE_EVENTS.index("spurious"))
     instances[overlaps.mostly_void] = INSTANCE_EVENTS.index("void")
-    instances[(host >= 0) & _at(targets == TARGET_EVENTS.index("split"), host)] = INSTANCE_EVENTS.index("part")
-    instances[holds] = INSTANCE_EVENTS.index("merging")
+    is_split = np.append(targets == TARGET_EVENTS.index("split"), False)
+    instances[is_split[host]] = INSTANCE_EVENTS.index("part")
+    instances[holds[:-1]] = INSTANCE_EVENTS.index("merging")
     instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
     return Events(targets=targets, instances=instances)
-
-
-def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """Return the values at the indices; any value where an index is -1, even if there are no values."""
-    return values[index] if len(values) else np.zeros(len(index), values.dtype)
 
 
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
@@ -274,7 +267,13 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     Meila 2007, doi:10.1016/j.jmva.2006.11.013 (variation of information). Arganda-Carreras et al. 2015,
     doi:10.3389/fnana.2015.00142 (adapted Rand error).
     """
-    joint, rows, columns = _count_pixels(overlaps, missed)
+    # Common pixels (P,), those of each target object and of each segment, all within the target's objects. Segments of
+    # one pixel are left out: they add nothing to entropies and pairs.
+    joint, rows = overlaps.common.astype(np.float64), overlaps.target_sizes.astype(np.float64)
+    columns = np.asarray(np.bincount(overlaps.second, joint, len(overlaps.instance_ids)), np.float64)
+    if missed == "segment":
+        outside = rows - np.bincount(overlaps.first, joint, len(rows))
+        joint, columns = np.concatenate([joint, outside]), np.append(columns, outside.sum())
     spurious = overlaps.spurious(np.arange(len(overlaps.common)))
     held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
     if not held[0]:
@@ -289,18 +288,6 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     split, merge = (max(each - inner, 0.0) / rows.sum() / math.log(2) for each in (own, other))
     error = 1 - 2 * common / either if either else math.nan
     return {"voi": split + merge, "voi_split": split, "voi_merge": merge, "are": error}, sums
-
-
-def _count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the common pixels (P,), those of each target object and of each segment, all within the target's objects.
-
-    Segments of one pixel are left out: they add nothing to entropies and pairs.
-    """
-    joint, columns = overlaps.common, np.bincount(overlaps.second, overlaps.common, len(overlaps.instance_ids))
-    if missed == "segment":
-        outside = overlaps.target_sizes - np.bincount(overlaps.first, joint, len(overlaps.target_ids))
-        joint, columns = np.concatenate([joint, outside]), np.append(columns, outside.sum())
-    return joint.astype(np.float64), overlaps.target_sizes.astype(np.float64), columns.astype(np.float64)
 
 
 def _count_pairs(sizes: FloatArray) -> float:

@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, number_regions
+from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, make_suspect, number_regions
 
 SHARE = 0.05  # of the objects, changed while scores are calibrated
 
@@ -72,7 +72,10 @@ def _change(
 ) -> Suspect | None:
     """Plant one error where nothing else was changed, or return None if there is no room for it."""
     free = spec.valid(changed)
-    around = 0 if spec.has_background else _class_around(changed, mask, spec)
+    around = 0  # the class around the object
+    if not spec.has_background:
+        ring = ndimage.binary_dilation(mask, _EIGHT, iterations=2) & ~mask & free
+        around = int(np.bincount(changed[ring], minlength=spec.num_classes)[: spec.num_classes].argmax())
     region, value, suggested = mask & free, around, k  # as of a missing object
     if kind == "class":
         value = int(rng.choice([c for c in range(int(spec.has_background), spec.num_classes) if c != k]))
@@ -93,15 +96,8 @@ def _change(
         return None
     given = k if kind in ("border", "extra") else value
     changed[region] = value
-    rows, columns = ndimage.find_objects(region.astype(np.uint8))[0]
-    place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": region[rows, columns]}
-    return Suspect(kind=kind, given=given, suggested=suggested, score=1.0, size=int(mask.sum()), **place)
-
-
-def _class_around(labels: NDArray[Any], mask: BoolArray, spec: ClassSpec) -> int:
-    ring = ndimage.binary_dilation(mask, _EIGHT, iterations=2) & ~mask & spec.valid(labels)
-    counts = np.bincount(labels[ring], minlength=spec.num_classes)[: spec.num_classes]
-    return int(counts.argmax())
+    box = ndimage.find_objects(region.astype(np.uint8))[0]
+    return make_suspect(kind, given, suggested, 1.0, box, region[box], size=int(mask.sum()))
 
 
 def _elsewhere(

@@ -17,7 +17,7 @@ from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, Status
 from segmeter.metrics.distances import distances_by_class
-from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, renumber
+from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, label_parts, renumber
 from segmeter.metrics.surfaces import surface_metrics
 
 _LARGEST = np.iinfo(np.int64).max
@@ -164,7 +164,7 @@ def measure_masd(
     first, second = renumber(target, ids[0]), renumber(instances, ids[1])
     box = arrays.union_box(first, second)
     pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
-    return np.array([(one.from_target.mean() + one.from_mask.mean()) / 2 for one in pairs], np.float64)
+    return np.array([(ours.mean() + theirs.mean()) / 2 for ours, theirs in pairs], np.float64)
 
 
 def _check_instances(
@@ -228,8 +228,8 @@ def brats_lesions(
     """
     step = ndimage.generate_binary_structure(target.ndim, min(2, target.ndim))
     grown = ndimage.binary_dilation(target, step, dilation) if dilation else target
-    lesions = np.where(target, _parts(grown), 0)
-    parts = _parts(labels)
+    lesions = np.where(target, label_parts(grown)[0], 0)
+    parts, n_parts = label_parts(labels)
     voxel = float(np.prod(spacing))
     dice, hd95, found, missed = list[float](), list[float](), 0, 0
     taken: set[int] = set()
@@ -245,7 +245,7 @@ def brats_lesions(
         distance = surface_metrics(lesion, predicted, spacing=spacing, surface="marching_cubes").hd95
         hd95.append(distance if np.isfinite(distance) else BRATS_PENALTY)
         found, missed = found + bool(meets), missed + (not meets)
-    false = int(parts.max(initial=0)) - len(taken)
+    false = n_parts - len(taken)
     count = len(dice) + false
     return BratsScores(
         dice=sum(dice) / count if count else 1.0,
@@ -269,7 +269,7 @@ def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1)
     """
     from scipy.optimize import linear_sum_assignment  # a fifth of a second to load, and seldom needed
 
-    pairs = find_overlaps(_parts(target), _parts(labels))
+    pairs = find_overlaps(label_parts(target)[0], label_parts(labels)[0])
     table = np.zeros((len(pairs.target_ids), len(pairs.instance_ids)))
     table[pairs.first, pairs.second] = pairs.iou()
     enough = (table >= overlap) & (table > 0)
@@ -302,8 +302,7 @@ def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
     ----------
     Jaus et al. 2024, arXiv:2410.18684 (CC-metrics).
     """
-    parts = _parts(target)
-    count = int(parts.max(initial=0))
+    parts, count = label_parts(target)
     if not count:
         return np.array([0.0 if labels.any() else 1.0])
     nearest, region = np.full(target.shape, np.inf), np.zeros(target.shape, np.int64)
@@ -314,14 +313,7 @@ def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
     own, found, common = (
         np.bincount(region[mask], minlength=count + 1)[1:] for mask in (target, labels, target & labels)
     )
-    dice: FloatArray = 2 * common / (own + found)
-    return dice
-
-
-def _parts(mask: BoolArray) -> IntArray:
-    """Number the parts of a mask, connected through corners too."""
-    numbered: NDArray[Any] = ndimage.label(mask, np.ones((3,) * mask.ndim))[0]
-    return numbered.astype(np.int64)
+    return np.asarray(2 * common / (own + found))
 
 
 def _apart(mask: BoolArray, other: BoolArray) -> int:

@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.objects.matching import Overlaps, find_overlaps
+from segmeter.metrics.objects.matching import Overlaps, find_overlaps, label_parts
 
 Kind = Literal["extra", "missing", "class", "border"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -143,7 +143,7 @@ def number_regions(
         return np.unique(held, return_inverse=True)[1][1:].reshape(labels.shape).astype(np.int32)
     numbered, count = np.zeros(labels.shape, np.int32), 0
     for k in range(int(spec.has_background), spec.num_classes):
-        parts, number = ndimage.label((labels == k) & valid, _EIGHT)
+        parts, number = label_parts((labels == k) & valid)
         numbered[parts > 0] = parts[parts > 0] + count
         count += number
     return numbered
@@ -153,10 +153,6 @@ def _sums(regions: NDArray[np.int32], weights: NDArray[Any] | None = None) -> Fl
     """Sum over the pixels of each region (R + 1,); the first sum is of pixels outside all regions."""
     flat = None if weights is None else weights.ravel()
     return np.bincount(regions.ravel(), flat, minlength=int(regions.max(initial=0)) + 1).astype(np.float64)
-
-
-def _weight(sizes: FloatArray) -> FloatArray:
-    return sizes / (sizes + _SHRINK)
 
 
 def _of_reference(
@@ -171,13 +167,13 @@ def _of_reference(
     others[rows, first] = -1
     best = others.argmax(axis=1)
     against = others.max(axis=1) - own
-    scores = (against - (usual[best] - usual[first])) * _weight(sizes)
+    scores = (against - (usual[best] - usual[first])) * (sizes / (sizes + _SHRINK))
     found = {}
     for number, box in enumerate(ndimage.find_objects(regions), start=1):
         if against[number] > 0:
             kind: Kind = "extra" if spec.has_background and best[number] == 0 else "class"
             mask = regions[box] == number
-            found[number] = _suspect(kind, first[number], best[number], scores[number], box, mask)
+            found[number] = make_suspect(kind, first[number], best[number], scores[number], box, mask)
     return found
 
 
@@ -192,13 +188,14 @@ def _of_model(
 ) -> list[Suspect]:
     """Find the model's objects, except for known ones, that lie mostly in another class of the reference."""
     sizes, found = _sums(regions), list[Suspect]()
-    wrong, scores = _sums(regions, labels != given), divide(_sums(regions, lead), sizes) * _weight(sizes)
+    wrong = _sums(regions, labels != given)
+    scores = divide(_sums(regions, lead), sizes) * (sizes / (sizes + _SHRINK))
     for number, box in enumerate(ndimage.find_objects(regions), start=1):
         if 2 * wrong[number] > sizes[number] and number not in known:
             mask = regions[box] == number
             believed = np.bincount(given[box][mask], minlength=spec.num_classes).argmax()
             kind: Kind = "missing" if spec.has_background and believed == 0 else "class"
-            found.append(_suspect(kind, believed, labels[box][mask][0], scores[number], box, mask))
+            found.append(make_suspect(kind, believed, labels[box][mask][0], scores[number], box, mask))
     return found
 
 
@@ -235,12 +232,13 @@ def _of_borders(
         mask = (lost[wider] == number) | (beyond[wider] == number)
         if mask.any():
             known = given[box][ours[box] == number][0]
-            found.append(_suspect("border", known, known, scores[number], wider, mask, size=int(sizes[number])))
+            found.append(make_suspect("border", known, known, scores[number], wider, mask, size=int(sizes[number])))
     return found
 
 
-def _suspect(
+def make_suspect(
     kind: Kind, given: Any, suggested: Any, score: float, box: Any, mask: BoolArray, size: int | None = None
 ) -> Suspect:
+    """Make a suspect of a mask within a box; the object is as large as the mask, unless a size is given."""
     place: dict[str, Any] = {"top": box[0].start, "left": box[1].start, "mask": mask, "size": size or int(mask.sum())}
     return Suspect(kind=kind, given=int(given), suggested=int(suggested), score=float(score), **place)

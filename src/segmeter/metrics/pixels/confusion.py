@@ -148,7 +148,25 @@ def _count(
     count_invalid: bool = False,
 ) -> tuple[IntArray, bool]:
     """Return the counts (K, K) or (K, K + 1), and whether ignored pixels hide labels outside the classes."""
-    k, table = num_classes, _table(target, labels, num_classes, ignore_index)
+    global _plainly_counted
+    rows, ignore = _narrow(target, num_classes, ignore_index)
+    columns, _ = _narrow(labels, num_classes, None)
+    if rows.dtype != columns.dtype:
+        rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
+    rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
+    k, pairs = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
+    pixels = max(_LEAST, rows.size)
+    if k > MOST_COMPILED or _plainly_counted + pixels <= PLAIN_PIXELS:
+        _plainly_counted += pixels
+        count, step = _count_plainly, max(_BLOCK, pairs.size)
+    else:
+        from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
+
+        count, step = count_pairs, _CHUNK
+    for start in range(0, rows.size, step):
+        part = slice(start, start + step)
+        pairs += count(rows[part], columns[part], k, ignore)
+    table = pairs.reshape(k + 2, k + 1)  # row K is ignored, row K + 1 and column K are outside the classes
     if table[k + 1].any() or (not count_invalid and table[:k, k].any()):
         valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
         problems = []
@@ -159,29 +177,6 @@ def _count(
                 problems.append(name_foreign(where, argument, foreign, num_classes, has_void=has_void))
         raise InputError(problems)
     return np.ascontiguousarray(table[:k, : k + count_invalid]), bool(table[k, k]) and not count_invalid
-
-
-def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_index: int | None) -> IntArray:
-    """Count into (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
-    global _plainly_counted
-    rows, ignore = _narrow(target, num_classes, ignore_index)
-    columns, _ = _narrow(labels, num_classes, None)
-    if rows.dtype != columns.dtype:
-        rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
-    rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    table = np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
-    pixels = max(_LEAST, rows.size)
-    if num_classes > MOST_COMPILED or _plainly_counted + pixels <= PLAIN_PIXELS:
-        _plainly_counted += pixels
-        count, step = _count_plainly, max(_BLOCK, table.size)
-    else:
-        from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
-
-        count, step = count_pairs, _CHUNK
-    for start in range(0, rows.size, step):
-        part = slice(start, start + step)
-        table += count(rows[part], columns[part], num_classes, ignore)
-    return table.reshape(num_classes + 2, num_classes + 1)
 
 
 def _count_plainly(target: LabelArray, labels: LabelArray, num_classes: int, ignore: int) -> IntArray:

@@ -39,10 +39,6 @@ class ClassTotals(NamedTuple):
         """Apply the same change to each of the four."""
         return ClassTotals(*map(change, self))
 
-    def first(self, count: int) -> "ClassTotals":
-        """Return the margins of the first classes alone."""
-        return self.map(lambda part: part[..., :count])
-
     def ratio(self, name: str) -> FloatArray:
         """Return one of `RATIOS` for each class."""
         return divide(*RATIOS[name](self))
@@ -102,23 +98,12 @@ RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = 
     "precision": lambda m: (m.tp, m.predicted),
     "recall": lambda m: (m.tp, m.target),
     "specificity": lambda m: (m.total - m.target - m.predicted + m.tp, m.total - m.target),
-    "volumetric_similarity": lambda m: (
-        m.target + m.predicted - abs(m.target - m.predicted),
-        m.target + m.predicted,
-    ),
+    "volumetric_similarity": lambda m: (m.target + m.predicted - abs(m.target - m.predicted), m.target + m.predicted),
     "relative_volume_difference": lambda m: (m.predicted - m.target, m.target),
 }
 _MEANS = {"mean_iou": "iou", "mean_dice": "dice", "balanced_accuracy": "recall"}
 
-AGGREGATES = (
-    "mean_iou",
-    "mean_dice",
-    "pixel_accuracy",
-    "balanced_accuracy",
-    "frequency_weighted_iou",
-    "kappa",
-    "mcc",
-)
+AGGREGATES = ("mean_iou", "mean_dice", "pixel_accuracy", "balanced_accuracy", "frequency_weighted_iou", "kappa", "mcc")
 
 
 def overlap_scores(
@@ -164,9 +149,27 @@ def overlap_scores(
     >>> scores.iou, scores.recall
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
-    known_name("overlap_scores", "task", task, TASKS)
-    margins = class_totals(_as_counts(counts), task=task, count_invalid=count_invalid)
-    chosen = _chosen(classes, margins.tp.shape[-1])
+    where, rule = "overlap_scores", "to be whole numbers >= 0"
+    known_name(where, "task", task, TASKS)
+    given = known_numbers(where, "counts", counts, rule, kinds="iuf")
+    if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
+        raise InputError(expected(where, "counts", rule, f"{given.min()} to {given.max()}"))
+    parts = given[given != np.rint(given)] if given.dtype.kind == "f" else given[:0]
+    if parts.size:
+        raise InputError(expected(where, "counts", rule, parts.flat[0]))
+    if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
+        raise InputError(expected(where, "counts", "to sum to 2**53 pixels or fewer", "more"))
+    # In int64, differences don't wrap and sums are exact.
+    margins = class_totals(given.astype(np.int64, copy=False), task=task, count_invalid=count_invalid)
+    num_classes = margins.tp.shape[-1]
+    chosen = np.arange(num_classes)
+    if classes is not None:
+        chosen = np.array(
+            [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)], np.int64
+        )
+        if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
+            rule = f"to be distinct class indices, 0 to {num_classes - 1}"
+            raise InputError(expected(where, "classes", rule, classes))
     ratios = {name: margins.ratio(name) for name in RATIOS}
     return OverlapScores(
         **ratios,
@@ -174,20 +177,6 @@ def overlap_scores(
         support=margins.target,
         n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
     )
-
-
-def _as_counts(counts: Any) -> NDArray[np.int64]:
-    """Return counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
-    rule = "to be whole numbers >= 0"
-    given = known_numbers("overlap_scores", "counts", counts, rule, kinds="iuf")
-    if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
-        raise InputError(expected("overlap_scores", "counts", rule, f"{given.min()} to {given.max()}"))
-    parts = given[given != np.rint(given)] if given.dtype.kind == "f" else given[:0]
-    if parts.size:
-        raise InputError(expected("overlap_scores", "counts", rule, parts.flat[0]))
-    if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
-        raise InputError(expected("overlap_scores", "counts", "to sum to 2**53 pixels or fewer", "more"))
-    return given.astype(np.int64, copy=False)
 
 
 def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_invalid: bool = False) -> ClassTotals:
@@ -219,19 +208,21 @@ def aggregate(name: str, margins: ClassTotals, *, task: Task, classes: Sequence[
     pooled = _pool(margins) if task == "multilabel" else margins
     if name == "pixel_accuracy":
         return divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1))
-    beyond, left, spread, other = _chance(pooled)
-    return divide(beyond, left) if name == "kappa" else divide(beyond, np.sqrt(spread) * np.sqrt(other))
-
-
-def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64]:
-    if classes is None:
-        return np.arange(num_classes)
-    indices = real_numbers("overlap_scores", "classes", classes)
-    chosen = np.array([whole_number("overlap_scores", "classes", k) for k in indices], np.int64)
-    if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
-        rule = f"to be distinct class indices, 0 to {num_classes - 1}"
-        raise InputError(expected("overlap_scores", "classes", rule, classes))
-    return chosen
+    whole = pooled.target.sum(axis=-1, keepdims=True)
+    fn, fp = pooled.target - pooled.tp, pooled.predicted - pooled.tp
+    exact = (pooled.tp, pooled.target, pooled.predicted, fn, fp, whole - pooled.target - fp)
+    tp, target, predicted, fn, fp, tn = (np.asarray(part, np.float64) for part in exact)
+    # Squared pixels, summed over classes: n tp - t p is the agreement beyond chance, n^2 - t p its largest value, and
+    # n^2 - t^2 and n^2 - p^2 are the spread of target and prediction. Differences of squares would lose all digits of a
+    # rare class, so these are sums of products of counts.
+    rest, unpredicted = fp + tn, fn + tn
+    beyond = (tp * tn - fn * fp).sum(axis=-1)
+    if name == "kappa":
+        return divide(beyond, (target * unpredicted).sum(axis=-1))
+    n, held = np.asarray(whole, np.float64)[..., 0], predicted.sum(axis=-1)
+    invalid = np.maximum(n - held, 0)  # predicted outside the classes; overlapping groups may hold more than n
+    other = (predicted * unpredicted).sum(axis=-1) + invalid * held
+    return divide(beyond, np.sqrt((target * rest).sum(axis=-1)) * np.sqrt(other))
 
 
 def _pool(margins: ClassTotals) -> ClassTotals:
@@ -241,22 +232,3 @@ def _pool(margins: ClassTotals) -> ClassTotals:
     tp = np.stack([absent.target - one.predicted + one.tp, one.tp], axis=-1)
     target, predicted = (np.stack(pair, axis=-1) for pair in zip(absent[1:3], one[1:3], strict=True))
     return ClassTotals(tp, target, predicted, np.stack([one.total, one.total], axis=-1))
-
-
-def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return squared pixels (...): agreement beyond chance, its largest value, and the spread of target and of
-    prediction.
-
-    They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes. They are computed as sums of products
-    of counts, as differences of squares would lose all digits of a rare class.
-    """
-    whole = margins.target.sum(axis=-1, keepdims=True)
-    fn, fp = margins.target - margins.tp, margins.predicted - margins.tp
-    exact = (margins.tp, margins.target, margins.predicted, fn, fp, whole - margins.target - fp)
-    tp, target, predicted, fn, fp, tn = (np.asarray(part, np.float64) for part in exact)
-    rest, unpredicted = fp + tn, fn + tn
-    products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
-    beyond, left, spread, other = (part.sum(axis=-1) for part in products)
-    n, held = np.asarray(whole, np.float64)[..., 0], predicted.sum(axis=-1)
-    invalid = np.maximum(n - held, 0)  # predicted outside the classes; overlapping groups may hold more than n
-    return beyond, left, spread, other + invalid * held

@@ -154,7 +154,8 @@ class Scoreboard:
         """Compute scores of the data set (R, D) from sums (R, C) of `columns`."""
         width, found = 4 * len(self.run.regions), dict[str, FloatArray]()
         margins = ClassTotals.from_columns(sums[:, :width])
-        own, classes = margins.first(self.spec.num_classes), mean_classes(self.config, self.spec)
+        own = margins.map(lambda part: part[..., : self.spec.num_classes])  # without the groups
+        classes = mean_classes(self.config, self.spec)
         further = set(names) & set(self.further)
         if further:
             measured = self._measure(np.asarray(sums[:, width:], np.float64))
