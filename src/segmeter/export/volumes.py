@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import MILLIMETRES, Geometry
 from segmeter.data.files.medical import FLIPS
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import volume_format
 from segmeter.export.config import ExportConfig, LabelsFormat
-from segmeter.export.formats import LinesOf, Locate, encode_plane, palette_of, write_tiff, write_zarr
+from segmeter.export.formats import Locate, encode_labels_png, palette_of, write_tiff, write_zarr
 from segmeter.files import atomic_write, write_bytes
 
 # By the suffix of a volume's image; others become TIFF
@@ -36,9 +37,9 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
     ----------
     MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
     """
-    packed = zlib.compress(labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL)
-    edges, place, axes = _millimetres(geometry), _place(geometry), labels.ndim
-    origin, steps = (place[:3, 3], place[:3, :3]) if place is not None else (np.zeros(axes), np.eye(axes))
+    packed = zlib.compress(_little_endian(labels), _LEVEL)
+    edges, affine, axes = *_millimetres(geometry), labels.ndim
+    origin, steps = (np.zeros(axes), np.eye(axes)) if affine is None else (affine[:3, 3], affine[:3, :3])
     lines = [
         "ObjectType = Image",
         f"NDims = {axes}",
@@ -63,39 +64,42 @@ def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
     ----------
     Definition of NRRD file format, teem.sourceforge.net/nrrd/format.html, sections 4 to 6
     """
-    edges, place, axes = _millimetres(geometry), _place(geometry), labels.ndim
-    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * axes])] if edges else []
-    if place is not None:
-        vectors = " ".join(f"({_numbers(step, ',')})" for step in place[:3, :3].T)
+    edges, affine = _millimetres(geometry)
+    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * labels.ndim])] if edges else []
+    if affine is not None:
+        vectors = " ".join(f"({_numbers(step, ',')})" for step in affine[:3, :3].T)
         space = ["space: left-posterior-superior", f"space directions: {vectors}"]
-        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(place[:3, 3], ',')})"]
+        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(affine[:3, 3], ',')})"]
     lines = [
         "NRRD0004",
         f"type: {labels.dtype.name}",
-        f"dimension: {axes}",
+        f"dimension: {labels.ndim}",
         f"sizes: {_numbers(np.array(labels.shape[::-1]))}",
         *space,
         "encoding: gzip",
         "endian: little",
     ]
-    packed = gzip.compress(labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL, mtime=0)
+    packed = gzip.compress(_little_endian(labels), _LEVEL, mtime=0)
     return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
 
 
-def _place(geometry: Geometry) -> NDArray[np.float64] | None:
-    """Return a volume's affine in ITK's world (left, posterior, superior), from (i, j, k) to mm; None if unknown."""
-    return None if geometry.affine is None else FLIPS @ geometry.affine
+def _millimetres(geometry: Geometry) -> tuple[str, NDArray[np.float64] | None]:
+    """Return what both formats state in mm, as far as it and its unit are known.
+
+    That is width, height and depth of a pixel as text, and the affine into ITK's world (left, posterior, superior).
+    """
+    affine = None if geometry.affine is None else FLIPS @ geometry.affine
+    if geometry.spacing is None or geometry.unit is None:
+        return "", affine
+    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing)), affine
 
 
 def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
     return gap.join(f"{value:.17g}" for value in values.ravel())
 
 
-def _millimetres(geometry: Geometry) -> str:
-    """Write width, height and depth of a pixel in mm, as both formats mean; "" if they or their unit are unknown."""
-    if geometry.spacing is None or geometry.unit is None:
-        return ""
-    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing))
+def _little_endian(labels: NDArray[Any]) -> bytes:
+    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 ENCODERS = {"mha": encode_mha, "nrrd": encode_nrrd}
@@ -110,8 +114,11 @@ def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
     if geometry.file and volume_format(geometry.file) == "nifti":
         header = nibabel.load(geometry.file).header.copy()
     else:
-        header = nibabel.Nifti1Header()
-        _state(header, geometry)
+        header, factor = nibabel.Nifti1Header(), MILLIMETRES[geometry.unit or "mm"]
+        header["pixdim"][1:4] = [edge * factor for edge in (geometry.spacing or (1.0,) * 3)[::-1]]
+        header["xyzt_units"] = _MILLIMETRES
+        if geometry.affine is not None:  # in mm; without it, the sform stays unset
+            header.set_sform(geometry.affine, code=1)
     header.set_data_shape(labels.shape[::-1])
     header.set_data_dtype(labels.dtype)
     header.set_slope_inter(1, 0)
@@ -125,15 +132,6 @@ def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
             packed.write(plane.astype(order, copy=False).tobytes())
 
 
-def _state(header: Any, geometry: Geometry) -> None:
-    """Write a geometry into an empty NIfTI header, in mm; without an affine, the sform stays unset."""
-    factor = MILLIMETRES[geometry.unit or "mm"]
-    header["pixdim"][1:4] = [edge * factor for edge in (geometry.spacing or (1.0,) * 3)[::-1]]
-    header["xyzt_units"] = _MILLIMETRES
-    if geometry.affine is not None:
-        header.set_sform(geometry.affine, code=1)
-
-
 def label_file(
     config: ExportConfig, labels: Any, spec: ClassSpec, locate: Locate
 ) -> tuple[str, Callable[[Path], None]]:
@@ -141,20 +139,22 @@ def label_file(
 
     Maps that are read in bands are TIFF or Zarr.
     """
-    form, is_lazy = config.labels_format, isinstance(labels, LinesOf)
+    form, axes = config.labels_format, len(labels.shape)
     if form == "auto":
-        form = _SOURCES.get(Path(locate().file or "").suffix.lower(), "tiff") if labels.ndim == 3 else "png"
+        form = _SOURCES.get(Path(locate().file or "").suffix.lower(), "tiff") if axes == 3 else "png"
     if form == "zarr":
         return ".zarr", partial(write_zarr, array=labels, locate=locate)
-    if form == "tiff" or is_lazy:
-        palette = palette_of(spec) if labels.ndim == 2 and labels.dtype.itemsize == 1 else None
+    if form == "tiff" or isinstance(labels, LazyArray):
+        palette = palette_of(spec) if axes == 2 and labels.dtype.itemsize == 1 else None
         options: dict[str, Any] = {"compression": config.compression, "palette": palette, "locate": locate}
         return ".tif", partial(write_tiff, array=labels, **options)
     if form in ENCODERS:
         return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
-    if labels.ndim == 3:
+    if axes == 3:
         return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
-    return ".png", lambda path: write_bytes(path, encode_plane(labels, spec))
+    return ".png", lambda path: write_bytes(
+        path, encode_labels_png(labels, spec.colours, ignore_index=spec.ignore_index)
+    )
 
 
 def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:

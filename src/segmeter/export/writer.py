@@ -16,11 +16,9 @@ from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png
-from segmeter.export.objects import OBJECT_FILES, Encode
+from segmeter.export.objects import OBJECT_FILES
 from segmeter.export.volumes import label_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
-
-Write = Callable[[Path], None]
 
 
 class Writer:
@@ -51,8 +49,12 @@ class Writer:
         *,
         locate: Callable[[str], Geometry] = lambda case_id: NOWHERE,
     ) -> None:
-        self.folder, self.config, self.spec = folder, config, spec
-        self.dtype = labels_dtype(config, spec)
+        wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
+        if wanted.itemsize < spec.label_dtype.itemsize:
+            given = f"{config.dtype!r} for labels up to {max(spec.values)}"
+            remedy = "Set export.dtype=uint16, which holds up to 65535."
+            raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
+        self.folder, self.config, self.spec, self.dtype = folder, config, spec, wanted
         self._locate = locate
 
     def write(
@@ -87,39 +89,8 @@ class Writer:
         RunError
             A file can't be written; the case is named.
         """
-        return self._write_all(case_id, self._files(case_id, labels, instances, probs, predicted))
-
-    def _files(
-        self,
-        case_id: str,
-        labels: NDArray[Any] | LazyArray,
-        instances: NDArray[Any] | None,
-        probs: NDArray[Any] | None,
-        predicted: NDArray[Any] | None,
-    ) -> Iterator[tuple[str, Write]]:
-        """Yield the name of each file and the function that writes it; its array is converted only then."""
-        config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
-        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
-        for folder, plane, own in self._planes(labels) if config.labels else ():
-            suffix, write = label_file(config, plane, own, locate)
-            yield f"{folder}/{name}{suffix}", write
-        if config.probs and probs is not None:
-            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
-            rounded = "" if config.probs_dtype == "float32" else f".{config.probs_dtype}"
-            write_array = partial(ARRAY_FILES.get(config.probs_format, tiff), array=_rounded(probs, config.probs_dtype))
-            yield f"probs/{name}{rounded}{suffix}", write_array
-        if config.confidence and probs is not None and predicted is not None:
-            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))
-        if config.instances and instances is not None:
-            yield self._instances(name, instances, tiff)
-        for form in config.objects:
-            suffix, encode = OBJECT_FILES[form]
-            write = partial(_write_objects, encode, case_id, labels, instances, self.spec)
-            yield f"objects/{name}{suffix}", write
-
-    def _write_all(self, case_id: str, files: Iterator[tuple[str, Write]]) -> dict[str, dict[str, Any]]:
         written: dict[str, dict[str, Any]] = {}
-        for name, write in files:
+        for name, write in self._files(case_id, labels, instances, probs, predicted):
             path = self.folder / name
             try:
                 make_folder(path.parent)
@@ -135,55 +106,48 @@ class Writer:
                 ) from fault
         return written
 
-    def _instances(self, name: str, instances: NDArray[Any], tiff: Callable[..., None]) -> tuple[str, Write]:
-        """Return the name of the file of object numbers, and the function that writes it."""
-        short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
-        numbers = instances.astype(np.uint16 if short else np.int32, order="C")
-        if short and self.config.picture_format == "png":
-            return f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
-        return f"instances/{name}.tif", partial(tiff, array=numbers)
-
-    def _planes(self, labels: NDArray[Any] | LazyArray) -> Iterator[tuple[str, Any, ClassSpec]]:
-        """Yield folder, map and classes: once for all classes, or for multilabel once per class, as masks are read."""
-        spec = self.spec
-        folders: list[tuple[str, int | None, ClassSpec]] = [("labels", None, spec)]
-        if spec.is_multilabel:
-            folders = [(f"labels/{class_folder(name)}", k, spec.of_plane(k)) for k, name in enumerate(spec.names)]
-        for folder, number, own in folders:
+    def _files(
+        self,
+        case_id: str,
+        labels: Any,
+        instances: NDArray[Any] | None,
+        probs: NDArray[Any] | None,
+        predicted: NDArray[Any] | None,
+    ) -> Iterator[tuple[str, Callable[[Path], object]]]:
+        """Yield the name of each file and the function that writes it; its array is converted only then."""
+        config, spec, dtype = self.config, self.spec, self.dtype
+        name, locate = safe_id(case_id), partial(self._locate, case_id)
+        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
+        planes: list[tuple[str, Any, ClassSpec]] = [("labels", ..., spec)]
+        if spec.is_multilabel:  # one folder per class, as masks are read
+            planes = [(f"labels/{class_folder(each)}", k, spec.of_plane(k)) for k, each in enumerate(spec.names)]
+        for folder, k, own in planes if config.labels else ():
             if isinstance(labels, np.ndarray):
-                plane: Any = labels if number is None else labels[number]
-                yield folder, plane.astype(self.dtype, order="C", copy=False), own
+                plane: Any = labels[k].astype(dtype, order="C", copy=False)
             else:
-                yield folder, formats.LinesOf(labels, self.dtype, number), own
-
-
-def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
-    """Return the dtype of exported label maps: uint8 unless a class or the ignored value is above 255.
-
-    Raises
-    ------
-    ConfigError
-        ``export.dtype`` can't hold them.
-    """
-    wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
-    if wanted.itemsize < spec.label_dtype.itemsize:
-        given = f"{config.dtype!r} for labels up to {max(spec.values)}"
-        remedy = "Set export.dtype=uint16, which holds up to 65535."
-        raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
-    return wanted
-
-
-def _write_objects(
-    encode: Encode, case_id: str, labels: Any, instances: NDArray[Any] | None, spec: ClassSpec, path: Path
-) -> None:
-    write_bytes(path, encode(case_id, labels, instances, spec))
-
-
-def _rounded(probs: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Convert probabilities to the dtype of their file; uint8 is the nearest of 255 steps."""
-    if dtype == "uint8" and probs.dtype.kind == "f":
-        probs = np.rint(probs * 255)
-    return np.ascontiguousarray(probs, dtype)
+                read = lambda start, stop, k=k: labels.read(start, stop)[k].astype(dtype, copy=False)  # noqa: E731
+                plane = LazyArray(labels.shape[-2:], dtype, read)
+            suffix, write = label_file(config, plane, own, locate)
+            yield f"{folder}/{name}{suffix}", write
+        if config.probs and probs is not None:
+            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
+            suffix = suffix if config.probs_dtype == "float32" else f".{config.probs_dtype}{suffix}"
+            nearest = np.rint(probs * 255) if config.probs_dtype == "uint8" and probs.dtype.kind == "f" else probs
+            stored = np.ascontiguousarray(nearest, config.probs_dtype)
+            yield f"probs/{name}{suffix}", partial(ARRAY_FILES.get(config.probs_format, tiff), array=stored)
+        if config.confidence and probs is not None and predicted is not None:
+            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, spec))
+        if config.instances and instances is not None:
+            short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
+            numbers = instances.astype(np.uint16 if short else np.int32, order="C")
+            if short and config.picture_format == "png":
+                yield f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
+            else:
+                yield f"instances/{name}.tif", partial(tiff, array=numbers)
+        for form in config.objects:
+            suffix, encode = OBJECT_FILES[form]
+            content = partial(encode, case_id, labels, instances, spec)
+            yield f"objects/{name}{suffix}", lambda path, content=content: write_bytes(path, content())
 
 
 def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
