@@ -148,7 +148,15 @@ def stated_geometry(
     if all(edge is None for edge in edges):
         return Geometry(affine=affine)
     known = [_known_unit(unit) for unit in units]
-    fault = _stated_fault(edges, units, known)
+    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
+    fault = None
+    if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
+        named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
+        fault = "spacing", "to be a finite number > 0 along every axis", f"({', '.join(named)})"
+    elif foreign:
+        fault = "unit", "of the spacing to be a length such as nm, um, mm or inch", repr(foreign[0])[:60]
+    elif len(set(known)) > 1 and "" in known:
+        fault = "unit", "of the spacing to be named for every axis or for none", ", ".join(e or "none" for e in known)
     if fault:
         return unusable_spacing(path, source, *fault).having(affine=affine)
     unit = known[-1] or None
@@ -161,22 +169,6 @@ def unusable_spacing(path: Path, source: str, what: str, rule: str, found: str) 
     """Build a geometry whose spacing can't be used, with the message that refuses it."""
     problem = expected(f"{show(path)}: {source}", what, rule, found, SET_SPACING)
     return Geometry(source=source, spacing_problem=problem)
-
-
-def _stated_fault(
-    edges: Sequence[object], units: Sequence[object], known: Sequence[str | None]
-) -> tuple[str, str, str] | None:
-    """Return what is wrong with a stated spacing, the rule and the given value; or None."""
-    if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
-        named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
-        return "spacing", "to be a finite number > 0 along every axis", f"({', '.join(named)})"
-    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
-    if foreign:
-        return "unit", "of the spacing to be a length such as nm, um, mm or inch", repr(foreign[0])[:60]
-    if len(set(known)) > 1 and "" in known:
-        found = ", ".join(unit or "none" for unit in known)
-        return "unit", "of the spacing to be named for every axis or for none", found
-    return None
 
 
 def _known_unit(name: object) -> str | None:

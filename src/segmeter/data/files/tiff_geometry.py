@@ -1,7 +1,7 @@
 """Reads where the pixels of a TIFF file lie, from GeoTIFF tags or from OME or ImageJ metadata."""
 
 import math
-from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -32,11 +32,8 @@ _TAGS = (_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES, 34737)  # the last one hol
 _MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR, _LINEAR_SIZE = 1024, 1025, 2048, 3072, 3076, 3077  # its keys
 _GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
 _USER_DEFINED = 32767  # instead of a code: other tags describe the system
-_UNITS = {
-    9001: ("m", 1.0),
-    9002: ("foot", 1.0),
-    9003: ("m", 1200 / 3937),
-}  # codes of _LINEAR; a US survey foot is given in metres
+# By codes of _LINEAR; a US survey foot is given in metres
+_UNITS = {9001: ("m", 1.0), 9002: ("foot", 1.0), 9003: ("m", 1200 / 3937)}
 _DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
 _NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whatever that is"
 
@@ -62,7 +59,12 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
     if keys.get(_MODEL) == _GEOGRAPHIC:
         return Geometry(source=SOURCE, affine=matrix, note=_DEGREES, **more)
-    unit, size = _unit(keys)
+    linear, size = keys.get(_LINEAR), keys.get(_LINEAR_SIZE, 0.0)
+    unit: str | None = "m"
+    if linear is None:
+        unit, size = None, 1.0
+    elif linear != _USER_DEFINED or not 0 < size < math.inf:  # an unknown unit is named by its code, and refused
+        unit, size = _UNITS.get(int(linear), (f"EPSG:{linear}", 1.0))
     edges = [size * math.hypot(*matrix[:2, 1]), size * math.hypot(*matrix[:2, 0])]
     found = stated_geometry(path, edges, [unit] * 2, source=SOURCE)
     if unit in MILLIMETRES:
@@ -70,44 +72,25 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     return found.having(affine=matrix, note="" if unit else _NAMELESS, **more)
 
 
-def _unit(keys: dict[int, float]) -> tuple[str | None, float]:
-    """Return the name of the unit of length, and how many of it make one unit of the coordinates.
-
-    The name is None if the file has none. An unknown unit is named by its code, which is then refused.
-    """
-    code = keys.get(_LINEAR)
-    if code is None:
-        return None, 1.0
-    size = keys.get(_LINEAR_SIZE, 0.0)
-    if code == _USER_DEFINED and 0 < size < math.inf:
-        return "m", size
-    return _UNITS.get(int(code), (f"EPSG:{code}", 1.0))
-
-
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
-    """Return the transformation from (column, row, 0, 1) to coordinates of pixel corners, or of centres for points."""
-    given = tags.valueof(_MATRIX)
-    if given is not None:
-        return _whole(np.array(given, np.float64).reshape(4, 4))
-    scale, tie = tags.valueof(_SCALE), tags.valueof(_TIEPOINT)
-    if scale is None or tie is None:
-        return None
-    if len(tie) != 6:
-        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
-    affine = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
-    affine[:3, 3] = np.array(tie[3:6]) - affine[:3, :3] @ np.array(tie[:3])
-    return _whole(affine)
-
-
-def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add a third direction to the matrix of a plane.
+    """Return the transformation from (column, row, 0, 1) to coordinates of pixel corners, or of centres for points.
 
     Raises
     ------
     ValueError
         It has no inverse.
     """
-    if not matrix[:3, 2].any():
+    given, scale, tie = (tags.valueof(tag) for tag in (_MATRIX, _SCALE, _TIEPOINT))
+    if given is not None:
+        matrix = np.array(given, np.float64).reshape(4, 4)
+    elif scale is None or tie is None:
+        return None
+    elif len(tie) != 6:
+        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
+    else:
+        matrix = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
+        matrix[:3, 3] = np.array(tie[3:6]) - matrix[:3, :3] @ np.array(tie[:3])
+    if not matrix[:3, 2].any():  # that of a plane
         matrix[2, 2] = 1.0
     if not np.isfinite(matrix).all() or not np.linalg.det(matrix[:3, :3]):
         raise ValueError("a transformation that lays several pixels on one place")
@@ -199,36 +182,22 @@ def repeatable_geometry(path: Path, tiff: Any, page: Any) -> Geometry:
     Metadata and tags describe the first level of a pyramid; pixels of other levels are larger.
     """
     first = tiff.pages.first
-    tags = {tag: first.tags[tag].value for tag in _TAGS if tag in first.tags}
     down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
-    if problem := _unrepeatable(first, tags, enlarged=(down, across) != (1, 1)):
+    enlarged, problem = (down, across) != (1, 1), ""
+    if int(first.tags.valueof(274, 1)) != 1:
+        problem = "the picture is turned as its orientation says, which moves its pixels"
+    elif enlarged and _read_keys(first.tags.valueof(_KEYS, ()), ()).get(_RASTER) == _POINT:
+        problem = "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
+    if problem:
         return Geometry(spacing_problem=f"{show(path)}: {problem}")
+    stored = {tag: first.tags[tag].value for tag in _TAGS if tag in first.tags}
+    tags = {tag: value if isinstance(value, str | tuple) else (value,) for tag, value in stored.items()}
+    factors = {_SCALE: (across, down, 1.0), _MATRIX: (across, down, 1.0, 1.0)}
+    factors |= {_TIEPOINT: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0)}
+    for tag, steps in factors.items() if enlarged else ():
+        if isinstance(tags.get(tag), tuple):
+            tags[tag] = tuple(number * step for number, step in zip(tags[tag], cycle(steps), strict=False))
     found = metadata_geometry(path, tiff, "YX")
     spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
-    geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
-    return Geometry(spacing=spacing, unit=found.unit, geotiff=geotiff, spacing_problem=found.spacing_problem)
-
-
-def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
-    """Return why the stored position does not hold for the pixels as read, or ""."""
-    if int(page.tags.valueof(274, 1)) != 1:
-        return "the picture is turned as its orientation says, which moves its pixels"
-    if enlarged and _read_keys(tags.get(_KEYS, ()), ()).get(_RASTER) == _POINT:
-        return "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
-    return ""
-
-
-def _stretched(tag: int, value: Any, down: float, across: float) -> tuple[float, ...] | tuple[int, ...] | str:
-    """Return the value of a GeoTIFF tag for pixels `down` times as high and `across` times as wide."""
-    if isinstance(value, str):
-        return value
-    numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
-    factors: dict[int, Sequence[float]] = {
-        _SCALE: (across, down, 1.0),
-        _TIEPOINT: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0),
-        _MATRIX: (across, down, 1.0, 1.0),
-    }
-    if tag not in factors or (down, across) == (1, 1):
-        return tuple(numbers)
-    steps = factors[tag]
-    return tuple(number * steps[index % len(steps)] for index, number in enumerate(numbers))
+    problem, geotiff = found.spacing_problem, tuple(tags.items())
+    return Geometry(spacing=spacing, unit=found.unit, geotiff=geotiff, spacing_problem=problem)

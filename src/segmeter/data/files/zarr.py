@@ -84,36 +84,35 @@ class ZarrArray(FileArray):
             _check_axes(path, names[-len(shape) :], shape)
             self._axes = "zyx"[-len(shape) :]
         self._lead = (0,) * (self._array.ndim - len(self._axes))
-        self._opening, self._checked = opening, False
+        self._opening, self._folder = opening, Path(self._array.store.root, self._array.path)
 
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
-        own, ome = self._own_geometry(), self._ome_geometry()
-        if own.spacing_problem or own.spacing is None or ome.spacing_problem or ome.spacing is None:
-            return own if own.spacing_problem or (own.spacing is not None and not ome.spacing_problem) else ome
+        ome, source, axes = self._ome_geometry(), "Zarr attributes", len(self._axes.replace("c", ""))
+        given, units = self._spatial(self._attributes.get("spacing")), self._spatial(self._attributes.get("unit"))
+        if given is None:
+            return ome
+        units = units if isinstance(units, list) else [units] * axes
+        for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
+            if not isinstance(values, list) or len(values) not in (axes, self._array.ndim - (self._axes[-1] == "c")):
+                rule = f"to be {axes} {rule}, one per axis"
+                return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
+        own = stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
+        if own.spacing_problem or ome.spacing_problem:
+            return own if own.spacing_problem else ome
+        if own.spacing is None or ome.spacing is None:
+            return ome if own.spacing is None else own
         if same_spacing(own, ome):
             return ome
         here, there = write_spacing(own.spacing, own.unit), write_spacing(ome.spacing, ome.unit)
         both = f"{here} there and {there} in OME metadata"
-        found = unusable_spacing(self.path, own.source, "spacing", "to be that of OME metadata", both)
+        found = unusable_spacing(self.path, source, "spacing", "to be that of OME metadata", both)
         return found.having(source=ome.source)
 
     def _spatial(self, values: Any) -> Any:
         """Return the values of axes without that of channels, if these are the last axis."""
         has_last = self._axes[-1] == "c" and isinstance(values, list) and len(values) == self._array.ndim
         return values[:-1] if has_last else values
-
-    def _own_geometry(self) -> Geometry:
-        given, units = self._spatial(self._attributes.get("spacing")), self._spatial(self._attributes.get("unit"))
-        if given is None:
-            return NOWHERE
-        source, axes = "Zarr attributes", len(self._axes.replace("c", ""))
-        units = units if isinstance(units, list) else [units] * axes
-        for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
-            if not isinstance(values, list) or len(values) not in (axes, self._array.ndim - (self._axes[-1] == "c")):
-                rule = f"to be {axes} {rule}, one per axis"
-                return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
-        return stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
 
     def _ome_geometry(self) -> Geometry:
         """Apply the transformations in their order, each of which is a scale or a translation."""
@@ -155,7 +154,7 @@ class ZarrArray(FileArray):
             for span in [where.get(axis, slice(0, size))]
         ]
         keys = (self._array.metadata.encode_chunk_key((*self._lead, *place)) for place in product(*spans))
-        return [_folder_of(self._array) / key for key in keys]
+        return [self._folder / key for key in keys]
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         step = (self._array.shards or self._array.chunks)[len(self._lead)]
@@ -171,10 +170,35 @@ class ZarrArray(FileArray):
         return last[..., 0] if self.header.channels == 1 else last
 
     def _read(self, *places: slice) -> NDArray[Any]:
-        if not self._checked:
-            _check_chunks(self.path, self._array, self._opening)
-            self._checked = True
-        return np.asarray(self._array[(*self._lead, *places)])
+        return np.asarray(self._checked[(*self._lead, *places)])
+
+    @cached_property
+    def _checked(self) -> Any:
+        """The array, unless it has too many or too large chunks, more bytes than pixels can need, or truncated chunks.
+
+        Blosc's decoder reads memory beyond a truncated chunk, and no checksum notices.
+        """
+        array, opening, pixels = self._array, self._opening, math.prod(self._array.shape)
+        stored = array.shards or array.chunks
+        if math.prod(stored) > opening.max_pixels:
+            rule, found = f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored))
+            raise file_error(self.path, "chunks", rule, found)
+        count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
+        most = max(_FEW_CHUNKS, max(opening.max_pixels, pixels if opening.streams else 0) // _MEAN_CHUNK)
+        if count > most:
+            found = f"{count} of {' x '.join(map(str, array.chunks))} pixels"
+            raise file_error(self.path, "chunks", f"to be at most {most}", found, "Save it again in larger chunks.")
+        files = list(_files_below(self._folder))
+        most = _BYTES_PER_PIXEL * max(opening.max_pixels, pixels)
+        remedy = "Its pixels need less: save it again."
+        check_size(self.path, sum(file.stat().st_size for file in files), most, remedy)
+        note = array.metadata.to_dict()
+        shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
+        names = {name for name, _ in _codecs(note if shards is None else shards)}
+        if "blosc" in names and not {"crc32", "crc32c"} & names:
+            for file in (each for each in files if each.name[0] not in ".z"):
+                _check_blosc(file, math.prod(stored) // math.prod(array.chunks), shards)
+        return array
 
 
 def hash_folder(path: Path) -> str:
@@ -196,30 +220,6 @@ def _files_below(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
-    """Refuse too many or too large chunks, more bytes than the pixels can need, and truncated Blosc chunks.
-
-    Blosc's decoder reads memory beyond a truncated chunk, and no checksum notices.
-    """
-    stored = array.shards or array.chunks
-    if math.prod(stored) > opening.max_pixels:
-        raise file_error(path, "chunks", f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored)))
-    count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
-    pixels = max(opening.max_pixels, math.prod(array.shape) if opening.streams else 0)
-    if count > max(_FEW_CHUNKS, pixels // _MEAN_CHUNK):
-        rule, found = f"to be at most {max(_FEW_CHUNKS, pixels // _MEAN_CHUNK)}", " x ".join(map(str, array.chunks))
-        raise file_error(path, "chunks", rule, f"{count} of {found} pixels", "Save it again in larger chunks.")
-    files = list(_files_below(_folder_of(array)))
-    most = _BYTES_PER_PIXEL * max(opening.max_pixels, math.prod(array.shape))
-    check_size(path, sum(file.stat().st_size for file in files), most, "Its pixels need less: save it again.")
-    note = array.metadata.to_dict()
-    shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
-    names = {name for name, _ in _codecs(note if shards is None else shards)}
-    if "blosc" in names and not {"crc32", "crc32c"} & names:
-        for file in (each for each in files if each.name[0] not in ".z"):
-            _check_blosc(file, math.prod(stored) // math.prod(array.chunks), shards)
-
-
 def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and settings of the codecs of an array, including those inside shards."""
     given = note["codecs"] if "codecs" in note else [note.get("compressor"), *(note.get("filters") or [])]
@@ -228,10 +228,6 @@ def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield str(codec.get("name", codec.get("id"))).removeprefix("numcodecs."), settings
         if "codecs" in settings:
             yield from _codecs({"codecs": settings["codecs"]})
-
-
-def _folder_of(array: Any) -> Path:
-    return Path(array.store.root, array.path)
 
 
 def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None:
