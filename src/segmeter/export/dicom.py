@@ -99,9 +99,8 @@ def write_segmentation(
     images = _read_series(paths)
     sizes = {(image.Rows, image.Columns) for image in images}
     if sizes != {volume.shape[1:]}:
-        raise InputError(
-            expected(_WHERE, "labels", f"to have the size of the images, {sorted(sizes)}", volume.shape[1:])
-        )
+        rule = f"to have the size of the images, {sorted(sizes)}"
+        raise InputError(expected(_WHERE, "labels", rule, volume.shape[1:]))
     try:
         found = _describe(highdicom, volume, meanings, images, number)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
@@ -115,26 +114,18 @@ def write_segmentation(
 
 def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: list[Any], series_number: int) -> Any:
     """Build the data set of the segmentation; `meanings` are by class, background included."""
-    code = need("pydicom", "dicom", _WHAT).sr.coding.Code
-    made_by = highdicom.AlgorithmIdentificationSequence(
-        name="segmeter", version=__version__, family=code(*_BY_LEARNING)
-    )
+    code, seg = need("pydicom", "dicom", _WHAT).sr.coding.Code, highdicom.seg
+    made_by = highdicom.AlgorithmIdentificationSequence("segmeter", code(*_BY_LEARNING), __version__)
+    automatic = seg.SegmentAlgorithmTypeValues.AUTOMATIC
     segments = [
-        highdicom.seg.SegmentDescription(
-            segment_number=label,
-            segment_label=name,
-            segmented_property_category=code(*category),
-            segmented_property_type=code(*kind),
-            algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
-            algorithm_identification=made_by,
-        )
+        seg.SegmentDescription(label, name, code(*category), code(*kind), automatic, made_by)
         for label, (name, (category, kind)) in enumerate(meanings.items())
         if label
     ]
-    return highdicom.seg.Segmentation(
+    return seg.Segmentation(
         source_images=images,
         pixel_array=volume.astype(np.uint8 if len(meanings) <= 256 else np.uint16),
-        segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
+        segmentation_type=seg.SegmentationTypeValues.BINARY,
         segment_descriptions=segments,
         series_instance_uid=highdicom.UID(),
         series_number=series_number,
@@ -290,19 +281,19 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
             raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
         grouped[str(uid)].append(case_id)
     kinds = dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
-    found = tuple(
-        Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id][0] for case_id in case_ids))
-        for uid, case_ids in sorted(grouped.items())
-    )
-    for series in found:  # read again, as the images of all series may not fit into memory
-        for case_id, path, image in zip(series.case_ids, series.paths, _read_series(series.paths), strict=True):
+    problems, found = list[str](), list[Series]()
+    for uid, case_ids in sorted(grouped.items()):
+        series = Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id][0] for case_id in case_ids))
+        found.append(series)
+        # read again, as the images of all series may not fit into memory
+        for case_id, path, image in zip(case_ids, series.paths, _read_series(series.paths), strict=True):
             size = kinds[case_id][:2]
             if size != (image.Rows, image.Columns):
                 rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
                 problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
     if problems:
         raise DataError(problems)
-    return found
+    return tuple(found)
 
 
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:

@@ -151,13 +151,13 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     if geometry.spacing is None:
         return None
     unit = _UNITS.get(geometry.unit or "pixel", geometry.unit or "pixel")
-    pages, volume = shape[0] if len(shape) == 3 else 1, len(geometry.spacing) == 3
-    channels, depth = (1, pages) if volume else (pages, 1)
-    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
-    edges = dict(zip("XYZ", reversed(geometry.spacing), strict=False))
-    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
+    pages = shape[0] if len(shape) == 3 else 1
+    channels, depth = (1, pages) if len(geometry.spacing) == 3 else (pages, 1)
+    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name)}
+    pixels |= {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
-    text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
+    for axis, edge in zip("XYZ", reversed(geometry.spacing), strict=False):
+        text += f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"'
     named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
     xml = (
         f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'

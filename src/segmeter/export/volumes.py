@@ -152,9 +152,8 @@ def label_file(
         return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
     if axes == 3:
         return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
-    return ".png", lambda path: write_bytes(
-        path, encode_labels_png(labels, spec.colours, ignore_index=spec.ignore_index)
-    )
+    content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
+    return ".png", lambda path: write_bytes(path, content())
 
 
 def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:

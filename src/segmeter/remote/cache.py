@@ -73,10 +73,9 @@ def list_place(place: Path) -> Listed:
     RunError
         The store can't be reached.
     """
-    place = unzipped(place)
     url = url_of(place)
-    if url is None:
-        return Listed(place)
+    if url is None or url.startswith("zip://"):
+        return Listed(unzipped(place))
     objects, inside = list_objects(url), dict[str, list[Stored]]()
     for each in objects:
         name, _, rest = each.name.partition("/")
@@ -249,9 +248,8 @@ def _lock(entry: Path, *, alone: bool = False) -> int | None:
 
 def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool = False) -> None:
     """Fetch the objects of an entry into its folder; DataError if they differ from what was listed."""
-    entry = _entry(path)
+    entry, url = _entry(path), origin(path)
     place = path.relative_to(entry)
-    url = origin(path)
     if not objects:
         objects = list_objects(url) if entry.name.endswith(_FOLDER) else [Stored("", 0, "")]
 
@@ -314,17 +312,15 @@ def _fits(size: int) -> bool:
 def _removed(entry: Path) -> bool:
     """Remove an entry, unless it is in use or gone."""
     if not _LOCKS_FOLDERS:
-        try:
+        with suppress(PermissionError, FileNotFoundError):
             remove(entry.rename(entry.with_name(temporary_name())))
-        except (PermissionError, FileNotFoundError):
-            return False
-        return True
-    handle = _lock(entry, alone=True)
-    if handle is None:
+            return True
         return False
-    remove(entry)
-    os.close(handle)
-    return True
+    handle = _lock(entry, alone=True)
+    if handle is not None:
+        remove(entry)
+        os.close(handle)
+    return handle is not None
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:

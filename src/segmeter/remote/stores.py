@@ -33,9 +33,8 @@ _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
 _MEMBER = re.compile(r"(.*?)::(.+?\.zip)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 _LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
 _PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
-_REFUSED = re.compile(
-    r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)"
-)  # repeating the request changes nothing
+# Repeating such a request changes nothing
+_REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")
 _TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # as S3 and similar servers answer
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
 # Signs that Windows allows in no name of a file, and what stands for them there, as Cygwin and WSL do it
@@ -253,8 +252,8 @@ def retry(what: str, work: Callable[[], Result]) -> Result:
                 raise DataError(expected(what, "object", "to be there and readable", reason)) from error
             if wait is None:
                 remedy = "See whether the connection holds, then start again: what was fetched is kept."
-                line = f"{what}: can't be read or written, after {len(WAITS) + 1} attempts ({reason}). {remedy}"
-                raise RunError(line) from error
+                said = f"can't be read or written, after {len(WAITS) + 1} attempts ({reason})"
+                raise RunError(f"{what}: {said}. {remedy}") from error
             _LOG.warning("%s: %s; trying again in %g s.", what, reason, wait)
             time.sleep(wait)
     raise AssertionError("unreachable")

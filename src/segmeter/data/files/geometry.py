@@ -194,7 +194,8 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     elif given.crs and wanted.crs and given.crs != wanted.crs:
         found = "coordinate reference system", wanted.crs, given.crs
     elif None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        found = _NODATA, _write_nodata(wanted.nodata), _write_nodata(given.nodata)
+        texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (wanted.nodata, given.nodata)]
+        found = _NODATA, texts[0], texts[1]
     elif given.world == wanted.world and given.affine is not None and wanted.affine is not None:
         found = differing_place(given.affine, wanted.affine, shape)
     if not found:
@@ -227,10 +228,6 @@ def describe(geometry: Geometry, shape: Sequence[int]) -> str:
         parts.append(f"origin {_write(geometry.affine[:3, 3])}")
         parts.append(f"directions {_write(geometry.affine[:3, :3] / edges)}")
     return ", ".join([*parts, *filter(None, [geometry.crs])])
-
-
-def _write_nodata(value: float | str | None) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:

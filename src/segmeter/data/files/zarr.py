@@ -64,12 +64,17 @@ class ZarrArray(FileArray):
     def __init__(self, path: Path, opening: Opening) -> None:
         super().__init__(path, None)
         self._array, self._scales, levels = _find_array(path, path, opening.key, opening.level)
-        self._attributes = self._array.attrs.asdict()
-        names, shape = _axis_names(self._array, self._attributes, self._scales), tuple(self._array.shape)
-        dtype, codecs = np.dtype(self._array.dtype), {name for name, _ in _codecs(self._array.metadata.to_dict())}
-        if codecs - _CODECS:
+        self._attributes, shape = self._array.attrs.asdict(), tuple(self._array.shape)
+        dtype, metadata = np.dtype(self._array.dtype), self._array.metadata
+        foreign = {name for name, _ in _codecs(metadata.to_dict())} - _CODECS
+        if foreign:
             rule = f"to be packed by one of {', '.join(sorted(_CODECS))}"
-            raise file_error(path, "codecs", rule, some(codecs - _CODECS), "Save it with one of these.")
+            raise file_error(path, "codecs", rule, some(foreign), "Save it with one of these.")
+        # The names of all axes by OME, Zarr 3 or xarray, with their type for channel and time
+        axes = [axis for axis in self._scales.get("axes", []) if isinstance(axis, dict)]
+        given = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
+        given = given or getattr(metadata, "dimension_names", None) or self._attributes.get("_ARRAY_DIMENSIONS") or []
+        names = [str(name).lower() for name in given]
         if opening.axes == "image":
             self._axes = _plane_axes(path, names, shape)
             sizes = dict(zip(self._axes, shape[-len(self._axes) :], strict=True))
@@ -81,8 +86,14 @@ class ZarrArray(FileArray):
         else:
             shape = shape[-3:] if math.prod(shape[:-3]) == 1 else shape
             self.header = array_header(path, "zarr", shape, dtype, opening, levels=levels)
-            _check_axes(path, names[-len(shape) :], shape)
-            self._axes = "zyx"[-len(shape) :]
+            self._axes, kept = "zyx"[-len(shape) :], names[-len(shape) :]
+            sizes, space = dict(zip(kept[::-1], shape[::-1], strict=False)), [name for name in kept if name in _SPACE]
+            if space != sorted(space, key=_SPACE.index) or any(sizes.get(name, 1) > 1 for name in _NOT_SPACE):
+                rule, remedy = (
+                    "to be (depth, height, width), z before y before x",
+                    "Save one such array per channel or time.",
+                )
+                raise file_error(path, "axes", rule, ", ".join(kept), remedy)
         self._lead = (0,) * (self._array.ndim - len(self._axes))
         self._opening, self._folder = opening, Path(self._array.store.root, self._array.path)
 
@@ -291,20 +302,3 @@ def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
         return found
     rule, given = "to be named (c, y, x), (y, x, c) or (y, x)", f"{names or 'no names'} of {shape}"
     raise file_error(path, "axes", rule, given, "Name them in OME multiscales or dimension_names.")
-
-
-def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
-    """Refuse time or channels for depth, and x, y, z for z, y, x, if OME, Zarr 3 or xarray name the axes."""
-    sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
-    known = [name for name in kept if name in _SPACE]
-    if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
-        rule, remedy = "to be (depth, height, width), z before y before x", "Save one such array per channel or time."
-        raise file_error(path, "axes", rule, ", ".join(kept), remedy)
-
-
-def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) -> list[str]:
-    """Return the names of all axes in lower case, by OME, Zarr 3 or xarray, with their type for channel and time."""
-    axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
-    names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
-    names = names or getattr(array.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
-    return [str(name).lower() for name in names]

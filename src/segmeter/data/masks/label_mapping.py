@@ -50,9 +50,7 @@ def check_nodata(
     raise file_error(path, "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy)
 
 
-def split_objects(
-    path: Path, numbers: np.ndarray, spec: ClassSpec, *, nodata: float | str | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
     """Turn a map of object numbers into labels and objects.
 
     Parameters
@@ -63,8 +61,6 @@ def split_objects(
         The object of each pixel, 0 being none; pixels of the spec's ignored value are ignored.
     spec
         Of a binary task.
-    nodata
-        As for `to_labels`.
 
     Returns
     -------
@@ -73,9 +69,8 @@ def split_objects(
     Raises
     ------
     DataError
-        A number is negative or too large, or pixels without data would be an object or none.
+        A number is negative or too large.
     """
-    check_nodata(path, nodata, numbers, spec=spec, label_map=None)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
         raise file_error(path, "mask", "to hold numbers of objects >= 0", int(numbers.min()))
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
@@ -112,10 +107,9 @@ def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np
 
     outermost = np.zeros(labels.shape, bool)
     down, right = instances[1:] != instances[:-1], instances[:, 1:] != instances[:, :-1]
-    for side in (outermost[1:], outermost[:-1]):
-        side |= down
-    for side in (outermost[:, 1:], outermost[:, :-1]):
-        side |= right
+    for lines, changed in ((outermost, down), (outermost.T, right.T)):
+        lines[1:] |= changed
+        lines[:-1] |= changed
     if not outermost.any():
         return np.where(labels == 1, CORE, labels).astype(labels.dtype)
     found = ndimage.distance_transform_edt(~outermost)
@@ -165,19 +159,13 @@ def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, si
 
 
 def split_codes(
-    path: Path,
-    codes: np.ndarray,
-    *,
-    spec: ClassSpec,
-    label_map: Mapping[str, int],
-    divisor: int,
-    nodata: float | str | None = None,
+    path: Path, codes: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int], divisor: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn values of class * divisor + number, such as Cityscapes' instanceIds, into labels and objects.
 
     Parameters
     ----------
-    path, spec, label_map, nodata
+    path, spec, label_map
         As for `to_labels`.
     codes : (H, W) or (D, H, W), integer
         Below `divisor` the class of pixels that belong to no object.
@@ -193,7 +181,6 @@ def split_codes(
     DataError
         As `to_labels` does.
     """
-    check_nodata(path, nodata, codes, spec=spec, label_map=label_map)
     numbered = codes >= divisor
     classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
     stored = classes.reshape(-1, codes.shape[-1])
@@ -269,7 +256,11 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
-        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
+        # Object numbers are 1 to N with few gaps, and none of them lies in most pixels. Where edges of labels are
+        # blurred, nearly all pixels keep the labels and few have values in between
+        numbers, pixels = found[found > 0], counts[found > 0]
+        numbered = found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum()
+        return _OBJECTS_TEXT if numbered else _BLUR_TEXT
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
@@ -277,16 +268,6 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if found.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with 'data.label_map={1: 0, 2: 1, ...}'."
     return f"Name more classes in data.classes, set {IGNORED_KEY}, or map the values with data.label_map."
-
-
-def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
-    """Tell whether values look like object numbers: 1 to N with few gaps, and none of them in most pixels.
-
-    Where edges of labels are blurred, nearly all pixels keep the labels and few have values in between.
-    """
-    held = found > 0
-    numbers, pixels = found[held], counts[held]
-    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
 
 
 _OBJECTS_TEXT = (
