@@ -179,9 +179,10 @@ def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
 
 def _is_code(code: Any) -> bool:
     whole = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
-    if not whole or len(code[1]) > _MOST_SCHEME or len(code[2]) > _MOST_MEANING:
-        return False
-    return all(text.strip() and text.isprintable() and "\\" not in text for text in code)  # which separates values
+    fits = whole and len(code[1]) <= _MOST_SCHEME and len(code[2]) <= _MOST_MEANING
+    return fits and all(
+        text.strip() and text.isprintable() and "\\" not in text for text in code
+    )  # which separates values
 
 
 def _read_series(paths: Sequence[Path]) -> list[Any]:

@@ -153,8 +153,8 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     unit = _UNITS.get(geometry.unit or "pixel", geometry.unit or "pixel")
     pages = shape[0] if len(shape) == 3 else 1
     channels, depth = (1, pages) if len(geometry.spacing) == 3 else (pages, 1)
-    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name)}
-    pixels |= {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
+    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
+    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
     for axis, edge in zip("XYZ", reversed(geometry.spacing), strict=False):
         text += f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"'

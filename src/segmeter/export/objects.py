@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -101,8 +100,7 @@ def encode_table(case_id: str, labels: Labels, instances: Instances, spec: Class
     return content.getvalue().encode()
 
 
-Encode = Callable[[str, Labels, Instances, ClassSpec], bytes]
-OBJECT_FILES: dict[str, tuple[str, Encode]] = {
+OBJECT_FILES = {
     "geojson": (".geojson", encode_geojson),
     "coco": (".coco.json", encode_coco),
     "table": (".csv", encode_table),

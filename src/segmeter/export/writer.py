@@ -20,6 +20,10 @@ from segmeter.export.objects import OBJECT_FILES
 from segmeter.export.volumes import label_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
+LocateCase = Callable[[str], Geometry]
+Labels = NDArray[Any] | LazyArray
+Array = NDArray[Any] | None
+
 
 class Writer:
     """Writes label maps, probabilities and instances; threads may write different cases at the same time.
@@ -42,12 +46,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        config: ExportConfig,
-        spec: ClassSpec,
-        *,
-        locate: Callable[[str], Geometry] = lambda case_id: NOWHERE,
+        self, folder: Path, config: ExportConfig, spec: ClassSpec, *, locate: LocateCase = lambda case_id: NOWHERE
     ) -> None:
         wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
         if wanted.itemsize < spec.label_dtype.itemsize:
@@ -58,13 +57,7 @@ class Writer:
         self._locate = locate
 
     def write(
-        self,
-        case_id: str,
-        labels: NDArray[Any] | LazyArray,
-        *,
-        instances: NDArray[Any] | None = None,
-        probs: NDArray[Any] | None = None,
-        predicted: NDArray[Any] | None = None,
+        self, case_id: str, labels: Labels, *, instances: Array = None, probs: Array = None, predicted: Array = None
     ) -> dict[str, dict[str, Any]]:
         """Write the files of a case.
 
@@ -107,12 +100,7 @@ class Writer:
         return written
 
     def _files(
-        self,
-        case_id: str,
-        labels: Any,
-        instances: NDArray[Any] | None,
-        probs: NDArray[Any] | None,
-        predicted: NDArray[Any] | None,
+        self, case_id: str, labels: Any, instances: Array, probs: Array, predicted: Array
     ) -> Iterator[tuple[str, Callable[[Path], object]]]:
         """Yield the name of each file and the function that writes it; its array is converted only then."""
         config, spec, dtype = self.config, self.spec, self.dtype
@@ -147,7 +135,8 @@ class Writer:
         for form in config.objects:
             suffix, encode = OBJECT_FILES[form]
             content = partial(encode, case_id, labels, instances, spec)
-            yield f"objects/{name}{suffix}", lambda path, content=content: write_bytes(path, content())
+            save = lambda path, content=content: write_bytes(path, content())  # noqa: E731
+            yield f"objects/{name}{suffix}", save
 
 
 def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:

@@ -137,7 +137,7 @@ def unzipped(place: Path) -> Path:
         with zipfile.ZipFile(file) as opened:
             size = sum(each.file_size for each in opened.infolist())
             path = _cached(f"zip://::{archive}", [Stored("all", size, stamp)])
-            _keep(path, lambda folder: opened.extractall(folder / path.relative_to(_entry(path))))
+            _keep(path, opened.extractall)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise DataError(expected(archive, "archive", "to be a ZIP file that can be read", error)) from error
     return path / inner
@@ -192,7 +192,7 @@ def _entry(path: Path) -> Path:
 
 
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
-    """Keep an entry until this process ends."""
+    """Keep an entry, which `fill` writes to a path if it is missing, until this process ends."""
     if _entry(path) not in _kept:
         allow_open_files(_OPEN_FILES)
         handle = _pin(path, fill)
@@ -210,7 +210,7 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
                 continue
             try:
                 with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
-                    fill(folder)
+                    fill(folder / path.relative_to(entry))
                     if _LOCKS_FOLDERS:  # else nothing in it may be open when it gets its name
                         handle = _lock(folder)  # before another thread could delete it as unused
             except OSError:
@@ -246,17 +246,16 @@ def _lock(entry: Path, *, alone: bool = False) -> int | None:
     return None
 
 
-def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool = False) -> None:
-    """Fetch the objects of an entry into its folder; DataError if they differ from what was listed."""
+def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool = False) -> None:
+    """Fetch the objects of an entry; DataError if they differ from what was listed."""
     entry, url = _entry(path), origin(path)
-    place = path.relative_to(entry)
     if not objects:
         objects = list_objects(url) if entry.name.endswith(_FOLDER) else [Stored("", 0, "")]
 
     def read(each: Stored) -> Stored:
-        target = folder / place / on_disk(each.name)
-        make_folder(target.parent)
-        return read_object(f"{url}/{each.name}" if each.name else url, target, each.name)
+        file = target / on_disk(each.name)
+        make_folder(file.parent)
+        return read_object(f"{url}/{each.name}" if each.name else url, file, each.name)
 
     if len(objects) == 1:
         found = [read(objects[0])]

@@ -32,35 +32,23 @@ _PREFIXES = {
     "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
 }  # fmt: skip
 MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
-    "angstrom": 1e-7,
-    "thou": 0.0254,
-    "line": 25.4 / 12,
-    "point": 25.4 / 72,
-    "inch": 25.4,
-    "foot": 304.8,
-    "yard": 914.4,
-    "mile": 1_609_344.0,
-    "astronomical unit": 149_597_870_700e3,
-    "light year": 9_460_730_472_580_800e3,
+    "angstrom": 1e-7, "thou": 0.0254, "line": 25.4 / 12, "point": 25.4 / 72, "inch": 25.4, "foot": 304.8, "yard": 914.4,
+    "mile": 1_609_344.0, "astronomical unit": 149_597_870_700e3, "light year": 9_460_730_472_580_800e3,
     "parsec": 3.085_677_581_491_367_3e19,
-}
+}  # fmt: skip
+Affine = NDArray[np.float64]
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
-PIXEL_NAMES = ("", "pixel", "pixels", "px", "voxel", "voxels")
+_PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
 
 OME_SYMBOLS = {  # OME-XML's, where they differ from ours
     "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
     "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
 }  # fmt: skip
 _SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
-_WORDS = {  # in any case
-    **{f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")},
-    **{name: name for name in MILLIMETRES if len(name) > 3},
-    "micron": "um",
-    "dekameter": "dam",
-    "dekametre": "dam",
-    "angstroem": "angstrom",
-    "feet": "foot",
-}
+# In any case
+_WORDS = {f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")}
+_WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
+_WORDS |= {"micron": "um", "dekameter": "dam", "dekametre": "dam", "angstroem": "angstrom", "feet": "foot"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +84,7 @@ class Geometry:
     spacing: tuple[float, ...] | None = None
     unit: str | None = None
     source: str = ""
-    affine: NDArray[np.float64] | None = None
+    affine: Affine | None = None
     spacing_problem: str = ""
     place_problem: str = ""
     note: str = ""
@@ -147,7 +135,7 @@ def stated_geometry(
     """
     if all(edge is None for edge in edges):
         return Geometry(affine=affine)
-    known = [_known_unit(unit) for unit in units]
+    known = [find_unit(unit) for unit in units]
     foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
     fault = None
     if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
@@ -166,16 +154,11 @@ def stated_geometry(
 
 
 def unusable_spacing(path: Path, source: str, what: str, rule: str, found: str) -> Geometry:
-    """Build a geometry whose spacing can't be used, with the message that refuses it."""
-    problem = expected(f"{show(path)}: {source}", what, rule, found, SET_SPACING)
-    return Geometry(source=source, spacing_problem=problem)
-
-
-def _known_unit(name: object) -> str | None:
-    """Return a key of `MILLIMETRES`, "" for none or pixels, or None if the name is not a length."""
-    if name is None or (isinstance(name, str) and name.strip().lower() in PIXEL_NAMES):
-        return ""
-    return find_unit(name) if isinstance(name, str) else None
+    """Build a geometry whose spacing can't be used, with the message that refuses it; `what` is a part of the source,
+    or "" for all of it.
+    """
+    where = f"{show(path)}: {source}" if what else show(path)
+    return Geometry(source=source, spacing_problem=expected(where, what or source, rule, found, SET_SPACING))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -250,9 +233,7 @@ def same_spacing(first: Geometry, second: Geometry) -> bool:
     return agree([edge * factor for edge in first.spacing], second.spacing)
 
 
-def differing_place(
-    given: NDArray[np.float64], wanted: NDArray[np.float64], shape: Sequence[int]
-) -> tuple[str, str, str] | None:
+def differing_place(given: Affine, wanted: Affine, shape: Sequence[int]) -> tuple[str, str, str] | None:
     """Return what differs, the wanted and the given value if a corner moves by more than a quarter of an edge.
 
     That is the origin if nothing else differs, otherwise the affine; None if the two agree. Affines are (4, 4);
@@ -274,8 +255,8 @@ def _write(values: NDArray[Any]) -> str:
     return np.array2string(values, precision=6, separator=", ", suppress_small=True).replace("\n", "")
 
 
-def find_unit(name: str) -> str | None:
-    """Return the symbol of a length, a key of `MILLIMETRES`, or None if the name is not that of a known length.
+def find_unit(name: object) -> str | None:
+    """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
     Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
     abbreviations. Both code points of the Greek mu are accepted.
@@ -285,6 +266,10 @@ def find_unit(name: str) -> str | None:
     >>> find_unit("micrometer"), find_unit("Millimetres"), find_unit("inches"), find_unit("MM")
     ('um', 'mm', 'inch', None)
     """
+    if name is None or (isinstance(name, str) and name.strip().lower() in _PIXELS):
+        return ""
+    if not isinstance(name, str):
+        return None
     plain = unicodedata.normalize("NFKC", name).strip().replace("\N{GREEK SMALL LETTER MU}", "u")
     word = plain.lower()
     singular = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")

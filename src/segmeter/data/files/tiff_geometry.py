@@ -9,16 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.files.geometry import (
-    MILLIMETRES,
-    PIXEL_NAMES,
-    SET_SPACING,
-    Geometry,
-    find_unit,
-    stated_geometry,
-    unusable_spacing,
-)
+from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, stated_geometry, unusable_spacing
 from segmeter.data.files.sniff import show
 
 SOURCE = "GeoTIFF tags"
@@ -38,19 +29,18 @@ _DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in p
 _NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whatever that is"
 
 
-def read_geotiff(path: Path, page: Any) -> Geometry | None:
-    """Read the geometry of a page by GeoTIFF 1.1; None if it has no such tags.
+def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """Return the geometry of an opened file with these axes; tags of GeoTIFF 1.1 take precedence over other metadata.
 
     Raises
     ------
     ValueError
         A tag holds something that the standard does not allow.
     """
-    tags = page.tags
-    nodata = read_nodata(page)
-    matrix = _matrix(tags)
+    tags = tiff.pages.first.tags
+    nodata, matrix = (read_nodata(tiff.pages.first), _matrix(tags)) if len(axes) == 2 else (None, None)
     if matrix is None:
-        return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
+        return metadata_geometry(path, tiff, axes) if nodata is None else Geometry(source=SOURCE, nodata=nodata)
     keys = _read_keys(tags.valueof(_KEYS, ()), tags.valueof(_DOUBLES, ()))
     if keys.get(_RASTER) != _POINT:  # coordinates are of a pixel's corner, affines of its centre
         matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
@@ -105,12 +95,6 @@ def _read_keys(directory: tuple[int, ...], doubles: Any) -> dict[int, float]:
     return shorts | {key: numbers[at] for key, place, _, at in entries if place == _DOUBLES and at < len(numbers)}
 
 
-def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """Return the geometry of an opened file with these axes; GeoTIFF tags take precedence over other metadata."""
-    on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
-    return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
-
-
 def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
     """Return the geometry by OME or ImageJ metadata, regardless of other tags."""
     if tiff.is_ome:
@@ -126,9 +110,7 @@ def _ome(path: Path, xml: str, axes: str) -> Geometry:
     source = "OME metadata"
     pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
     if len(pictures) != 1:
-        found = f"{len(pictures)} pictures"
-        problem = expected(show(path), source, "to describe one picture", found, SET_SPACING)
-        return Geometry(source=source, spacing_problem=problem)
+        return unusable_spacing(path, source, "", "to describe one picture", f"{len(pictures)} pictures")
     names = ["Z" if axis in DEPTH_AXES else axis for axis in axes]
     edges = [_number(pictures[0].get(f"PhysicalSize{name}")) for name in names]
     units = [pictures[0].get(f"PhysicalSize{name}Unit", "um") for name in names]
@@ -141,7 +123,7 @@ def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
     resolutions = [tags.valueof(tag, (1, 1)) for tag in (283, 282)]  # y, x: pixels per unit
     plane = [units / pixels if pixels else math.inf for pixels, units in resolutions]
     named = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
-    unit, per = None if named.lower() in PIXEL_NAMES else named, _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
+    unit, per = named if find_unit(named) != "" else None, _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
     if unit is None and per == "inch" and plane[1] == 1 / 72:  # how ImageJ marks an image without a scale
         plane, per = [1.0, 1.0], None
     if unit and per and find_unit(unit) != per:

@@ -22,12 +22,11 @@ from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Opening, array_header, pick_array
 from segmeter.data.files.geometry import (
     MILLIMETRES,
-    NOWHERE,
-    SET_SPACING,
     Geometry,
     agree,
     differing_place,
     stated_geometry,
+    unusable_spacing,
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
@@ -92,7 +91,7 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
             content = _read_all(member, math.prod(shape) * dtype.itemsize)
         return np.frombuffer(content, dtype).reshape(shape, order=order)
 
-    return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
+    return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), pixels=decode)
 
 
 def _read_all(stream: IO[bytes], size: int) -> bytes:
@@ -224,8 +223,8 @@ def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[in
     found = found.having(affine=affine * np.array([scale, scale, scale, 1.0])[:, None])
     if not agree(spacing, edges):
         both = f"pixdim {write_spacing(spacing, None)} and an affine of {write_spacing(edges, None)} (file order)"
-        problem = expected(show(path), "NIfTI header", "to say one spacing", both, SET_SPACING)
-        found = found.having(spacing=None, spacing_problem=problem)
+        wrong = unusable_spacing(path, found.source, "", "to say one spacing", both)
+        found = found.having(spacing=None, spacing_problem=wrong.spacing_problem)
     codes = sform, qform = int(header["sform_code"]), int(header["qform_code"])
     other = differing_place(header.get_qform(), header.get_sform(), shape[::-1]) if min(codes) > 0 else None
     if other is None:

@@ -85,7 +85,7 @@ def annotated_images(path: Path, plane: str = "") -> dict[str, list[Path]]:
 
 def hash_annotated(path: Path) -> str:
     """Return the sha256 of everything that decides one image's mask."""
-    found = open_annotations(_file_of(path))
+    found = open_annotations(annotations_of(path) or path)
     with damage_named(path):
         return found.digest(path.name).hex()
 
@@ -111,7 +111,7 @@ def read_annotated(path: Path, reading: Reading) -> NDArray[Any]:
     DataError
         A category is not a class, an object is damaged or of another size, or objects overlap.
     """
-    found = open_annotations(_file_of(path))
+    found = open_annotations(annotations_of(path) or path)
     with damage_named(path):  # other tools write anything, and decoders raise many types
         shape = found.shape(path.name)
         array_header(path, "coco", shape, np.dtype(np.uint8), Opening(max_pixels=reading.max_pixels, axes="map"))
@@ -143,12 +143,6 @@ def _open(path: Path, mtime: int, size: int) -> AnnotationFile:
             images = list(parse_label_studio(path, content))
         check_names(path, (name for name, _, _ in images))
         return NamedObjects(images={name: (shape, objects) for name, shape, objects in images})
-
-
-def _file_of(path: Path) -> Path:
-    file = annotations_of(path)
-    assert file is not None, "callers ask annotations_of first"
-    return file
 
 
 def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:

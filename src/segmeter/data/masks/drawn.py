@@ -7,7 +7,7 @@ its image is, so the size comes from the image or from the other side of a pair.
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -326,7 +326,4 @@ def _warn_of_traced(folder: Path) -> None:
     )
 
 
-OUTLINES: dict[str, Callable[[Path, bytes, Reading, tuple[int, int]], Iterator[Drawn]]] = {
-    "geojson": _read_geojson,
-    "yolo": _read_yolo,
-}
+OUTLINES = {"geojson": _read_geojson, "yolo": _read_yolo}

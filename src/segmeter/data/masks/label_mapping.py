@@ -31,12 +31,10 @@ def check_nodata(
     label_map
         Defines every stored value, so nothing is left to refuse; None for object numbers.
     """
-    if nodata is None:
-        return
-    if isinstance(nodata, str):
-        if not label_map:
-            rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
-            raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
+    if isinstance(nodata, str) and not label_map:
+        rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
+        raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
+    if nodata is None or isinstance(nodata, str):
         return
     counted = not spec.is_ignored(nodata) if label_map is None else not label_map and 0 <= nodata < spec.num_values
     pixels = int(np.count_nonzero(values == nodata)) if counted else 0
@@ -215,8 +213,7 @@ def to_labels(
         A value is not a label, or not in the label map; or pixels without data would be a class.
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
-    has_colours = values.ndim == 3
-    codes = values
+    codes, has_colours = values, values.ndim == 3
     if has_colours:
         wide = values.astype(np.int32)
         codes = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
