@@ -36,7 +36,6 @@ _MAY_BE_EMPTY = (  # DICOM's type 2, which anonymisers often remove
 )
 _TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")  # one for all slices, as are
 _NUMBERS = ("Rows", "Columns", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
-_UTF_8 = "ISO_IR 192"  # for the names of classes and meanings
 _BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
 _TISSUE = ("85756007", "SCT", "Tissue")
 _MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
@@ -107,7 +106,7 @@ def write_segmentation(
         what = f"{type(error).__name__}: {error}"
         rule = "to be images that highdicom can make a segmentation of"
         raise file_error(paths[0], "source", rule, what[:300], _REMEDY) from error
-    found.SpecificCharacterSet = _UTF_8
+    found.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, for the names of classes and meanings
     with atomic_write(target) as file:
         found.save_as(file)
 
@@ -180,9 +179,8 @@ def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
 def _is_code(code: Any) -> bool:
     whole = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
     fits = whole and len(code[1]) <= _MOST_SCHEME and len(code[2]) <= _MOST_MEANING
-    return fits and all(
-        text.strip() and text.isprintable() and "\\" not in text for text in code
-    )  # which separates values
+    # a backslash separates values
+    return fits and all(text.strip() and text.isprintable() and "\\" not in text for text in code)
 
 
 def _read_series(paths: Sequence[Path]) -> list[Any]:

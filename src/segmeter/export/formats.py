@@ -5,7 +5,6 @@ colours.
 """
 
 import io
-import os
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -128,11 +127,8 @@ def write_zarr(path: Path, array: NDArray[Any] | LazyArray, *, locate: Locate = 
         else:
             stored[...] = array
         for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-            handle = os.open(file, os.O_RDWR)
-            try:
-                sync(handle, path)
-            finally:
-                os.close(handle)
+            with file.open("r+b") as opened:
+                sync(opened.fileno(), path)
         remove(path)  # an older folder: a rename replaces files only
 
 

@@ -1,5 +1,10 @@
-"""Writes the files of one case under predictions/, as the `export` group asks for them."""
+"""Writes the files of one case under predictions/, as the `export` group asks for them.
 
+Label volumes state the geometry of their images. MHA and NRRD files are encoded here, which needs no ITK.
+"""
+
+import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,18 +16,23 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.data.files.geometry import NOWHERE, Geometry
+from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, Geometry
+from segmeter.data.files.medical import FLIPS
+from segmeter.data.files.reader_process import need
+from segmeter.data.files.sniff import volume_format
 from segmeter.errors import ConfigError, RunError, SegmeterError
-from segmeter.export import formats
-from segmeter.export.config import ExportConfig
-from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png
+from segmeter.export.config import ExportConfig, LabelsFormat
+from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png, palette_of, write_tiff, write_zarr
 from segmeter.export.objects import OBJECT_FILES
-from segmeter.export.volumes import label_file
-from segmeter.files import describe_file, make_folder, safe_id, write_bytes
+from segmeter.files import atomic_write, describe_file, make_folder, safe_id, write_bytes
 
 LocateCase = Callable[[str], Geometry]
 Labels = NDArray[Any] | LazyArray
 Array = NDArray[Any] | None
+# By the suffix of a volume's image; others become TIFF
+_SOURCES: dict[str, LabelsFormat] = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}
+_LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
+_MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
 
 
 class Writer:
@@ -105,7 +115,7 @@ class Writer:
         """Yield the name of each file and the function that writes it; its array is converted only then."""
         config, spec, dtype = self.config, self.spec, self.dtype
         name, locate = safe_id(case_id), partial(self._locate, case_id)
-        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
+        tiff = partial(write_tiff, compression=config.compression, locate=locate)
         planes: list[tuple[str, Any, ClassSpec]] = [("labels", ..., spec)]
         if spec.is_multilabel:  # one folder per class, as masks are read
             planes = [(f"labels/{class_folder(each)}", k, spec.of_plane(k)) for k, each in enumerate(spec.names)]
@@ -147,3 +157,144 @@ def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpe
         present = probs if spec.is_multilabel else probs[0]
         chosen = np.where(labels == 1, present, 1 - present)
     return np.asarray(chosen, np.float32)
+
+
+def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label map (H, W) or (D, H, W), uint8 or uint16, with its spacing in mm if its unit is known.
+
+    A volume also states its directions and origin.
+
+    References
+    ----------
+    MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
+    """
+    packed = zlib.compress(_little_endian(labels), _LEVEL)
+    edges, affine, axes = *_millimetres(geometry), labels.ndim
+    origin, steps = (np.zeros(axes), np.eye(axes)) if affine is None else (affine[:3, 3], affine[:3, :3])
+    lines = [
+        "ObjectType = Image",
+        f"NDims = {axes}",
+        "BinaryData = True",
+        "BinaryDataByteOrderMSB = False",
+        "CompressedData = True",
+        f"CompressedDataSize = {len(packed)}",
+        f"TransformMatrix = {_numbers((steps / np.linalg.norm(steps, axis=0)).T)}",
+        f"Offset = {_numbers(origin)}",
+        *([f"ElementSpacing = {edges}"] if edges else []),
+        f"DimSize = {_numbers(np.array(labels.shape[::-1]))}",
+        f"ElementType = {_MET[labels.dtype.name]}",
+        "ElementDataFile = LOCAL",
+    ]
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + packed
+
+
+def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label volume as NRRD.
+
+    References
+    ----------
+    Definition of NRRD file format, teem.sourceforge.net/nrrd/format.html, sections 4 to 6
+    """
+    edges, affine = _millimetres(geometry)
+    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * labels.ndim])] if edges else []
+    if affine is not None:
+        vectors = " ".join(f"({_numbers(step, ',')})" for step in affine[:3, :3].T)
+        space = ["space: left-posterior-superior", f"space directions: {vectors}"]
+        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(affine[:3, 3], ',')})"]
+    lines = [
+        "NRRD0004",
+        f"type: {labels.dtype.name}",
+        f"dimension: {labels.ndim}",
+        f"sizes: {_numbers(np.array(labels.shape[::-1]))}",
+        *space,
+        "encoding: gzip",
+        "endian: little",
+    ]
+    packed = gzip.compress(_little_endian(labels), _LEVEL, mtime=0)
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
+
+
+def _millimetres(geometry: Geometry) -> tuple[str, NDArray[np.float64] | None]:
+    """Return what both formats state in mm, as far as it and its unit are known.
+
+    That is width, height and depth of a pixel as text, and the affine into ITK's world (left, posterior, superior).
+    """
+    affine = None if geometry.affine is None else FLIPS @ geometry.affine
+    if geometry.spacing is None or geometry.unit is None:
+        return "", affine
+    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing)), affine
+
+
+def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
+    return gap.join(f"{value:.17g}" for value in values.ravel())
+
+
+def _little_endian(labels: NDArray[Any]) -> bytes:
+    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+ENCODERS = {"mha": encode_mha, "nrrd": encode_nrrd}
+
+
+def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
+    """Write (D, H, W) as .nii.gz, plane by plane, with the header of its image if that is NIfTI too.
+
+    The header then repeats the image's sform and qform with their codes, its unit and its pixdim.
+    """
+    nibabel = need("nibabel", "nifti", "NIfTI files")
+    if geometry.file and volume_format(geometry.file) == "nifti":
+        header = nibabel.load(geometry.file).header.copy()
+    else:
+        header, factor = nibabel.Nifti1Header(), MILLIMETRES[geometry.unit or "mm"]
+        header["pixdim"][1:4] = [edge * factor for edge in (geometry.spacing or (1.0,) * 3)[::-1]]
+        header["xyzt_units"] = 2  # millimetres
+        if geometry.affine is not None:  # in mm; without it, the sform stays unset
+            header.set_sform(geometry.affine, code=1)
+    header.set_data_shape(labels.shape[::-1])
+    header.set_data_dtype(labels.dtype)
+    header.set_slope_inter(1, 0)
+    header["cal_min"] = header["cal_max"] = 0
+    header["vox_offset"] = int(header["sizeof_hdr"]) + 4
+    header["magic"] = b"n+1" if int(header["sizeof_hdr"]) == 348 else b"n+2\0\r\n\x1a\n"
+    order = labels.dtype.newbyteorder(header.endianness)
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+        packed.write(header.binaryblock + bytes(4))  # no extensions: they describe the image
+        for plane in labels:
+            packed.write(plane.astype(order, copy=False).tobytes())
+
+
+def label_file(
+    config: ExportConfig, labels: Any, spec: ClassSpec, locate: Callable[[], Geometry]
+) -> tuple[str, Callable[[Path], None]]:
+    """Return the suffix of a label map and the function that writes it, in the configured format or that of its image.
+
+    Maps that are read in bands are TIFF or Zarr.
+    """
+    form, axes = config.labels_format, len(labels.shape)
+    if form == "auto":
+        form = _SOURCES.get(Path(locate().file or "").suffix.lower(), "tiff") if axes == 3 else "png"
+    if form == "zarr":
+        return ".zarr", partial(write_zarr, array=labels, locate=locate)
+    if form == "tiff" or isinstance(labels, LazyArray):
+        palette = palette_of(spec) if axes == 2 and labels.dtype.itemsize == 1 else None
+        options: dict[str, Any] = {"compression": config.compression, "palette": palette, "locate": locate}
+        return ".tif", partial(write_tiff, array=labels, **options)
+    if form in ENCODERS:
+        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
+    if axes == 3:
+        return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
+    content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
+    return ".png", lambda path: write_bytes(path, content())
+
+
+def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:
+    """Find the settings whose files hold no planes, one line each."""
+    rules = {
+        "labels_format=png": (config.labels and config.labels_format == "png", "Set export.labels_format=auto."),
+        "probs_format=tiff": (config.probs and config.probs_format == "tiff", "Set export.probs_format=npy or zarr."),
+        "confidence": (config.confidence and spec.is_multilabel, "Set export.probs=true instead."),
+        "objects": (bool(config.objects), "Set export.objects=[]."),
+        "dicom_series": (config.dicom_series is not None, "Leave it out: the label volumes are complete."),
+    }
+    rule, found = "to be left out for volumes", "a file without planes"
+    return [expected("export", name, rule, found, remedy) for name, (wrong, remedy) in rules.items() if wrong]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,7 +75,7 @@ def list_place(place: Path) -> Listed:
     """
     url = url_of(place)
     if url is None or url.startswith("zip://"):
-        return Listed(unzipped(place))
+        return Listed(unzipped(place) if url else place)
     objects, inside = list_objects(url), dict[str, list[Stored]]()
     for each in objects:
         name, _, rest = each.name.partition("/")
@@ -170,12 +170,11 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
         return item
 
     rest = iter(items)
-    for first in rest:
-        if all(listed_size(path) is None for path in files_of(first)):
-            yield first
-            yield from rest
-        else:
-            yield from map_in_threads(work, chain([first], rest), threads=_THREADS, name="fetch")
+    first = list(islice(rest, 1))
+    if all(listed_size(path) is None for item in first for path in files_of(item)):
+        yield from chain(first, rest)
+    else:
+        yield from map_in_threads(work, chain(first, rest), threads=_THREADS, name="fetch")
 
 
 def _cached(url: str, objects: Sequence[Stored]) -> Path:

@@ -20,7 +20,6 @@ from segmeter.data.files.sniff import show
 
 SPACING_TOLERANCE = 1e-3  # relative; a distance in mm changes by no more than this
 MOVED = 0.25  # of the smallest edge; rounding in float32 moves corners by less, a half-pixel shift by more
-_NODATA = "nodata"
 _PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner or atlas: right, anterior, superior in mm
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
@@ -178,14 +177,14 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
         found = "coordinate reference system", wanted.crs, given.crs
     elif None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
         texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (wanted.nodata, given.nodata)]
-        found = _NODATA, texts[0], texts[1]
+        found = "nodata", texts[0], texts[1]
     elif given.world == wanted.world and given.affine is not None and wanted.affine is not None:
         found = differing_place(given.affine, wanted.affine, shape)
     if not found:
         return []
     rule = f"to be that of its reference {show(reference)}, {found[1]}"
     both = f"Reference: {describe(wanted, shape)}. Prediction: {describe(given, shape)}."
-    remedy = "Write one value into both files." if found[0] == _NODATA else grid_remedy(given, wanted)
+    remedy = "Write one value into both files." if found[0] == "nodata" else grid_remedy(given, wanted)
     return [expected(show(path), found[0], rule, found[2], f"{both} {remedy}")]
 
 

@@ -105,7 +105,10 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
     geometry = stated_geometry(path, edges[::-1], units[::-1], source=_ITK)
     if len(set(units)) > 1:  # such axes share no space
         return pixels, geometry
-    affine = FLIPS @ _affine(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
+    affine, stored = np.eye(4), image.GetDimension()
+    affine[:axes, :axes] = np.reshape(image.GetDirection(), (stored, stored))[:axes, :axes] * np.array(edges)
+    affine[:axes, 3] = image.GetOrigin()[:axes]
+    affine = FLIPS @ affine
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
     return pixels, geometry.having(affine=affine)
 
@@ -198,15 +201,6 @@ def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
         rule, remedy = "of the spacing to be one", "Correct the file."
         raise DataError(expected(f"{show(path)}: {_ITK}", "unit", rule, found, remedy))
     return by_axis or of_space or ["mm"]
-
-
-def _affine(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tuple[float, ...]) -> NDArray[np.float64]:
-    """Return the (4, 4) affine of a flat direction matrix of any number of axes, spacing and origin, in index order."""
-    size, axes = int(np.sqrt(direction.size)), len(edges)
-    affine = np.eye(4)
-    affine[:axes, :axes] = direction.reshape(size, size)[:axes, :axes] * np.array(edges)
-    affine[:axes, 3] = origin
-    return affine
 
 
 def _read_dicom(path: Path, opening: Opening) -> Decoded:

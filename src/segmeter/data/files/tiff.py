@@ -60,9 +60,8 @@ def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
             raise file_error(path, "EXIF orientation", "to be 1 (upright)", found, remedy)
         _check_strips(page, file)
     planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
-    whole = lambda: np.asarray(series.asarray())  # noqa: E731
     pages = planes if len(series.pages) == shape[0] else None  # ImageJ's large stacks have one page
-    return FileArray(path, file, header, tiff_geometry(path, tiff, axes), whole, pages)
+    return FileArray(path, file, header, tiff_geometry(path, tiff, axes), lambda: np.asarray(series.asarray()), pages)
 
 
 class TiffArray(FileArray):
@@ -199,10 +198,8 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
         raise file_error(path, "file", "to hold one page", f"{len(tiff.pages)} pages", remedy)
     if level >= len(levels):
-        sizes = ", ".join(
-            f"{number}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for number, one in enumerate(levels)
-        )
-        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
+        sizes = (f"{n}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for n, one in enumerate(levels))
+        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({', '.join(sizes)})."
         raise file_error(path, "data.level", "to be a level of the pyramid", level, remedy)
     return levels[level].keyframe, len(levels)
 

@@ -36,7 +36,6 @@ _LONGEST_HEAD = 10_100  # bytes: NumPy accepts 10,000 behind the first few
 # CPython counts the depth of a literal that it parses per interpreter, not per thread: two at once disturb each other
 _PARSING = threading.Lock()
 _HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is its first number too
-_ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels, for other tools' notes
 _UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; every reader takes mm if none is named
 _SPACES = {1: "scanner", 2: "aligned", 3: "Talairach", 4: "MNI 152", 5: "template"}
@@ -124,7 +123,6 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     Values are scaled only if the header asks for it.
     """
-    need("nibabel", "nifti", "NIfTI files")
     packed = file.read(2) == b"\x1f\x8b"
 
     def rewound() -> IO[bytes]:
@@ -171,15 +169,13 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:
     """Return the header as nibabel repairs it, and the pixel edges as stored."""
-    import nibabel
-
+    nibabel = need("nibabel", "nifti", "NIfTI files")
     read = file.read(min(_HEADS))  # no more: beyond the end of a packed file, gzip reads through zeros for another one
-    size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
+    size = next((s for s in _HEADS if read[:4] in (s.to_bytes(4, "little"), s.to_bytes(4, "big"))), 0)
     read += file.read(max(0, size - len(read)))
     if not size or len(read) < size:
         raise file_error(path, "content", "to be NIfTI in one file", "another header")
-    header_class = getattr(nibabel, _HEADS[size]).header_class
-    header = header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
+    header = getattr(nibabel, _HEADS[size]).header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
     pixdim = np.array(header["pixdim"][1:4], np.float64)
     header.check_fix(logger=_QUIET)
     if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):

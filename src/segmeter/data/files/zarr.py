@@ -39,7 +39,6 @@ _MOST_METADATA = 1 << 26  # bytes of one JSON file
 _FEW_CHUNKS = 4096  # chunks are read, whatever their size
 _MEAN_CHUNK = 4096  # pixels per chunk of the largest array: zarr takes 0.2 ms and 2 KB even for an absent chunk
 _BYTES_PER_PIXEL = 16  # at most, of a folder
-_BLOSC = 16  # bytes of the head of a Blosc chunk
 _SPACE = ("z", "y", "x")  # names of axes in the order of arrays
 _NOT_SPACE = ("time", "channel", "t", "c")
 _KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
@@ -89,10 +88,8 @@ class ZarrArray(FileArray):
             self._axes, kept = "zyx"[-len(shape) :], names[-len(shape) :]
             sizes, space = dict(zip(kept[::-1], shape[::-1], strict=False)), [name for name in kept if name in _SPACE]
             if space != sorted(space, key=_SPACE.index) or any(sizes.get(name, 1) > 1 for name in _NOT_SPACE):
-                rule, remedy = (
-                    "to be (depth, height, width), z before y before x",
-                    "Save one such array per channel or time.",
-                )
+                rule = "to be (depth, height, width), z before y before x"
+                remedy = "Save one such array per channel or time."
                 raise file_error(path, "axes", rule, ", ".join(kept), remedy)
         self._lead = (0,) * (self._array.ndim - len(self._axes))
         self._opening, self._folder = opening, Path(self._array.store.root, self._array.path)
@@ -252,7 +249,7 @@ def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None
             spans = table[table[:, 1] != np.iinfo(np.uint64).max].tolist()  # those that are there
         for start, length in spans:
             opened.seek(start)
-            if int.from_bytes(opened.read(_BLOSC)[12:], "little") != length:
+            if int.from_bytes(opened.read(16)[12:], "little") != length:  # the end of its head
                 raise ValueError("a Blosc chunk of another length than its header says")
 
 

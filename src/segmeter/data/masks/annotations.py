@@ -28,7 +28,6 @@ from segmeter.data.sample import Reading
 ANNOTATION_SUFFIXES = (".json", ".xml")
 _SUFFIX = re.compile("|".join(map(re.escape, ANNOTATION_SUFFIXES)), re.IGNORECASE)
 _UPLOAD = re.compile(r"/upload/.*/[0-9a-f]{8}-([^/]+)$")  # Label Studio's prefix to the names of uploaded files
-_KINDS = ("polygonlabels", "brushlabels")
 _NO_MASK = ("choices", "textarea", "rating", "relation", "number", "taxonomy")  # results about the image as a whole
 _CHANNELS = 4  # brush strokes are stored as the RGBA pixels of a canvas
 
@@ -167,7 +166,7 @@ def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
             open_tasks.append(name)
             continue
         results = [each for each in done[0]["result"] if each["type"] not in _NO_MASK]
-        odd |= {each["type"] for each in results if each["type"] not in _KINDS}
+        odd |= {each["type"] for each in results if each["type"] not in ("polygonlabels", "brushlabels")}
         sizes = {(each["original_height"], each["original_width"]) for each in results}
         if not odd and len(sizes) == 1:
             yield name, sizes.pop(), [_object_of(each) for each in results]

@@ -150,13 +150,9 @@ def open_coco(path: Path, content: Mapping[str, Any]) -> CocoFile:
     if foreign:
         rule, remedy = "to be the id of an image of the file", "Correct it; 1 and '1' are two ids."
         raise file_error(path, "image_id", rule, some(foreign), remedy)
-    return CocoFile(
-        path=path,
-        images=dict(named),
-        annotations=dict(annotations),
-        categories={int(each["id"]): str(each["name"]) for each in content["categories"]},
-        stuff=frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1)),
-    )
+    names = {int(each["id"]): str(each["name"]) for each in content["categories"]}
+    stuff = frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1))
+    return CocoFile(path=path, images=dict(named), annotations=dict(annotations), categories=names, stuff=stuff)
 
 
 def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> Iterator[NDArray[np.bool_]]:

@@ -22,7 +22,6 @@ from segmeter.data.files.sniff import check_json, damage_named, file_error, open
 from segmeter.data.sample import Reading
 
 _SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
-_KINDS = ("Polygon", "MultiPolygon")
 _ROUNDED = 0.01  # pixels: six digits of a fraction, of an image of 20,000
 _LOG = logging.getLogger(__name__)
 _NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}
@@ -263,7 +262,7 @@ def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int
 
 
 def _fill_feature(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    if geometry["type"] not in _KINDS:
+    if geometry["type"] not in ("Polygon", "MultiPolygon"):
         raise file_error(path, "every shape", "to be a polygon", geometry["type"], "Convert it to a polygon.")
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
     if not all(parts) or not parts:
