@@ -155,8 +155,7 @@ def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
     strange = np.unique(labels[(labels < 0) | (labels >= spec.num_classes)])
     if strange.size:
         remedy = "A segmentation has no ignored pixels." if spec.is_ignored(strange).any() else ""
-        rule = f"to be 0 to {spec.num_classes - 1}"
-        raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
+        raise InputError(expected(_WHERE, "labels", f"to be 0 to {spec.num_classes - 1}", strange[:5].tolist(), remedy))
     return paths
 
 
@@ -229,8 +228,7 @@ def _read(path: Path) -> Any:
     except OSError as error:
         raise file_error(path, "file", "to be readable", error.strerror or error) from error
     except Exception as error:  # pydicom raises many types on hostile bytes
-        found = f"{type(error).__name__}: {error}"
-        raise file_error(path, "file", "to be a DICOM image", found[:120]) from error
+        raise file_error(path, "file", "to be a DICOM image", f"{type(error).__name__}: {error}"[:120]) from error
     if frames != 1:
         remedy = "Give one file per slice: of several frames it is not known which one was segmented."
         raise file_error(path, "NumberOfFrames", "to be 1", frames, remedy)

@@ -34,7 +34,6 @@ _PACKED = 1 << 22  # bytes of tiles that are compressed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should be noticed
-CENTIMETRE = 3  # TIFF's unit of resolutions
 _ASCII, _SHORT, _DOUBLE = 2, 3, 12  # TIFF's numbers of types
 _KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
 _MOST = 2**32 - 1  # of numerators and denominators in TIFF
@@ -171,7 +170,7 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
         return {}
     found = [Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per]
     resolution = tuple((each.numerator, each.denominator) for each in found)
-    return {"resolution": resolution, "resolutionunit": CENTIMETRE} if all(found) else {}
+    return {"resolution": resolution, "resolutionunit": "centimeter"} if all(found) else {}
 
 
 def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:

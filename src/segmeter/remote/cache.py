@@ -29,7 +29,6 @@ from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_o
 
 Item = TypeVar("Item")
 
-DEFAULT_GB = 20.0
 _HOME = ".segmeter-fetched"  # the cache's folder; a path that contains it belongs to a URL
 _MARK = f"{os.sep}{_HOME}{os.sep}"
 _FOLDER = "-folder"  # ends the name of an entry for a folder
@@ -85,8 +84,7 @@ def list_place(place: Path) -> Listed:
 
 
 def _listed(url: str, objects: Sequence[Stored]) -> Listed:
-    names = frozenset(each.name for each in objects if each.name and "/" not in each.name)
-    return Listed(_cached(url, objects), names)
+    return Listed(_cached(url, objects), frozenset(each.name for each in objects if each.name and "/" not in each.name))
 
 
 def listed_size(path: str | Path) -> int | None:
@@ -335,7 +333,7 @@ def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
 
 def _most_bytes() -> int:
     """Return the cache's bound: $SEGMETER_CACHE_GB, by default 20; ConfigError if it is not a number above 0."""
-    given = os.environ.get("SEGMETER_CACHE_GB", str(DEFAULT_GB))
+    given = os.environ.get("SEGMETER_CACHE_GB", "20")
     with suppress(ValueError):
         if 0 < float(given) < 1e9:
             return int(float(given) * 1e9)

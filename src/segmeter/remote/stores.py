@@ -42,7 +42,6 @@ _ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(sign): 0xF000 + ord(sign) 
 _START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
 
 _LOG = logging.getLogger(__name__)
-LAST = RUN  # readers look for it first, so it is written last
 _THREADS = 16
 
 
@@ -268,11 +267,11 @@ def check_target(given: str) -> None:
     if url is None or url.startswith(("zip", "http")):
         rule = "to be a URL that can be written: s3://, gs://, az://, file:// or memory://"
         raise ConfigError(expected("config", "run.copy_to", rule, given))
-    find_object(f"{url}/{LAST}")
+    find_object(f"{url}/{RUN}")
 
 
 def upload_folder(folder: Path, given: str, *, name: str) -> str:
-    """Copy a folder to a URL, `LAST` last, and return the URL of the copy.
+    """Copy a folder to a URL, and return the URL of the copy. `RUN` comes last, because readers look for it first.
 
     Parameters
     ----------
@@ -291,15 +290,15 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
         The folder holds something that is not copied, or a file can't be written after several attempts.
     """
     url = f"{url_of(given)}/{name}"
-    if find_object(f"{url}/{LAST}") is not None:
+    if find_object(f"{url}/{RUN}") is not None:
         raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
     files = find_files(folder)
-    last = files.pop(LAST, None)
+    last = files.pop(RUN, None)
     written = map_in_threads(lambda each: write_object(f"{url}/{each}", files[each]), sorted(files), threads=_THREADS)
     for _ in track(written, "copying", len(files)):
         pass
     if last is not None:
-        write_object(f"{url}/{LAST}", last)
+        write_object(f"{url}/{RUN}", last)
     return url
 
 

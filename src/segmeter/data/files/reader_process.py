@@ -178,6 +178,7 @@ def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
             resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@atexit.register
 def _end_all() -> None:
     while _idle:
         _idle.pop().end()
@@ -193,5 +194,4 @@ def _forget_all() -> None:
     _idle.clear()
 
 
-atexit.register(_end_all)
 in_forked_child(_forget_all)

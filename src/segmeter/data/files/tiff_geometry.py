@@ -101,8 +101,7 @@ def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:
         return _imagej(path, tiff, axes)
-    per = _RESOLUTION_UNITS.get(int(tiff.pages.first.tags.valueof(296, 1)))
-    return Geometry(source=_PRINTING if per else "")
+    return Geometry(source=_PRINTING if int(tiff.pages.first.tags.valueof(296, 1)) in _RESOLUTION_UNITS else "")
 
 
 def _ome(path: Path, xml: str, axes: str) -> Geometry:

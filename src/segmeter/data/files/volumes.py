@@ -64,16 +64,14 @@ class NpyArray(FileArray):
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         if (start, stop, columns) == (0, self.header.height, slice(None)):
             return self._whole
-        lead = [slice(None)] * len(self.header.lead)
-        return np.array(self._mapped()[(*lead, slice(start, stop), columns)])
+        return np.array(self._mapped()[(*[slice(None)] * len(self.header.lead), slice(start, stop), columns)])
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         mapped = self._mapped()
         return (np.array(mapped[number : number + 1]) for number in range(len(mapped)))
 
     def _mapped(self) -> NDArray[Any]:
-        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order)
-        return mapped.reshape(self.header.shape)
+        return np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order).reshape(self.header.shape)
 
 
 def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:

@@ -89,8 +89,7 @@ class ZarrArray(FileArray):
             sizes, space = dict(zip(kept[::-1], shape[::-1], strict=False)), [name for name in kept if name in _SPACE]
             if space != sorted(space, key=_SPACE.index) or any(sizes.get(name, 1) > 1 for name in _NOT_SPACE):
                 rule = "to be (depth, height, width), z before y before x"
-                remedy = "Save one such array per channel or time."
-                raise file_error(path, "axes", rule, ", ".join(kept), remedy)
+                raise file_error(path, "axes", rule, ", ".join(kept), "Save one such array per channel or time.")
         self._lead = (0,) * (self._array.ndim - len(self._axes))
         self._opening, self._folder = opening, Path(self._array.store.root, self._array.path)
 
@@ -189,17 +188,17 @@ class ZarrArray(FileArray):
         array, opening, pixels = self._array, self._opening, math.prod(self._array.shape)
         stored = array.shards or array.chunks
         if math.prod(stored) > opening.max_pixels:
-            rule, found = f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored))
-            raise file_error(self.path, "chunks", rule, found)
+            raise file_error(self.path, "chunks", f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored)))
         count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
         most = max(_FEW_CHUNKS, max(opening.max_pixels, pixels if opening.streams else 0) // _MEAN_CHUNK)
         if count > most:
             found = f"{count} of {' x '.join(map(str, array.chunks))} pixels"
             raise file_error(self.path, "chunks", f"to be at most {most}", found, "Save it again in larger chunks.")
         files = list(_files_below(self._folder))
-        most = _BYTES_PER_PIXEL * max(opening.max_pixels, pixels)
-        remedy = "Its pixels need less: save it again."
-        check_size(self.path, sum(file.stat().st_size for file in files), most, remedy)
+        size = sum(file.stat().st_size for file in files)
+        check_size(
+            self.path, size, _BYTES_PER_PIXEL * max(opening.max_pixels, pixels), "Its pixels need less: save it again."
+        )
         note = array.metadata.to_dict()
         shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
         names = {name for name, _ in _codecs(note if shards is None else shards)}

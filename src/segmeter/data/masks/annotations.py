@@ -78,8 +78,7 @@ def annotated_images(path: Path, plane: str = "") -> dict[str, list[Path]]:
     DataError
         The file can't be read or holds no images, or two have the same name.
     """
-    folder = path / plane if plane else path
-    return {name: [folder / name] for name in open_annotations(path).images}
+    return {name: [path / plane / name] for name in open_annotations(path).images}
 
 
 def hash_annotated(path: Path) -> str:

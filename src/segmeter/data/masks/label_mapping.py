@@ -181,8 +181,7 @@ def split_codes(
     """
     numbered = codes >= divisor
     classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
-    stored = classes.reshape(-1, codes.shape[-1])
-    labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
+    labels = to_labels(path, classes.reshape(-1, codes.shape[-1]), spec=spec, label_map=label_map).reshape(codes.shape)
     return labels, np.where(numbered & spec.valid(labels), codes, 0).astype(codes.dtype, copy=False)
 
 

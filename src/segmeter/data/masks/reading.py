@@ -164,8 +164,7 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
             codes = whole_numbers(path, array.read(start, stop))
             return to_labels(path, codes, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
 
-        shape = (header.height, header.width)
-        yield LazyArray(shape, reading.spec.label_dtype, read)
+        yield LazyArray((header.height, header.width), reading.spec.label_dtype, read)
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
