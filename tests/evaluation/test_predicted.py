@@ -15,7 +15,7 @@ from segmeter.evaluation.drive import Room
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
 from segmeter.evaluation.predicted import finish
-from segmeter.export import volumes as volumes_module
+from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.files import is_whole
@@ -119,14 +119,14 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
 
 def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, monkeypatch):
     """The cases before it are noted, and those that wait are not written."""
-    real = volumes_module.write_bytes
+    real = writer_module.write_bytes
 
     def full(path, content):
         if path.stem == "case02":
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    monkeypatch.setattr(volumes_module, "write_bytes", full)
+    monkeypatch.setattr(writer_module, "write_bytes", full)
     with pytest.raises(
         RunError, match=r"case 'case02' could not be written to .*case02.png' \(No space left on device\)"
     ):

@@ -82,16 +82,12 @@ def test_a_disk_that_ignores_case_finds_a_file_under_its_name_in_capitals(tmp_pa
     assert not (tmp_path / ".tmp-probe").exists()
 
 
-def lines_of(array, dtype=None, plane=None):
-    return formats.LinesOf(ArrayRows(array, axis=array.ndim - 2), np.dtype(dtype or array.dtype), plane)
-
-
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("compression", ["deflate", "zstd"])
 def test_a_tiff_holds_every_line(tmp_path, size, dtype, compression):
     array, path = RNG.integers(0, 250, size).astype(dtype), tmp_path / "labels" / "a.tif"
-    formats.write_tiff(path, lines_of(array), compression=compression)
+    formats.write_tiff(path, ArrayRows(array), compression=compression)
     with tifffile.TiffFile(path) as tiff:
         assert tiff.is_bigtiff
         assert (tiff.pages.first.tilelength, tiff.pages.first.tilewidth) == (256, 256)
@@ -105,19 +101,11 @@ def test_a_tiff_holds_every_line(tmp_path, size, dtype, compression):
 def test_a_zarr_holds_every_line(tmp_path, size):
     array = RNG.integers(0, 250, size).astype(np.uint8)
     for _ in range(2):  # the second one takes the place of the first
-        formats.write_zarr(tmp_path / "a.zarr", lines_of(array))
+        formats.write_zarr(tmp_path / "a.zarr", ArrayRows(array))
     found = zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
     assert found.metadata.zarr_format == 3
     assert np.array_equal(found[...], array)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
-
-
-def test_a_plane_of_several_has_the_dtype_that_is_asked_for(tmp_path):
-    planes = RNG.integers(0, 2, (3, 300, 70)).astype(np.uint8)
-    formats.write_tiff(tmp_path / "a.tif", lines_of(planes, np.uint16, plane=2))
-    found = tifffile.imread(tmp_path / "a.tif")
-    assert found.dtype == np.uint16
-    assert np.array_equal(found, planes[2])
 
 
 @pytest.mark.parametrize("write", [formats.write_tiff, formats.write_zarr])
@@ -128,7 +116,7 @@ def test_a_fault_on_the_way_leaves_nothing(tmp_path, write):
         return np.zeros((stop - start, 9), np.uint8)
 
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "a", formats.LinesOf(LazyArray((600, 9), np.dtype(np.uint8), read), np.dtype(np.uint8)))
+        write(tmp_path / "a", LazyArray((600, 9), np.dtype(np.uint8), read))
     assert list(tmp_path.iterdir()) == []
 
 

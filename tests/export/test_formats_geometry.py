@@ -10,7 +10,7 @@ from segmeter.data.files.array import ArrayRows
 from segmeter.data.files.geometry import MILLIMETRES, Geometry
 from segmeter.data.files.opened import read_geometry
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
+from segmeter.export.formats import palette_of, write_tiff, write_zarr
 from segmeter.export.writer import Writer
 from tests.data.files.test_opened_geometry import UTM
 from tests.data.formats_written import library
@@ -35,7 +35,7 @@ def whole(path, array, location=PLACE):
 
 
 def by_lines(path, array, location=PLACE):
-    whole(path, LinesOf(ArrayRows(array), array.dtype), location)
+    whole(path, ArrayRows(array), location)
 
 
 @pytest.mark.parametrize("write", [whole, by_lines])
@@ -68,7 +68,7 @@ def test_every_unit_is_read_back_and_nothing_is_said_where_nothing_is_known(tmp_
         assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
 
 
-@pytest.mark.parametrize("labels", [LABELS, LinesOf(ArrayRows(LABELS), LABELS.dtype)], ids=["whole", "by lines"])
+@pytest.mark.parametrize("labels", [LABELS, ArrayRows(LABELS)], ids=["whole", "by lines"])
 @pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))], ids=["um", "no unit"])
 def test_a_zarr_says_it_too(tmp_path, place, labels):
     write_zarr(tmp_path / "a.zarr", labels, locate=lambda: place)

@@ -13,9 +13,10 @@ import zarr
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files.array import ArrayRows
 from segmeter.errors import ConfigError, RunError
 from segmeter.export.config import ExportConfig
-from segmeter.export.writer import Writer, labels_dtype
+from segmeter.export.writer import Writer
 from segmeter.files import describe_file
 
 FLAT = np.zeros((4, 4), np.uint8)
@@ -101,6 +102,14 @@ def test_multilabel_planes_are_one_mask_per_class_folder_in_its_colour(tmp_path,
             assert tuple(image.getpalette()[3:6]) == colour
 
 
+def test_planes_that_are_read_by_lines_have_the_dtype_that_is_asked_for(tmp_path, rng, planes_spec):
+    planes = rng.integers(0, 2, (2, 300, 70)).astype(np.uint8)
+    writer(tmp_path, planes_spec, dtype="uint16").write("x", ArrayRows(planes, axis=1))
+    for name, plane in zip(planes_spec.names, planes, strict=True):
+        found = read(tmp_path / "labels" / name / "x.tif")
+        np.testing.assert_array_equal(found, plane.astype(np.uint16), strict=True)
+
+
 @pytest.mark.parametrize("system", ["POSIX", "Windows"])
 def test_a_class_name_that_can_not_be_a_folder_name_stays_inside(tmp_path, monkeypatch, system):
     spec = ClassSpec(task="multilabel", names=("../up", "..", "con", "a:b"), colours=((0, 0, 0),) * 4)
@@ -146,8 +155,8 @@ def test_instances_are_png_where_label_maps_are_and_65535_suffice(tmp_path, spec
     ("count", "ignore_index", "expected"),
     [(2, None, np.uint8), (256, None, np.uint8), (257, None, np.uint16), (3, 255, np.uint8), (3, 256, np.uint16)],
 )
-def test_auto_dtype_is_the_smallest_that_holds_every_label(count, ignore_index, expected):
-    assert labels_dtype(ExportConfig(), many(count, ignore_index)) == expected
+def test_auto_dtype_is_the_smallest_that_holds_every_label(tmp_path, count, ignore_index, expected):
+    assert writer(tmp_path, many(count, ignore_index)).dtype == expected
 
 
 def test_every_label_is_written_as_it_is_or_refused_before_the_first_case(tmp_path, spec):

@@ -11,7 +11,7 @@ import pytest
 from segmeter import files
 from segmeter.data.files.array import ArrayRows
 from segmeter.errors import SegmeterError
-from segmeter.export.formats import LinesOf, write_npy, write_tiff
+from segmeter.export.formats import write_npy, write_tiff
 from tests.faults.world import write_model
 from tests.models.parts import make_card, make_spec
 
@@ -22,7 +22,7 @@ def write_weights(run: Path) -> None:
     write_model(str(run / "checkpoint"), make_card(make_spec(2, "binary")))
 
 
-LINES = LinesOf(ArrayRows(np.ones(SHAPE, np.uint8)), np.dtype(np.uint8))
+LINES = ArrayRows(np.ones(SHAPE, np.uint8))
 WRITERS: dict[str, Callable[[Path], None]] = {
     "safetensors": write_weights,
     "tiff by lines": lambda run: write_tiff(run / "lines.tif", LINES),

@@ -154,7 +154,7 @@ STATUS = "Server returned non-2xx status code: "
 def test_what_is_not_there_or_refused_for_good_is_not_tried_again(error, attempts):
     work, line = Broken(99, error), "after 3 attempts" if attempts == 3 else "to be there and readable, got "
     with pytest.raises(RunError if attempts == 3 else DataError, match=line) as caught:
-        stores.retry("x", work)
+        stores.retry("memory://x", lambda store, inner: work())
     assert str(error)[:40] in str(caught.value)
     assert work.asked == attempts
 

@@ -171,7 +171,7 @@ def run_cases(
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are recorded.
     """
-    if job.export.writes:
+    if job.export.labels or job.export.instances or job.export.needs_probs or job.export.objects:
         check_cases(job.folder, job.dataset.case_ids)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     done = restore_cases(job, manifest, none=sees_all_probs)

@@ -10,7 +10,7 @@ from segmeter.data.planes import VolumeSet
 from segmeter.errors import ConfigError
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
-from segmeter.export.volumes import check_volume_export
+from segmeter.export.writer import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.results import Loss, sums_by_bands
 from segmeter.metrics.config.metrics import MetricsConfig

@@ -65,8 +65,3 @@ class ExportConfig(Config, title="export"):
     def needs_probs(self) -> bool:
         """Whether a file is made of probabilities."""
         return self.probs or self.confidence
-
-    @property
-    def writes(self) -> bool:
-        """Whether a case may leave a file."""
-        return self.labels or self.instances or self.needs_probs or bool(self.objects)

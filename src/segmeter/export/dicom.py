@@ -36,7 +36,6 @@ _MAY_BE_EMPTY = (  # DICOM's type 2, which anonymisers often remove
 )
 _TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")  # one for all slices, as are
 _NUMBERS = ("Rows", "Columns", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
-_UTF_8 = "ISO_IR 192"  # for the names of classes and meanings
 _BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
 _TISSUE = ("85756007", "SCT", "Tissue")
 _MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
@@ -89,8 +88,7 @@ def write_segmentation(
         highdicom is not installed; or an image can't be read, lacks what says where it lies, has several frames, or is
         of another series or grid than the first one.
     """
-    target, paths = known_file(_WHERE, "path", path), _paths(source)
-    _check(labels, spec, len(paths))
+    target, paths = known_file(_WHERE, "path", path), _checked(labels, spec, source)
     number = whole_number(_WHERE, "series_number", series_number)
     if not 1 <= number <= _MOST_NUMBER:
         raise InputError(expected(_WHERE, "series_number", f"between 1 and {_MOST_NUMBER}", number))
@@ -100,42 +98,33 @@ def write_segmentation(
     images = _read_series(paths)
     sizes = {(image.Rows, image.Columns) for image in images}
     if sizes != {volume.shape[1:]}:
-        raise InputError(
-            expected(_WHERE, "labels", f"to have the size of the images, {sorted(sizes)}", volume.shape[1:])
-        )
+        rule = f"to have the size of the images, {sorted(sizes)}"
+        raise InputError(expected(_WHERE, "labels", rule, volume.shape[1:]))
     try:
         found = _describe(highdicom, volume, meanings, images, number)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
         what = f"{type(error).__name__}: {error}"
         rule = "to be images that highdicom can make a segmentation of"
         raise file_error(paths[0], "source", rule, what[:300], _REMEDY) from error
-    found.SpecificCharacterSet = _UTF_8
+    found.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, for the names of classes and meanings
     with atomic_write(target) as file:
         found.save_as(file)
 
 
 def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: list[Any], series_number: int) -> Any:
     """Build the data set of the segmentation; `meanings` are by class, background included."""
-    code = need("pydicom", "dicom", _WHAT).sr.coding.Code
-    made_by = highdicom.AlgorithmIdentificationSequence(
-        name="segmeter", version=__version__, family=code(*_BY_LEARNING)
-    )
+    code, seg = need("pydicom", "dicom", _WHAT).sr.coding.Code, highdicom.seg
+    made_by = highdicom.AlgorithmIdentificationSequence("segmeter", code(*_BY_LEARNING), __version__)
+    automatic = seg.SegmentAlgorithmTypeValues.AUTOMATIC
     segments = [
-        highdicom.seg.SegmentDescription(
-            segment_number=label,
-            segment_label=name,
-            segmented_property_category=code(*category),
-            segmented_property_type=code(*kind),
-            algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
-            algorithm_identification=made_by,
-        )
+        seg.SegmentDescription(label, name, code(*category), code(*kind), automatic, made_by)
         for label, (name, (category, kind)) in enumerate(meanings.items())
         if label
     ]
-    return highdicom.seg.Segmentation(
+    return seg.Segmentation(
         source_images=images,
         pixel_array=volume.astype(np.uint8 if len(meanings) <= 256 else np.uint16),
-        segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
+        segmentation_type=seg.SegmentationTypeValues.BINARY,
         segment_descriptions=segments,
         series_instance_uid=highdicom.UID(),
         series_number=series_number,
@@ -149,12 +138,25 @@ def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: 
     )
 
 
-def _paths(source: Any) -> list[Path]:
-    """Check the images' paths; a single path would be iterated letter by letter."""
+def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
+    """Check the arguments, and return the images' paths."""
     if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
         rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
         raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
-    return [known_path(_WHERE, "source", each) for each in source]
+    paths = [known_path(_WHERE, "source", each) for each in source]
+    known_kind(_WHERE, "spec", spec, ClassSpec)
+    known_kind(_WHERE, "labels", labels, np.ndarray)
+    if spec.is_multilabel:
+        raise InputError(expected(_WHERE, "spec", "to have one class per pixel", spec.task))
+    planes = 1 if labels.ndim == 2 else len(labels)
+    if labels.dtype.kind not in "iu" or labels.ndim not in (2, 3) or planes != len(paths) or not labels.size:
+        rule = f"to be integers, (D, H, W) of a slice for each of the {len(paths)} images"
+        raise InputError(expected(_WHERE, "labels", rule, f"{labels.dtype} {labels.shape}"))
+    strange = np.unique(labels[(labels < 0) | (labels >= spec.num_classes)])
+    if strange.size:
+        remedy = "A segmentation has no ignored pixels." if spec.is_ignored(strange).any() else ""
+        raise InputError(expected(_WHERE, "labels", f"to be 0 to {spec.num_classes - 1}", strange[:5].tolist(), remedy))
+    return paths
 
 
 def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
@@ -175,25 +177,9 @@ def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
 
 def _is_code(code: Any) -> bool:
     whole = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
-    if not whole or len(code[1]) > _MOST_SCHEME or len(code[2]) > _MOST_MEANING:
-        return False
-    return all(text.strip() and text.isprintable() and "\\" not in text for text in code)  # which separates values
-
-
-def _check(labels: Any, spec: Any, images: int) -> None:
-    known_kind(_WHERE, "spec", spec, ClassSpec)
-    known_kind(_WHERE, "labels", labels, np.ndarray)
-    if spec.is_multilabel:
-        raise InputError(expected(_WHERE, "spec", "to have one class per pixel", spec.task))
-    planes = 1 if labels.ndim == 2 else len(labels)
-    if labels.dtype.kind not in "iu" or labels.ndim not in (2, 3) or planes != images or not labels.size:
-        rule = f"to be integers, (D, H, W) of a slice for each of the {images} images"
-        raise InputError(expected(_WHERE, "labels", rule, f"{labels.dtype} {labels.shape}"))
-    strange = np.unique(labels[(labels < 0) | (labels >= spec.num_classes)])
-    if strange.size:
-        remedy = "A segmentation has no ignored pixels." if spec.is_ignored(strange).any() else ""
-        rule = f"to be 0 to {spec.num_classes - 1}"
-        raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
+    fits = whole and len(code[1]) <= _MOST_SCHEME and len(code[2]) <= _MOST_MEANING
+    # a backslash separates values
+    return fits and all(text.strip() and text.isprintable() and "\\" not in text for text in code)
 
 
 def _read_series(paths: Sequence[Path]) -> list[Any]:
@@ -220,7 +206,10 @@ def _read_series(paths: Sequence[Path]) -> list[Any]:
     for path, image in zip(paths, images, strict=True):
         for name in (*_TEXTS, *_NUMBERS) if seen else ():
             mine, first = image.get(name), images[0].get(name)
-            if not (mine == first if name in _TEXTS else _close(mine, first)):
+            same = mine == first
+            if name in _NUMBERS and np.shape(mine) == np.shape(first):
+                same = np.allclose(mine, first, rtol=SPACING_TOLERANCE, atol=1e-4)
+            if not same:
                 raise file_error(path, name, f"to be that of {paths[0].name}, {first}", mine, _REMEDY)
         for name in ("SOPInstanceUID", "ImagePositionPatient"):
             mine, key = image.get(name), f"{name} {image.get(name)}"
@@ -228,10 +217,6 @@ def _read_series(paths: Sequence[Path]) -> list[Any]:
                 raise file_error(path, name, f"to differ from {seen[key].name}", mine, _REMEDY)
             seen[key] = path
     return images
-
-
-def _close(one: Any, other: Any) -> bool:
-    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=SPACING_TOLERANCE, atol=1e-4)
 
 
 def _read(path: Path) -> Any:
@@ -243,8 +228,7 @@ def _read(path: Path) -> Any:
     except OSError as error:
         raise file_error(path, "file", "to be readable", error.strerror or error) from error
     except Exception as error:  # pydicom raises many types on hostile bytes
-        found = f"{type(error).__name__}: {error}"
-        raise file_error(path, "file", "to be a DICOM image", found[:120]) from error
+        raise file_error(path, "file", "to be a DICOM image", f"{type(error).__name__}: {error}"[:120]) from error
     if frames != 1:
         remedy = "Give one file per slice: of several frames it is not known which one was segmented."
         raise file_error(path, "NumberOfFrames", "to be 1", frames, remedy)
@@ -270,28 +254,43 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     DataError
         A case has no DICOM image or one of another size, or the images are not slices of series.
     """
-    _check_export(export, dataset.spec)
-    paths = _find_images(folder, dataset.case_ids)
-    grouped = defaultdict[str, list[str]](list)
-    for case_id, path in paths.items():
+    if dataset.spec.is_multilabel:
+        rule = "to be null for multilabel, as segments of one file share no pixel here"
+        raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series))))
+    if not export.labels or export.picture_format not in _SUFFIXES:
+        rule = "to be png or tiff where dicom_series is given, with labels=true"
+        given = f"{export.labels_format}, labels={str(export.labels).lower()}"
+        raise ConfigError(expected("export", "labels_format", rule, given))
+    if not folder.is_dir():
+        raise DataError(expected("export", "dicom_series", "to be a folder", show(folder.absolute())))
+    named, grouped = defaultdict[str, list[Path]](list), defaultdict[str, list[str]](list)
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not is_junk(path):
+            named[safe_id(stem_of(path))].append(path)
+    paths = {case_id: named[case_id] for case_id in dataset.case_ids if case_id in named}  # some are not predicted
+    problems = missing_problem(dataset.case_ids, named, what="a DICOM image", remedy=_BY_NAME)
+    problems += twice_problems(paths, "DICOM images")
+    if problems:
+        raise DataError(problems)
+    for case_id, (path,) in paths.items():
         uid = _read(path).get("SeriesInstanceUID")
         if not uid:
             raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
         grouped[str(uid)].append(case_id)
-    problems, kinds = list[str](), dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
-    found = tuple(
-        Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id] for case_id in case_ids))
-        for uid, case_ids in sorted(grouped.items())
-    )
-    for series in found:  # read again, as the images of all series may not fit into memory
-        for case_id, path, image in zip(series.case_ids, series.paths, _read_series(series.paths), strict=True):
+    kinds = dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
+    problems, found = list[str](), list[Series]()
+    for uid, case_ids in sorted(grouped.items()):
+        series = Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id][0] for case_id in case_ids))
+        found.append(series)
+        # read again, as the images of all series may not fit into memory
+        for case_id, path, image in zip(case_ids, series.paths, _read_series(series.paths), strict=True):
             size = kinds[case_id][:2]
             if size != (image.Rows, image.Columns):
                 rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
                 problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
     if problems:
         raise DataError(problems)
-    return found
+    return tuple(found)
 
 
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
@@ -309,29 +308,3 @@ def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None
         maps = [read_map(path, Reading(spec=spec, label_map={}, max_pixels=MAX_PIXELS)).values for path in files]
         make_folder(target.parent)
         write_segmentation(target, np.stack(maps), spec, source=series.paths)
-
-
-def _check_export(export: ExportConfig, spec: ClassSpec) -> None:
-    if spec.is_multilabel:
-        rule = "to be null for multilabel, as segments of one file share no pixel here"
-        raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series))))
-    if not export.labels or export.picture_format not in _SUFFIXES:
-        rule = "to be png or tiff where dicom_series is given, with labels=true"
-        given = f"{export.labels_format}, labels={str(export.labels).lower()}"
-        raise ConfigError(expected("export", "labels_format", rule, given))
-
-
-def _find_images(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
-    """Find the DICOM file of each case; other files, such as slices that are not predicted, are skipped."""
-    if not folder.is_dir():
-        raise DataError(expected("export", "dicom_series", "to be a folder", show(folder.absolute())))
-    named: defaultdict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not is_junk(path):
-            named[safe_id(stem_of(path))].append(path)
-    wanted = {case_id: named[case_id] for case_id in case_ids if case_id in named}
-    problems = missing_problem(case_ids, named, what="a DICOM image", remedy=_BY_NAME)
-    problems += twice_problems(wanted, "DICOM images")
-    if problems:
-        raise DataError(problems)
-    return {case_id: paths[0] for case_id, paths in wanted.items()}

@@ -5,7 +5,6 @@ colours.
 """
 
 import io
-import os
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,16 +24,7 @@ from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, OME_SYMBOLS, Geometry
 from segmeter.data.files.reader_process import need
 from segmeter.errors import InputError
-from segmeter.files import (
-    atomic_write,
-    fresh_folder,
-    is_refused,
-    make_folder,
-    remove,
-    safe_id,
-    sync,
-    temporary_name,
-)
+from segmeter.files import atomic_write, fresh_folder, is_refused, make_folder, remove, safe_id, sync, temporary_name
 from segmeter.threads import count_cores
 
 Locate = Callable[[], Geometry]
@@ -44,35 +34,12 @@ _PACKED = 1 << 22  # bytes of tiles that are compressed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should be noticed
-CENTIMETRE = 3  # TIFF's unit of resolutions
 _ASCII, _SHORT, _DOUBLE = 2, 3, 12  # TIFF's numbers of types
 _KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
 _MOST = 2**32 - 1  # of numerators and denominators in TIFF
 _OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 _TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
 _UNITS = {name: symbol for symbol, name in OME_SYMBOLS.items()} | {"um": "\u00b5m"}
-
-
-class LinesOf:
-    """One plane of labels that are read in bands of lines, in the dtype of its file.
-
-    Parameters
-    ----------
-    labels
-        (H, W), or (K, H, W) with `plane` as one of its planes.
-    dtype
-        Holds every value.
-    """
-
-    def __init__(self, labels: LazyArray, dtype: np.dtype[Any], plane: int | None = None) -> None:
-        self.shape, self.dtype, self.ndim = labels.shape[-2:], dtype, 2
-        self._labels, self._plane = labels, ... if plane is None else plane
-
-    def bands(self) -> Iterator[NDArray[Any]]:
-        """Yield the lines of one row of tiles after the other."""
-        for top in range(0, self.shape[0], TILE):
-            lines = self._labels.read(top, min(top + TILE, self.shape[0]))
-            yield lines[self._plane].astype(self.dtype, copy=False)
 
 
 def write_npy(path: Path, array: NDArray[Any]) -> None:
@@ -89,7 +56,7 @@ def write_npz(path: Path, array: NDArray[Any]) -> None:
 
 def write_tiff(
     path: Path,
-    array: NDArray[Any] | LinesOf,
+    array: NDArray[Any] | LazyArray,
     *,
     compression: str = "deflate",
     palette: NDArray[np.uint16] | None = None,
@@ -97,7 +64,7 @@ def write_tiff(
 ) -> None:
     """Write (H, W) as one page, or (C, H, W) as one page per plane, tiled and compressed without loss.
 
-    Labels that are read in bands become a BigTIFF.
+    A lazy array is read in bands, and becomes a BigTIFF.
 
     Parameters
     ----------
@@ -106,21 +73,28 @@ def write_tiff(
     locate
         Gives the geometry of the pixels, which each page then states.
     """
-    layout: dict[str, Any] = {"photometric": "minisblack", "tile": (TILE, TILE), "metadata": None}
-    if palette is not None:
-        layout |= {"photometric": "palette", "colormap": palette}
-    layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
-    geometry = locate()
-    layout["description"] = _ome_xml(geometry, array.shape, array.dtype)
-    layout["extratags"] = _geotiff_tags(geometry)
-    per_centimetre = _resolution(geometry)
-    if per_centimetre is not None:
-        layout |= {"resolution": per_centimetre, "resolutionunit": CENTIMETRE}
+    geometry, tags = locate(), []
+    for tag, value in geometry.geotiff:
+        stored: Any = f"{value}\0".encode("ascii", "replace") if isinstance(value, str) else value
+        kind = _ASCII if isinstance(value, str) else _SHORT if tag == _KEYS else _DOUBLE
+        tags.append((tag, kind, len(stored), stored, False))
+    layout: dict[str, Any] = {
+        "tile": (TILE, TILE),
+        "photometric": "minisblack" if palette is None else "palette",
+        "colormap": palette,
+        "compression": COMPRESSIONS[compression],
+        "predictor": palette is None,  # palettes allow none
+        "metadata": None,
+        "description": _ome_xml(geometry, array.shape, array.dtype),
+        "extratags": tags,
+        **_resolution(geometry),
+    }
     make_folder(path.parent)
-    if isinstance(array, LinesOf):
+    if isinstance(array, LazyArray):
         layout |= {"shape": array.shape, "dtype": array.dtype, "maxworkers": count_cores(), "buffersize": _PACKED}
-        lefts = range(0, array.shape[1], TILE)
-        tiles = (_whole_tile(band[:, left : left + TILE]) for band in array.bands() for left in lefts)
+        width = array.shape[1]
+        padded = (np.pad(band, ((0, TILE - len(band)), (0, -width % TILE))) for band in _bands(array))
+        tiles = (band[:, left : left + TILE] for band in padded for left in range(0, width, TILE))
         with atomic_write(path) as file, tifffile.FileHandle(file, name=path.name, offset=0, size=0) as handle:
             with tifffile.TiffWriter(handle, bigtiff=True) as writer:
                 writer.write(tiles, **layout)
@@ -131,31 +105,29 @@ def write_tiff(
         file.write(content.getbuffer())
 
 
-def _whole_tile(part: NDArray[Any]) -> NDArray[Any]:
-    """Pad a part at the edge with zeros to a whole tile."""
-    height, width = part.shape
-    return part if part.shape == (TILE, TILE) else np.pad(part, ((0, TILE - height), (0, TILE - width)))
+def _bands(array: LazyArray) -> Iterator[NDArray[Any]]:
+    """Read the lines of one row of tiles after the other."""
+    return (array.read(top, min(top + TILE, array.shape[0])) for top in range(0, array.shape[0], TILE))
 
 
-def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = lambda: NOWHERE) -> None:
+def write_zarr(path: Path, array: NDArray[Any] | LazyArray, *, locate: Locate = lambda: NOWHERE) -> None:
     """Write a Zarr 3 folder with one chunk per plane and tile; a map states the geometry of its pixels."""
     zarr: Any = need("zarr", "zarr", "Zarr folders")
-    chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
+    geometry, attributes = locate(), dict[str, Any]()
+    if geometry.spacing is not None:
+        attributes = {"spacing": list(geometry.spacing), **({"unit": geometry.unit} if geometry.unit else {})}
+    chunks = (1,) * (len(array.shape) - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
     with fresh_folder(path) as folder:
-        attributes = _zarr_attributes(locate())
         layout = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks, "attributes": attributes}
         stored: Any = zarr.create_array(str(folder), **layout)
-        if isinstance(array, LinesOf):
-            for number, band in enumerate(array.bands()):
+        if isinstance(array, LazyArray):
+            for number, band in enumerate(_bands(array)):
                 stored[number * TILE : number * TILE + len(band)] = band
         else:
             stored[...] = array
         for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-            handle = os.open(file, os.O_RDWR)
-            try:
-                sync(handle, path)
-            finally:
-                os.close(handle)
+            with file.open("r+b") as opened:
+                sync(opened.fileno(), path)
         remove(path)  # an older folder: a rename replaces files only
 
 
@@ -174,13 +146,13 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     if geometry.spacing is None:
         return None
     unit = _UNITS.get(geometry.unit or "pixel", geometry.unit or "pixel")
-    pages, volume = shape[0] if len(shape) == 3 else 1, len(geometry.spacing) == 3
-    channels, depth = (1, pages) if volume else (pages, 1)
+    pages = shape[0] if len(shape) == 3 else 1
+    channels, depth = (1, pages) if len(geometry.spacing) == 3 else (pages, 1)
     size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
-    edges = dict(zip("XYZ", reversed(geometry.spacing), strict=False))
     pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
-    text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
+    for axis, edge in zip("XYZ", reversed(geometry.spacing), strict=False):
+        text += f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"'
     named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
     xml = (
         f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
@@ -189,34 +161,16 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     return xml.encode("ascii", "xmlcharrefreplace").decode()  # as TIFF's texts are
 
 
-def _resolution(geometry: Geometry) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def _resolution(geometry: Geometry) -> dict[str, Any]:
     """Return pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
     if geometry.spacing is None or geometry.unit is None:
-        return None
+        return {}
     per = [10 / (edge * MILLIMETRES[geometry.unit]) for edge in geometry.spacing[:-3:-1]]
     if not all(1 / _MOST < each < _MOST for each in per):
-        return None
-    across, down = (Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per)
-    if not (across and down):
-        return None
-    return (across.numerator, across.denominator), (down.numerator, down.denominator)
-
-
-def _geotiff_tags(geometry: Geometry) -> list[tuple[int, int, int, Any, bool]]:
-    """Return the GeoTIFF fields of a geometry, as tifffile takes them."""
-    found = []
-    for tag, value in geometry.geotiff:
-        stored: Any = f"{value}\0".encode("ascii", "replace") if isinstance(value, str) else value
-        kind = _ASCII if isinstance(value, str) else _SHORT if tag == _KEYS else _DOUBLE
-        found.append((tag, kind, len(stored), stored, False))
-    return found
-
-
-def _zarr_attributes(geometry: Geometry) -> dict[str, Any]:
-    """Return the attributes of a Zarr array (height, width) or (depth, height, width)."""
-    if geometry.spacing is None:
         return {}
-    return {"spacing": list(geometry.spacing), **({"unit": geometry.unit} if geometry.unit else {})}
+    found = [Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per]
+    resolution = tuple((each.numerator, each.denominator) for each in found)
+    return {"resolution": resolution, "resolutionunit": "centimeter"} if all(found) else {}
 
 
 def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:
@@ -267,11 +221,6 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
     file = io.BytesIO()
     image.save(file, "PNG", **options)
     return file.getvalue()
-
-
-def encode_plane(labels: NDArray[Any], spec: ClassSpec) -> bytes:
-    """Encode a label map of these classes as PNG, in their colours."""
-    return encode_labels_png(labels, spec.colours, ignore_index=spec.ignore_index)
 
 
 def palette_of(spec: ClassSpec) -> NDArray[np.uint16]:

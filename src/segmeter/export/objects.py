@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,51 +25,41 @@ def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: Cla
     ----------
     RFC 7946, sections 3.1.6 (polygons, rings closed, outer ring first) and 3.2 (features).
     """
-    features = [_feature(region, spec) for region in find_regions(labels, instances, spec)]
-    return json_bytes({"type": "FeatureCollection", "name": case_id, "features": features})
-
-
-def _feature(region: Region, spec: ClassSpec) -> dict[str, Any]:
-    rows, columns = region.box
-    polygons = [
-        [[[x + columns.start, y + rows.start] for x, y in ring] for ring in rings] for rings in polygonise(region.mask)
-    ]
-    alone = len(polygons) == 1
-    return {
-        "type": "Feature",
-        "id": region.number,
-        "properties": {
-            "class": spec.names[region.label],
+    features = []
+    for region in find_regions(labels, instances, spec):
+        corner = np.array([region.box[1].start, region.box[0].start])
+        polygons = [[(np.array(ring) + corner).tolist() for ring in rings] for rings in polygonise(region.mask)]
+        kind, coordinates = ("Polygon", polygons[0]) if len(polygons) == 1 else ("MultiPolygon", polygons)
+        name = spec.names[region.label]
+        properties = {
+            "class": name,
             "objectType": "annotation",  # this and the next as QuPath has them
-            "classification": {"name": spec.names[region.label], "color": list(spec.colours[region.label])},
+            "classification": {"name": name, "color": list(spec.colours[region.label])},
             "label": region.label,
             "pixels": int(np.count_nonzero(region.mask)),
-        },
-        "geometry": {
-            "type": "Polygon" if alone else "MultiPolygon",
-            "coordinates": polygons[0] if alone else polygons,
-        },
-    }
+        }
+        geometry = {"type": kind, "coordinates": coordinates}
+        features.append({"type": "Feature", "id": region.number, "properties": properties, "geometry": geometry})
+    return json_bytes({"type": "FeatureCollection", "name": case_id, "features": features})
 
 
 def encode_coco(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
     """Write one entry per object as in COCO's result files: image, category (the label), box and compressed run
     lengths.
     """
-    size = labels.shape[-2:]
-    return json_bytes([_entry(case_id, region, size) for region in find_regions(labels, instances, spec)])
-
-
-def _entry(case_id: str, region: Region, size: tuple[int, ...]) -> dict[str, Any]:
-    rows, columns = region.box
-    return {
-        "image_id": case_id,
-        "category_id": region.label,
-        "id": region.number,
-        "area": int(np.count_nonzero(region.mask)),
-        "bbox": [columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start],
-        "segmentation": {"size": list(size), "counts": compress_runs(_runs(region, size))},
-    }
+    entries, size = [], labels.shape[-2:]
+    for region in find_regions(labels, instances, spec):
+        rows, columns = region.box
+        entry = {
+            "image_id": case_id,
+            "category_id": region.label,
+            "id": region.number,
+            "area": int(np.count_nonzero(region.mask)),
+            "bbox": [columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start],
+            "segmentation": {"size": list(size), "counts": compress_runs(_runs(region, size))},
+        }
+        entries.append(entry)
+    return json_bytes(entries)
 
 
 def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
@@ -92,16 +81,14 @@ def compress_runs(runs: list[int]) -> str:
     A digit's sixth bit says whether another follows, and 48 is added to make it a character. The fifth bit of the last
     digit is the sign.
     """
-    differences = [run if index < 3 else run - runs[index - 2] for index, run in enumerate(runs)]
-    return "".join(character for value in differences for character in _digits(value))
-
-
-def _digits(value: int) -> Iterator[str]:
-    more = True
-    while more:
-        digit, value = value & 31, value >> 5
-        more = value != (-1 if digit & 16 else 0)
-        yield chr((digit | 32 if more else digit) + 48)
+    text = ""
+    for index, run in enumerate(runs):
+        value, more = run if index < 3 else run - runs[index - 2], True
+        while more:
+            digit, value = value & 31, value >> 5
+            more = value != (-1 if digit & 16 else 0)
+            text += chr((digit | 32 if more else digit) + 48)
+    return text
 
 
 def encode_table(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
@@ -113,8 +100,7 @@ def encode_table(case_id: str, labels: Labels, instances: Instances, spec: Class
     return content.getvalue().encode()
 
 
-Encode = Callable[[str, Labels, Instances, ClassSpec], bytes]
-OBJECT_FILES: dict[str, tuple[str, Encode]] = {
+OBJECT_FILES = {
     "geojson": (".geojson", encode_geojson),
     "coco": (".coco.json", encode_coco),
     "table": (".csv", encode_table),

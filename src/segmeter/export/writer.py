@@ -1,5 +1,10 @@
-"""Writes the files of one case under predictions/, as the `export` group asks for them."""
+"""Writes the files of one case under predictions/, as the `export` group asks for them.
 
+Label volumes state the geometry of their images. MHA and NRRD files are encoded here, which needs no ITK.
+"""
+
+import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,16 +16,23 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.data.files.geometry import NOWHERE, Geometry
+from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, Geometry
+from segmeter.data.files.medical import FLIPS
+from segmeter.data.files.reader_process import need
+from segmeter.data.files.sniff import volume_format
 from segmeter.errors import ConfigError, RunError, SegmeterError
-from segmeter.export import formats
-from segmeter.export.config import ExportConfig
-from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png
-from segmeter.export.objects import OBJECT_FILES, Encode
-from segmeter.export.volumes import label_file
-from segmeter.files import describe_file, make_folder, safe_id, write_bytes
+from segmeter.export.config import ExportConfig, LabelsFormat
+from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png, palette_of, write_tiff, write_zarr
+from segmeter.export.objects import OBJECT_FILES
+from segmeter.files import atomic_write, describe_file, make_folder, safe_id, write_bytes
 
-Write = Callable[[Path], None]
+LocateCase = Callable[[str], Geometry]
+Labels = NDArray[Any] | LazyArray
+Array = NDArray[Any] | None
+# By the suffix of a volume's image; others become TIFF
+_SOURCES: dict[str, LabelsFormat] = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}
+_LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
+_MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
 
 
 class Writer:
@@ -44,25 +56,18 @@ class Writer:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        config: ExportConfig,
-        spec: ClassSpec,
-        *,
-        locate: Callable[[str], Geometry] = lambda case_id: NOWHERE,
+        self, folder: Path, config: ExportConfig, spec: ClassSpec, *, locate: LocateCase = lambda case_id: NOWHERE
     ) -> None:
-        self.folder, self.config, self.spec = folder, config, spec
-        self.dtype = labels_dtype(config, spec)
+        wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
+        if wanted.itemsize < spec.label_dtype.itemsize:
+            given = f"{config.dtype!r} for labels up to {max(spec.values)}"
+            remedy = "Set export.dtype=uint16, which holds up to 65535."
+            raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
+        self.folder, self.config, self.spec, self.dtype = folder, config, spec, wanted
         self._locate = locate
 
     def write(
-        self,
-        case_id: str,
-        labels: NDArray[Any] | LazyArray,
-        *,
-        instances: NDArray[Any] | None = None,
-        probs: NDArray[Any] | None = None,
-        predicted: NDArray[Any] | None = None,
+        self, case_id: str, labels: Labels, *, instances: Array = None, probs: Array = None, predicted: Array = None
     ) -> dict[str, dict[str, Any]]:
         """Write the files of a case.
 
@@ -87,39 +92,8 @@ class Writer:
         RunError
             A file can't be written; the case is named.
         """
-        return self._write_all(case_id, self._files(case_id, labels, instances, probs, predicted))
-
-    def _files(
-        self,
-        case_id: str,
-        labels: NDArray[Any] | LazyArray,
-        instances: NDArray[Any] | None,
-        probs: NDArray[Any] | None,
-        predicted: NDArray[Any] | None,
-    ) -> Iterator[tuple[str, Write]]:
-        """Yield the name of each file and the function that writes it; its array is converted only then."""
-        config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
-        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
-        for folder, plane, own in self._planes(labels) if config.labels else ():
-            suffix, write = label_file(config, plane, own, locate)
-            yield f"{folder}/{name}{suffix}", write
-        if config.probs and probs is not None:
-            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
-            rounded = "" if config.probs_dtype == "float32" else f".{config.probs_dtype}"
-            write_array = partial(ARRAY_FILES.get(config.probs_format, tiff), array=_rounded(probs, config.probs_dtype))
-            yield f"probs/{name}{rounded}{suffix}", write_array
-        if config.confidence and probs is not None and predicted is not None:
-            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))
-        if config.instances and instances is not None:
-            yield self._instances(name, instances, tiff)
-        for form in config.objects:
-            suffix, encode = OBJECT_FILES[form]
-            write = partial(_write_objects, encode, case_id, labels, instances, self.spec)
-            yield f"objects/{name}{suffix}", write
-
-    def _write_all(self, case_id: str, files: Iterator[tuple[str, Write]]) -> dict[str, dict[str, Any]]:
         written: dict[str, dict[str, Any]] = {}
-        for name, write in files:
+        for name, write in self._files(case_id, labels, instances, probs, predicted):
             path = self.folder / name
             try:
                 make_folder(path.parent)
@@ -135,55 +109,44 @@ class Writer:
                 ) from fault
         return written
 
-    def _instances(self, name: str, instances: NDArray[Any], tiff: Callable[..., None]) -> tuple[str, Write]:
-        """Return the name of the file of object numbers, and the function that writes it."""
-        short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
-        numbers = instances.astype(np.uint16 if short else np.int32, order="C")
-        if short and self.config.picture_format == "png":
-            return f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
-        return f"instances/{name}.tif", partial(tiff, array=numbers)
-
-    def _planes(self, labels: NDArray[Any] | LazyArray) -> Iterator[tuple[str, Any, ClassSpec]]:
-        """Yield folder, map and classes: once for all classes, or for multilabel once per class, as masks are read."""
-        spec = self.spec
-        folders: list[tuple[str, int | None, ClassSpec]] = [("labels", None, spec)]
-        if spec.is_multilabel:
-            folders = [(f"labels/{class_folder(name)}", k, spec.of_plane(k)) for k, name in enumerate(spec.names)]
-        for folder, number, own in folders:
+    def _files(
+        self, case_id: str, labels: Any, instances: Array, probs: Array, predicted: Array
+    ) -> Iterator[tuple[str, Callable[[Path], object]]]:
+        """Yield the name of each file and the function that writes it; its array is converted only then."""
+        config, spec, dtype = self.config, self.spec, self.dtype
+        name, locate = safe_id(case_id), partial(self._locate, case_id)
+        tiff = partial(write_tiff, compression=config.compression, locate=locate)
+        planes: list[tuple[str, Any, ClassSpec]] = [("labels", ..., spec)]
+        if spec.is_multilabel:  # one folder per class, as masks are read
+            planes = [(f"labels/{class_folder(each)}", k, spec.of_plane(k)) for k, each in enumerate(spec.names)]
+        for folder, k, own in planes if config.labels else ():
             if isinstance(labels, np.ndarray):
-                plane: Any = labels if number is None else labels[number]
-                yield folder, plane.astype(self.dtype, order="C", copy=False), own
+                plane: Any = labels[k].astype(dtype, order="C", copy=False)
             else:
-                yield folder, formats.LinesOf(labels, self.dtype, number), own
-
-
-def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
-    """Return the dtype of exported label maps: uint8 unless a class or the ignored value is above 255.
-
-    Raises
-    ------
-    ConfigError
-        ``export.dtype`` can't hold them.
-    """
-    wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
-    if wanted.itemsize < spec.label_dtype.itemsize:
-        given = f"{config.dtype!r} for labels up to {max(spec.values)}"
-        remedy = "Set export.dtype=uint16, which holds up to 65535."
-        raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
-    return wanted
-
-
-def _write_objects(
-    encode: Encode, case_id: str, labels: Any, instances: NDArray[Any] | None, spec: ClassSpec, path: Path
-) -> None:
-    write_bytes(path, encode(case_id, labels, instances, spec))
-
-
-def _rounded(probs: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Convert probabilities to the dtype of their file; uint8 is the nearest of 255 steps."""
-    if dtype == "uint8" and probs.dtype.kind == "f":
-        probs = np.rint(probs * 255)
-    return np.ascontiguousarray(probs, dtype)
+                read = lambda start, stop, k=k: labels.read(start, stop)[k].astype(dtype, copy=False)  # noqa: E731
+                plane = LazyArray(labels.shape[-2:], dtype, read)
+            suffix, write = label_file(config, plane, own, locate)
+            yield f"{folder}/{name}{suffix}", write
+        if config.probs and probs is not None:
+            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
+            suffix = suffix if config.probs_dtype == "float32" else f".{config.probs_dtype}{suffix}"
+            nearest = np.rint(probs * 255) if config.probs_dtype == "uint8" and probs.dtype.kind == "f" else probs
+            stored = np.ascontiguousarray(nearest, config.probs_dtype)
+            yield f"probs/{name}{suffix}", partial(ARRAY_FILES.get(config.probs_format, tiff), array=stored)
+        if config.confidence and probs is not None and predicted is not None:
+            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, spec))
+        if config.instances and instances is not None:
+            short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
+            numbers = instances.astype(np.uint16 if short else np.int32, order="C")
+            if short and config.picture_format == "png":
+                yield f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
+            else:
+                yield f"instances/{name}.tif", partial(tiff, array=numbers)
+        for form in config.objects:
+            suffix, encode = OBJECT_FILES[form]
+            content = partial(encode, case_id, labels, instances, spec)
+            save = lambda path, content=content: write_bytes(path, content())  # noqa: E731
+            yield f"objects/{name}{suffix}", save
 
 
 def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
@@ -194,3 +157,144 @@ def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpe
         present = probs if spec.is_multilabel else probs[0]
         chosen = np.where(labels == 1, present, 1 - present)
     return np.asarray(chosen, np.float32)
+
+
+def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label map (H, W) or (D, H, W), uint8 or uint16, with its spacing in mm if its unit is known.
+
+    A volume also states its directions and origin.
+
+    References
+    ----------
+    MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
+    """
+    packed = zlib.compress(_little_endian(labels), _LEVEL)
+    edges, affine, axes = *_millimetres(geometry), labels.ndim
+    origin, steps = (np.zeros(axes), np.eye(axes)) if affine is None else (affine[:3, 3], affine[:3, :3])
+    lines = [
+        "ObjectType = Image",
+        f"NDims = {axes}",
+        "BinaryData = True",
+        "BinaryDataByteOrderMSB = False",
+        "CompressedData = True",
+        f"CompressedDataSize = {len(packed)}",
+        f"TransformMatrix = {_numbers((steps / np.linalg.norm(steps, axis=0)).T)}",
+        f"Offset = {_numbers(origin)}",
+        *([f"ElementSpacing = {edges}"] if edges else []),
+        f"DimSize = {_numbers(np.array(labels.shape[::-1]))}",
+        f"ElementType = {_MET[labels.dtype.name]}",
+        "ElementDataFile = LOCAL",
+    ]
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + packed
+
+
+def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label volume as NRRD.
+
+    References
+    ----------
+    Definition of NRRD file format, teem.sourceforge.net/nrrd/format.html, sections 4 to 6
+    """
+    edges, affine = _millimetres(geometry)
+    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * labels.ndim])] if edges else []
+    if affine is not None:
+        vectors = " ".join(f"({_numbers(step, ',')})" for step in affine[:3, :3].T)
+        space = ["space: left-posterior-superior", f"space directions: {vectors}"]
+        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(affine[:3, 3], ',')})"]
+    lines = [
+        "NRRD0004",
+        f"type: {labels.dtype.name}",
+        f"dimension: {labels.ndim}",
+        f"sizes: {_numbers(np.array(labels.shape[::-1]))}",
+        *space,
+        "encoding: gzip",
+        "endian: little",
+    ]
+    packed = gzip.compress(_little_endian(labels), _LEVEL, mtime=0)
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
+
+
+def _millimetres(geometry: Geometry) -> tuple[str, NDArray[np.float64] | None]:
+    """Return what both formats state in mm, as far as it and its unit are known.
+
+    That is width, height and depth of a pixel as text, and the affine into ITK's world (left, posterior, superior).
+    """
+    affine = None if geometry.affine is None else FLIPS @ geometry.affine
+    if geometry.spacing is None or geometry.unit is None:
+        return "", affine
+    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing)), affine
+
+
+def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
+    return gap.join(f"{value:.17g}" for value in values.ravel())
+
+
+def _little_endian(labels: NDArray[Any]) -> bytes:
+    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+ENCODERS = {"mha": encode_mha, "nrrd": encode_nrrd}
+
+
+def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
+    """Write (D, H, W) as .nii.gz, plane by plane, with the header of its image if that is NIfTI too.
+
+    The header then repeats the image's sform and qform with their codes, its unit and its pixdim.
+    """
+    nibabel = need("nibabel", "nifti", "NIfTI files")
+    if geometry.file and volume_format(geometry.file) == "nifti":
+        header = nibabel.load(geometry.file).header.copy()
+    else:
+        header, factor = nibabel.Nifti1Header(), MILLIMETRES[geometry.unit or "mm"]
+        header["pixdim"][1:4] = [edge * factor for edge in (geometry.spacing or (1.0,) * 3)[::-1]]
+        header["xyzt_units"] = 2  # millimetres
+        if geometry.affine is not None:  # in mm; without it, the sform stays unset
+            header.set_sform(geometry.affine, code=1)
+    header.set_data_shape(labels.shape[::-1])
+    header.set_data_dtype(labels.dtype)
+    header.set_slope_inter(1, 0)
+    header["cal_min"] = header["cal_max"] = 0
+    header["vox_offset"] = int(header["sizeof_hdr"]) + 4
+    header["magic"] = b"n+1" if int(header["sizeof_hdr"]) == 348 else b"n+2\0\r\n\x1a\n"
+    order = labels.dtype.newbyteorder(header.endianness)
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+        packed.write(header.binaryblock + bytes(4))  # no extensions: they describe the image
+        for plane in labels:
+            packed.write(plane.astype(order, copy=False).tobytes())
+
+
+def label_file(
+    config: ExportConfig, labels: Any, spec: ClassSpec, locate: Callable[[], Geometry]
+) -> tuple[str, Callable[[Path], None]]:
+    """Return the suffix of a label map and the function that writes it, in the configured format or that of its image.
+
+    Maps that are read in bands are TIFF or Zarr.
+    """
+    form, axes = config.labels_format, len(labels.shape)
+    if form == "auto":
+        form = _SOURCES.get(Path(locate().file or "").suffix.lower(), "tiff") if axes == 3 else "png"
+    if form == "zarr":
+        return ".zarr", partial(write_zarr, array=labels, locate=locate)
+    if form == "tiff" or isinstance(labels, LazyArray):
+        palette = palette_of(spec) if axes == 2 and labels.dtype.itemsize == 1 else None
+        options: dict[str, Any] = {"compression": config.compression, "palette": palette, "locate": locate}
+        return ".tif", partial(write_tiff, array=labels, **options)
+    if form in ENCODERS:
+        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
+    if axes == 3:
+        return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
+    content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
+    return ".png", lambda path: write_bytes(path, content())
+
+
+def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:
+    """Find the settings whose files hold no planes, one line each."""
+    rules = {
+        "labels_format=png": (config.labels and config.labels_format == "png", "Set export.labels_format=auto."),
+        "probs_format=tiff": (config.probs and config.probs_format == "tiff", "Set export.probs_format=npy or zarr."),
+        "confidence": (config.confidence and spec.is_multilabel, "Set export.probs=true instead."),
+        "objects": (bool(config.objects), "Set export.objects=[]."),
+        "dicom_series": (config.dicom_series is not None, "Leave it out: the label volumes are complete."),
+    }
+    rule, found = "to be left out for volumes", "a file without planes"
+    return [expected("export", name, rule, found, remedy) for name, (wrong, remedy) in rules.items() if wrong]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,7 +29,6 @@ from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_o
 
 Item = TypeVar("Item")
 
-DEFAULT_GB = 20.0
 _HOME = ".segmeter-fetched"  # the cache's folder; a path that contains it belongs to a URL
 _MARK = f"{os.sep}{_HOME}{os.sep}"
 _FOLDER = "-folder"  # ends the name of an entry for a folder
@@ -73,10 +72,9 @@ def list_place(place: Path) -> Listed:
     RunError
         The store can't be reached.
     """
-    place = unzipped(place)
     url = url_of(place)
-    if url is None:
-        return Listed(place)
+    if url is None or url.startswith("zip://"):
+        return Listed(unzipped(place) if url else place)
     objects, inside = list_objects(url), dict[str, list[Stored]]()
     for each in objects:
         name, _, rest = each.name.partition("/")
@@ -86,8 +84,7 @@ def list_place(place: Path) -> Listed:
 
 
 def _listed(url: str, objects: Sequence[Stored]) -> Listed:
-    names = frozenset(each.name for each in objects if each.name and "/" not in each.name)
-    return Listed(_cached(url, objects), names)
+    return Listed(_cached(url, objects), frozenset(each.name for each in objects if each.name and "/" not in each.name))
 
 
 def listed_size(path: str | Path) -> int | None:
@@ -138,7 +135,7 @@ def unzipped(place: Path) -> Path:
         with zipfile.ZipFile(file) as opened:
             size = sum(each.file_size for each in opened.infolist())
             path = _cached(f"zip://::{archive}", [Stored("all", size, stamp)])
-            _keep(path, lambda folder: opened.extractall(folder / path.relative_to(_entry(path))))
+            _keep(path, opened.extractall)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise DataError(expected(archive, "archive", "to be a ZIP file that can be read", error)) from error
     return path / inner
@@ -171,12 +168,11 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
         return item
 
     rest = iter(items)
-    for first in rest:
-        if all(listed_size(path) is None for path in files_of(first)):
-            yield first
-            yield from rest
-        else:
-            yield from map_in_threads(work, chain([first], rest), threads=_THREADS, name="fetch")
+    first = list(islice(rest, 1))
+    if all(listed_size(path) is None for item in first for path in files_of(item)):
+        yield from chain(first, rest)
+    else:
+        yield from map_in_threads(work, chain(first, rest), threads=_THREADS, name="fetch")
 
 
 def _cached(url: str, objects: Sequence[Stored]) -> Path:
@@ -193,7 +189,7 @@ def _entry(path: Path) -> Path:
 
 
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
-    """Keep an entry until this process ends."""
+    """Keep an entry, which `fill` writes to a path if it is missing, until this process ends."""
     if _entry(path) not in _kept:
         allow_open_files(_OPEN_FILES)
         handle = _pin(path, fill)
@@ -211,7 +207,7 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
                 continue
             try:
                 with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
-                    fill(folder)
+                    fill(folder / path.relative_to(entry))
                     if _LOCKS_FOLDERS:  # else nothing in it may be open when it gets its name
                         handle = _lock(folder)  # before another thread could delete it as unused
             except OSError:
@@ -247,18 +243,16 @@ def _lock(entry: Path, *, alone: bool = False) -> int | None:
     return None
 
 
-def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool = False) -> None:
-    """Fetch the objects of an entry into its folder; DataError if they differ from what was listed."""
-    entry = _entry(path)
-    place = path.relative_to(entry)
-    url = origin(path)
+def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool = False) -> None:
+    """Fetch the objects of an entry; DataError if they differ from what was listed."""
+    entry, url = _entry(path), origin(path)
     if not objects:
         objects = list_objects(url) if entry.name.endswith(_FOLDER) else [Stored("", 0, "")]
 
     def read(each: Stored) -> Stored:
-        target = folder / place / on_disk(each.name)
-        make_folder(target.parent)
-        return read_object(f"{url}/{each.name}" if each.name else url, target, each.name)
+        file = target / on_disk(each.name)
+        make_folder(file.parent)
+        return read_object(f"{url}/{each.name}" if each.name else url, file, each.name)
 
     if len(objects) == 1:
         found = [read(objects[0])]
@@ -314,17 +308,15 @@ def _fits(size: int) -> bool:
 def _removed(entry: Path) -> bool:
     """Remove an entry, unless it is in use or gone."""
     if not _LOCKS_FOLDERS:
-        try:
+        with suppress(PermissionError, FileNotFoundError):
             remove(entry.rename(entry.with_name(temporary_name())))
-        except (PermissionError, FileNotFoundError):
-            return False
-        return True
-    handle = _lock(entry, alone=True)
-    if handle is None:
+            return True
         return False
-    remove(entry)
-    os.close(handle)
-    return True
+    handle = _lock(entry, alone=True)
+    if handle is not None:
+        remove(entry)
+        os.close(handle)
+    return handle is not None
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
@@ -341,7 +333,7 @@ def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
 
 def _most_bytes() -> int:
     """Return the cache's bound: $SEGMETER_CACHE_GB, by default 20; ConfigError if it is not a number above 0."""
-    given = os.environ.get("SEGMETER_CACHE_GB", str(DEFAULT_GB))
+    given = os.environ.get("SEGMETER_CACHE_GB", "20")
     with suppress(ValueError):
         if 0 < float(given) < 1e9:
             return int(float(given) * 1e9)

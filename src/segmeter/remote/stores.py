@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,9 +33,8 @@ _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
 _MEMBER = re.compile(r"(.*?)::(.+?\.zip)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 _LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
 _PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
-_REFUSED = re.compile(
-    r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)"
-)  # repeating the request changes nothing
+# Repeating such a request changes nothing
+_REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")
 _TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # as S3 and similar servers answer
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
 # Signs that Windows allows in no name of a file, and what stands for them there, as Cygwin and WSL do it
@@ -43,7 +42,6 @@ _ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(sign): 0xF000 + ord(sign) 
 _START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
 
 _LOG = logging.getLogger(__name__)
-LAST = RUN  # readers look for it first, so it is written last
 _THREADS = 16
 
 
@@ -134,7 +132,7 @@ def list_objects(url: str) -> list[Stored]:
     found = find_object(url) if "/" in url.partition("://")[2] else None
     listed = [found] if found else []
     if not found and not url.startswith("http"):  # a web server lists nothing
-        listed = sorted(retry(url, lambda: _list(url)), key=lambda each: each.name)
+        listed = sorted(retry(url, partial(_list, url)), key=lambda each: each.name)
     if not listed:
         remedy = "A web server lists nothing: name a file, or zip://FOLDER::URL." if url.startswith("http") else ""
         raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
@@ -147,8 +145,7 @@ def list_objects(url: str) -> list[Stored]:
     return [each for each in listed if each.name not in markers]
 
 
-def _list(url: str) -> list[Stored]:
-    store, inner = _open(url)
+def _list(url: str, store: Any, inner: str) -> list[Stored]:
     found = dict[str, Stored]()
     for page in store.list(inner or None):
         fresh = {name: _stored(name, each) for each in page if (name := each["path"][len(inner) :].lstrip("/"))}
@@ -162,9 +159,8 @@ def _list(url: str) -> list[Stored]:
 
 def find_object(url: str) -> Stored | None:
     """Return the object of a URL itself, or None. Raises as `list_objects` does."""
-    store, inner = _open(url)
 
-    def look() -> Stored | None:
+    def look(store: Any, inner: str) -> Stored | None:
         try:
             return _stored("", store.head(inner))
         except FileNotFoundError:
@@ -177,9 +173,8 @@ def find_object(url: str) -> Stored | None:
 
 def read_object(url: str, target: Path, name: str = "") -> Stored:
     """Write the object of a URL to a file, which appears as a whole; raises as `list_objects` does."""
-    store, inner = _open(url)
 
-    def read() -> Stored:
+    def read(store: Any, inner: str) -> Stored:
         got = store.get(inner)
         with atomic_write(target) as file:
             for piece in got.stream():
@@ -193,20 +188,12 @@ def read_object(url: str, target: Path, name: str = "") -> Stored:
 
 def write_object(url: str, source: Path) -> None:
     """Store a file at a URL; raises as `list_objects` does."""
-    store, inner = _open(url)
-    retry(url, lambda: store.put(inner, source))
+    retry(url, lambda store, inner: store.put(inner, source))
 
 
 def _stored(name: str, meta: Any) -> Stored:
     changed = meta["last_modified"].timestamp()  # 0 if a web server does not say
     return Stored(name, int(meta["size"]), str(meta["e_tag"] or changed or _START))
-
-
-def _open(url: str) -> tuple[Any, str]:
-    """Return the bucket or host of a URL, and the place there."""
-    scheme, _, rest = url.partition("://")
-    host, _, inner = rest.partition("/")
-    return open_bucket(scheme, host), inner
 
 
 @cache
@@ -229,8 +216,9 @@ def open_bucket(scheme: str, host: str) -> Any:
     return {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme](host, **options)
 
 
-def retry(what: str, work: Callable[[], Result]) -> Result:
-    """Call a function up to six times, if its faults may be temporary.
+def retry(url: str, work: Callable[[Any, str], Result]) -> Result:
+    """Call a function with the bucket or host of a URL and the place there, up to six times if its faults may be
+    temporary.
 
     Raises
     ------
@@ -239,9 +227,12 @@ def retry(what: str, work: Callable[[], Result]) -> Result:
     RunError
         All attempts failed.
     """
+    scheme, _, rest = url.partition("://")
+    host, _, inner = rest.partition("/")
+    store = open_bucket(scheme, host)
     for wait in (*WAITS, None):
         try:
-            return work()
+            return work(store, inner)
         except SegmeterError:
             raise
         except Exception as error:  # every store raises its own types
@@ -250,12 +241,12 @@ def retry(what: str, work: Callable[[], Result]) -> Result:
             reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__
             final = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | ValueError)
             if final or type(error).__name__ in _DENIED or _REFUSED.search(text):
-                raise DataError(expected(what, "object", "to be there and readable", reason)) from error
+                raise DataError(expected(url, "object", "to be there and readable", reason)) from error
             if wait is None:
                 remedy = "See whether the connection holds, then start again: what was fetched is kept."
-                line = f"{what}: can't be read or written, after {len(WAITS) + 1} attempts ({reason}). {remedy}"
-                raise RunError(line) from error
-            _LOG.warning("%s: %s; trying again in %g s.", what, reason, wait)
+                said = f"can't be read or written, after {len(WAITS) + 1} attempts ({reason})"
+                raise RunError(f"{url}: {said}. {remedy}") from error
+            _LOG.warning("%s: %s; trying again in %g s.", url, reason, wait)
             time.sleep(wait)
     raise AssertionError("unreachable")
 
@@ -276,11 +267,11 @@ def check_target(given: str) -> None:
     if url is None or url.startswith(("zip", "http")):
         rule = "to be a URL that can be written: s3://, gs://, az://, file:// or memory://"
         raise ConfigError(expected("config", "run.copy_to", rule, given))
-    find_object(f"{url}/{LAST}")
+    find_object(f"{url}/{RUN}")
 
 
 def upload_folder(folder: Path, given: str, *, name: str) -> str:
-    """Copy a folder to a URL, `LAST` last, and return the URL of the copy.
+    """Copy a folder to a URL, and return the URL of the copy. `RUN` comes last, because readers look for it first.
 
     Parameters
     ----------
@@ -299,15 +290,15 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
         The folder holds something that is not copied, or a file can't be written after several attempts.
     """
     url = f"{url_of(given)}/{name}"
-    if find_object(f"{url}/{LAST}") is not None:
+    if find_object(f"{url}/{RUN}") is not None:
         raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
     files = find_files(folder)
-    last = files.pop(LAST, None)
+    last = files.pop(RUN, None)
     written = map_in_threads(lambda each: write_object(f"{url}/{each}", files[each]), sorted(files), threads=_THREADS)
     for _ in track(written, "copying", len(files)):
         pass
     if last is not None:
-        write_object(f"{url}/{LAST}", last)
+        write_object(f"{url}/{RUN}", last)
     return url
 
 

@@ -193,7 +193,8 @@ def test_every_length_of_ome_is_known_by_its_names(name, metres):
         (["in", "Inches"], "inch"),
         (["ft", "feet"], "foot"),
         (["Mm", "megametre"], "Mm"),
-        (["MM", "UM", "second", "sec", "furlong", "m/s", "mm2", "pixel", "reference frame", ""], None),
+        (["MM", "UM", "second", "sec", "furlong", "m/s", "mm2", "reference frame", 3], None),
+        (["pixel", " Voxels ", "", None], ""),
     ],
 )
 def test_abbreviations_and_spellings_are_one_unit(names, unit):

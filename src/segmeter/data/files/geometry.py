@@ -20,7 +20,6 @@ from segmeter.data.files.sniff import show
 
 SPACING_TOLERANCE = 1e-3  # relative; a distance in mm changes by no more than this
 MOVED = 0.25  # of the smallest edge; rounding in float32 moves corners by less, a half-pixel shift by more
-_NODATA = "nodata"
 _PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner or atlas: right, anterior, superior in mm
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
@@ -32,35 +31,23 @@ _PREFIXES = {
     "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
 }  # fmt: skip
 MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
-    "angstrom": 1e-7,
-    "thou": 0.0254,
-    "line": 25.4 / 12,
-    "point": 25.4 / 72,
-    "inch": 25.4,
-    "foot": 304.8,
-    "yard": 914.4,
-    "mile": 1_609_344.0,
-    "astronomical unit": 149_597_870_700e3,
-    "light year": 9_460_730_472_580_800e3,
+    "angstrom": 1e-7, "thou": 0.0254, "line": 25.4 / 12, "point": 25.4 / 72, "inch": 25.4, "foot": 304.8, "yard": 914.4,
+    "mile": 1_609_344.0, "astronomical unit": 149_597_870_700e3, "light year": 9_460_730_472_580_800e3,
     "parsec": 3.085_677_581_491_367_3e19,
-}
+}  # fmt: skip
+Affine = NDArray[np.float64]
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
-PIXEL_NAMES = ("", "pixel", "pixels", "px", "voxel", "voxels")
+_PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
 
 OME_SYMBOLS = {  # OME-XML's, where they differ from ours
     "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
     "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
 }  # fmt: skip
 _SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
-_WORDS = {  # in any case
-    **{f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")},
-    **{name: name for name in MILLIMETRES if len(name) > 3},
-    "micron": "um",
-    "dekameter": "dam",
-    "dekametre": "dam",
-    "angstroem": "angstrom",
-    "feet": "foot",
-}
+# In any case
+_WORDS = {f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")}
+_WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
+_WORDS |= {"micron": "um", "dekameter": "dam", "dekametre": "dam", "angstroem": "angstrom", "feet": "foot"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +83,7 @@ class Geometry:
     spacing: tuple[float, ...] | None = None
     unit: str | None = None
     source: str = ""
-    affine: NDArray[np.float64] | None = None
+    affine: Affine | None = None
     spacing_problem: str = ""
     place_problem: str = ""
     note: str = ""
@@ -147,8 +134,16 @@ def stated_geometry(
     """
     if all(edge is None for edge in edges):
         return Geometry(affine=affine)
-    known = [_known_unit(unit) for unit in units]
-    fault = _stated_fault(edges, units, known)
+    known = [find_unit(unit) for unit in units]
+    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
+    fault = None
+    if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
+        named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
+        fault = "spacing", "to be a finite number > 0 along every axis", f"({', '.join(named)})"
+    elif foreign:
+        fault = "unit", "of the spacing to be a length such as nm, um, mm or inch", repr(foreign[0])[:60]
+    elif len(set(known)) > 1 and "" in known:
+        fault = "unit", "of the spacing to be named for every axis or for none", ", ".join(e or "none" for e in known)
     if fault:
         return unusable_spacing(path, source, *fault).having(affine=affine)
     unit = known[-1] or None
@@ -158,32 +153,11 @@ def stated_geometry(
 
 
 def unusable_spacing(path: Path, source: str, what: str, rule: str, found: str) -> Geometry:
-    """Build a geometry whose spacing can't be used, with the message that refuses it."""
-    problem = expected(f"{show(path)}: {source}", what, rule, found, SET_SPACING)
-    return Geometry(source=source, spacing_problem=problem)
-
-
-def _stated_fault(
-    edges: Sequence[object], units: Sequence[object], known: Sequence[str | None]
-) -> tuple[str, str, str] | None:
-    """Return what is wrong with a stated spacing, the rule and the given value; or None."""
-    if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
-        named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
-        return "spacing", "to be a finite number > 0 along every axis", f"({', '.join(named)})"
-    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
-    if foreign:
-        return "unit", "of the spacing to be a length such as nm, um, mm or inch", repr(foreign[0])[:60]
-    if len(set(known)) > 1 and "" in known:
-        found = ", ".join(unit or "none" for unit in known)
-        return "unit", "of the spacing to be named for every axis or for none", found
-    return None
-
-
-def _known_unit(name: object) -> str | None:
-    """Return a key of `MILLIMETRES`, "" for none or pixels, or None if the name is not a length."""
-    if name is None or (isinstance(name, str) and name.strip().lower() in PIXEL_NAMES):
-        return ""
-    return find_unit(name) if isinstance(name, str) else None
+    """Build a geometry whose spacing can't be used, with the message that refuses it; `what` is a part of the source,
+    or "" for all of it.
+    """
+    where = f"{show(path)}: {source}" if what else show(path)
+    return Geometry(source=source, spacing_problem=expected(where, what or source, rule, found, SET_SPACING))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -202,14 +176,15 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     elif given.crs and wanted.crs and given.crs != wanted.crs:
         found = "coordinate reference system", wanted.crs, given.crs
     elif None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        found = _NODATA, _write_nodata(wanted.nodata), _write_nodata(given.nodata)
+        texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (wanted.nodata, given.nodata)]
+        found = "nodata", texts[0], texts[1]
     elif given.world == wanted.world and given.affine is not None and wanted.affine is not None:
         found = differing_place(given.affine, wanted.affine, shape)
     if not found:
         return []
     rule = f"to be that of its reference {show(reference)}, {found[1]}"
     both = f"Reference: {describe(wanted, shape)}. Prediction: {describe(given, shape)}."
-    remedy = "Write one value into both files." if found[0] == _NODATA else grid_remedy(given, wanted)
+    remedy = "Write one value into both files." if found[0] == "nodata" else grid_remedy(given, wanted)
     return [expected(show(path), found[0], rule, found[2], f"{both} {remedy}")]
 
 
@@ -237,10 +212,6 @@ def describe(geometry: Geometry, shape: Sequence[int]) -> str:
     return ", ".join([*parts, *filter(None, [geometry.crs])])
 
 
-def _write_nodata(value: float | str | None) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:
     """Write a spacing for a message."""
     return f"({', '.join(f'{edge:.6g}' for edge in spacing)}){f' {unit}' if unit else ''}"
@@ -261,9 +232,7 @@ def same_spacing(first: Geometry, second: Geometry) -> bool:
     return agree([edge * factor for edge in first.spacing], second.spacing)
 
 
-def differing_place(
-    given: NDArray[np.float64], wanted: NDArray[np.float64], shape: Sequence[int]
-) -> tuple[str, str, str] | None:
+def differing_place(given: Affine, wanted: Affine, shape: Sequence[int]) -> tuple[str, str, str] | None:
     """Return what differs, the wanted and the given value if a corner moves by more than a quarter of an edge.
 
     That is the origin if nothing else differs, otherwise the affine; None if the two agree. Affines are (4, 4);
@@ -285,8 +254,8 @@ def _write(values: NDArray[Any]) -> str:
     return np.array2string(values, precision=6, separator=", ", suppress_small=True).replace("\n", "")
 
 
-def find_unit(name: str) -> str | None:
-    """Return the symbol of a length, a key of `MILLIMETRES`, or None if the name is not that of a known length.
+def find_unit(name: object) -> str | None:
+    """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
     Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
     abbreviations. Both code points of the Greek mu are accepted.
@@ -296,6 +265,10 @@ def find_unit(name: str) -> str | None:
     >>> find_unit("micrometer"), find_unit("Millimetres"), find_unit("inches"), find_unit("MM")
     ('um', 'mm', 'inch', None)
     """
+    if name is None or (isinstance(name, str) and name.strip().lower() in _PIXELS):
+        return ""
+    if not isinstance(name, str):
+        return None
     plain = unicodedata.normalize("NFKC", name).strip().replace("\N{GREEK SMALL LETTER MU}", "u")
     word = plain.lower()
     singular = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")

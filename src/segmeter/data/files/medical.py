@@ -25,11 +25,8 @@ _MOST_HEADER = 1 << 16  # bytes
 _MOST_AXES = 8  # more than any file that is read
 _DIGITS = 19  # of a number beyond int64
 _ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # of a header
-_SKIPS = {
-    "headersize": "HeaderSize",
-    "lineskip": "lineskip",
-    "byteskip": "byteskip",
-}  # fields that skip bytes before the pixels
+# Fields that skip bytes before the pixels
+_SKIPS = {"headersize": "HeaderSize", "lineskip": "lineskip", "byteskip": "byteskip"}
 _ENCODINGS = ("raw", "gz", "gzip")
 _SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
 
@@ -48,12 +45,17 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     The spacing is in mm unless the file names another unit. The affine leads to right, anterior, superior, as in NIfTI.
     """
-    head, size = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size
+    head, size, most = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size, opening.max_pixels
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
     fields, start = _read_fields(path, head, form)
-    bounds = {"size": size, "pixels": min(_stated_pixels(fields), opening.max_pixels), "max_pixels": opening.max_pixels}
-    arguments = (path, form, fields, start, opening)
-    return _opened(path, file, "itk", opening, read_apart(path, _read_itk, *arguments, **bounds))
+    axes, sizes = fields.get("ndims", fields.get("dimension", "")), fields.get("dimsize", fields.get("sizes", ""))
+    numbers = sizes.split()
+    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
+    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:  # on others ITK hangs, or ignores them
+        raise ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}")
+    bounds = {"size": size, "pixels": min(math.prod(map(int, numbers)), most), "max_pixels": most}
+    found = read_apart(path, _read_itk, path, form, fields, start, opening, **bounds)
+    return _opened(path, file, "itk", opening, found)
 
 
 def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -68,35 +70,32 @@ def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening) -> Decoded:
     """Decode the file in the reader process; ITK raises RuntimeError for everything that it can't read."""
     sitk = need("SimpleITK", "itk", "MHA and NRRD files")
-    units = _stated_units(path, fields)
+    stated, units = next((fields[name] for name in _SPACINGS if name in fields), None), _stated_units(path, fields)
+    header = _edges(stated or "")
     try:
-        return _decode_itk(sitk, path, form, fields, start, opening, units)
+        reader = sitk.ImageFileReader()
+        reader.SetImageIO({"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}[form])
+        reader.SetFileName(str(path))
+        reader.ReadImageInformation()
+        shape = tuple(reversed(reader.GetSize()))
+        if reader.GetNumberOfComponents() != 1:
+            found, remedy = f"{reader.GetNumberOfComponents()} values per pixel", "Save one map per file."
+            raise file_error(path, "mask", "to have one channel", found, remedy)
+        while len(shape) > 3 and shape[0] == 1:
+            shape = shape[1:]
+        array_header(path, "itk", shape, np.dtype(np.float64), opening)
+        image = reader.Execute()
+        pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
+        _check_bytes(path, fields, start, pixels)
     except DataError:
         raise
     except Exception as error:
-        raise _spacing_fault(path, fields) or damaged(path, error) from error
-
-
-def _decode_itk(
-    sitk: Any, path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening, stated_units: list[str]
-) -> Decoded:
-    reader = sitk.ImageFileReader()
-    reader.SetImageIO({"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}[form])
-    reader.SetFileName(str(path))
-    reader.ReadImageInformation()
-    shape = tuple(reversed(reader.GetSize()))
-    if reader.GetNumberOfComponents() != 1:
-        found, remedy = f"{reader.GetNumberOfComponents()} values per pixel", "Save one map per file."
-        raise file_error(path, "mask", "to have one channel", found, remedy)
-    while len(shape) > 3 and shape[0] == 1:
-        shape = shape[1:]
-    array_header(path, "itk", shape, np.dtype(np.float64), opening)
-    image = reader.Execute()
-    pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
-    _check_bytes(path, fields, start, pixels)
+        if stated is None or (header and all(math.isfinite(edge) and edge for edge in header)):
+            raise damaged(path, error) from error
+        rule, remedy = "to be a finite number > 0 along every axis", "Correct the file."  # else ITK reads no pixel
+        raise DataError(expected(f"{show(path)}: {_ITK}", "spacing", rule, repr(stated[:60]), remedy)) from error
     axes = len(shape)
-    units = (stated_units if len(stated_units) > 1 else stated_units * axes)[:axes]
-    header = _stated_edges(fields)[:axes]
+    units, header = (units if len(units) > 1 else units * axes)[:axes], header[:axes]
     if not header:
         return pixels, Geometry()  # where ITK reports 1 mm
     if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # which ITK would repair
@@ -106,7 +105,10 @@ def _decode_itk(
     geometry = stated_geometry(path, edges[::-1], units[::-1], source=_ITK)
     if len(set(units)) > 1:  # such axes share no space
         return pixels, geometry
-    affine = FLIPS @ _affine(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
+    affine, stored = np.eye(4), image.GetDimension()
+    affine[:axes, :axes] = np.reshape(image.GetDirection(), (stored, stored))[:axes, :axes] * np.array(edges)
+    affine[:axes, 3] = image.GetOrigin()[:axes]
+    affine = FLIPS @ affine
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
     return pixels, geometry.having(affine=affine)
 
@@ -148,19 +150,6 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     return fields, end.end()
 
 
-def _stated_pixels(fields: Mapping[str, str]) -> int:
-    """Return the number of pixels by the header; ValueError for sizes on which ITK hangs or that it ignores."""
-    axes, sizes = (
-        next((fields[name] for name in names if name in fields), "")
-        for names in (("ndims", "dimension"), ("dimsize", "sizes"))
-    )
-    numbers = sizes.split()
-    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
-    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:
-        raise ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}")
-    return math.prod(map(int, numbers))
-
-
 def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
     """Compare the bytes behind the header with the pixels that ITK returned.
 
@@ -185,15 +174,10 @@ def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDAr
         raise ValueError(f"other bytes behind the header than those of {pixels.size} pixels")
 
 
-def _stated_edges(fields: Mapping[str, str]) -> list[float]:
-    """Return the edges in a header as stored, first axis first; empty if there are none."""
-    text = _stated_spacing(fields)
-    vectors = re.findall(r"\(([^)]*)\)", text)
-    return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, text.split())]
-
-
-def _stated_spacing(fields: Mapping[str, str]) -> str:
-    return next((fields[name] for name in _SPACINGS if name in fields), "")
+def _edges(stated: str) -> list[float]:
+    """Return the edges in a header, first axis first; empty if there are none."""
+    vectors = re.findall(r"\(([^)]*)\)", stated)
+    return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, stated.split())]
 
 
 def _number(text: str) -> float:
@@ -201,15 +185,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _spacing_fault(path: Path, fields: Mapping[str, str]) -> DataError | None:
-    """Return the refusal of a spacing for which ITK reads no pixel; None if the spacing is not the problem."""
-    edges = _stated_edges(fields)
-    if not any(name in fields for name in _SPACINGS) or (edges and all(math.isfinite(edge) and edge for edge in edges)):
-        return None
-    rule, found = "to be a finite number > 0 along every axis", repr(_stated_spacing(fields)[:60])
-    return DataError(expected(f"{show(path)}: {_ITK}", "spacing", rule, found, "Correct the file."))
 
 
 def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
@@ -228,21 +203,17 @@ def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
     return by_axis or of_space or ["mm"]
 
 
-def _affine(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tuple[float, ...]) -> NDArray[np.float64]:
-    """Return the (4, 4) affine of a flat direction matrix of any number of axes, spacing and origin, in index order."""
-    size, axes = int(np.sqrt(direction.size)), len(edges)
-    affine = np.eye(4)
-    affine[:axes, :axes] = direction.reshape(size, size)[:axes, :axes] * np.array(edges)
-    affine[:axes, 3] = origin
-    return affine
-
-
 def _read_dicom(path: Path, opening: Opening) -> Decoded:
     """Decode the file in the reader process."""
     highdicom = need("highdicom", "dicom", "DICOM segmentations")
     try:
         dataset = need("pydicom", "dicom", "DICOM segmentations").dcmread(path)
-        _check_kind(path, dataset)
+        if str(dataset.SOPClassUID) not in SOP_CLASSES:
+            kind = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
+            raise file_error(path, "DICOM file", "to be a segmentation", kind)
+        if str(dataset.SegmentationType) == "FRACTIONAL":
+            rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
+            raise file_error(path, "SegmentationType", rule, "FRACTIONAL", remedy)
         found = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
         grid = found.get_volume_geometry(allow_missing_positions=True)
         if grid is None:
@@ -264,12 +235,3 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
         pixels = pixels[::-1]
     geometry = stated_geometry(path, list(volume.spacing), ["mm"] * 3, source=_DICOM, affine=FLIPS @ affine)
     return np.ascontiguousarray(pixels), geometry
-
-
-def _check_kind(path: Path, dataset: Any) -> None:
-    if str(dataset.SOPClassUID) not in SOP_CLASSES:
-        found = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
-        raise file_error(path, "DICOM file", "to be a segmentation", found)
-    if str(dataset.SegmentationType) == "FRACTIONAL":
-        rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
-        raise file_error(path, "SegmentationType", rule, "FRACTIONAL", remedy)

@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -158,32 +158,27 @@ def serve() -> None:
 
 
 def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
-    """Return whether the work succeeded, and its result or error."""
-    with _limits(seconds, most_bytes) if _HAS_LIMITS else nullcontext():
-        try:
-            return True, work(*arguments)
-        except Exception as error:
-            return False, error.with_traceback(None)
+    """Call a function with limits of time and memory; return whether it succeeded, and its result or error."""
+    if _HAS_LIMITS:
+        import resource
 
-
-@contextmanager
-def _limits(seconds: float, most_bytes: int) -> Iterator[None]:
-    """Limit processor time and memory inside the block."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    most = psutil.Process().memory_info().vms + most_bytes
-    limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
-    with suppress(OSError, ValueError):  # macOS has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # after which the system ends this process
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        most = psutil.Process().memory_info().vms + most_bytes
+        limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+        with suppress(OSError, ValueError):  # macOS has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # after which the system ends this process
     try:
-        yield
+        return True, work(*arguments)
+    except Exception as error:
+        return False, error.with_traceback(None)
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        if _HAS_LIMITS:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@atexit.register
 def _end_all() -> None:
     while _idle:
         _idle.pop().end()
@@ -199,5 +194,4 @@ def _forget_all() -> None:
     _idle.clear()
 
 
-atexit.register(_end_all)
 in_forked_child(_forget_all)

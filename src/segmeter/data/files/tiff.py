@@ -3,11 +3,10 @@
 import io
 import logging
 import math
-import struct
 import threading
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import tifffile
@@ -33,22 +32,17 @@ _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
     tiff = open_tiff(file)
-    if opening.axes != "image":
-        pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none
-        if len(pictures) != 1:
-            found, remedy = f"{len(pictures)} pictures of different kinds", "Save each as its own file."
-            raise file_error(path, "file", "to hold one picture or one stack", found, remedy)
-        series = pictures[0]
-        kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
-        axes = "".join(axis for axis, _ in kept)
-        if axes not in ("YX", "YXS", "SYX"):
-            return _open_stack(path, file, tiff, series, axes, tuple(size for _, size in kept), opening)
-    return TiffArray(path, file, tiff, opening)
-
-
-def _open_stack(
-    path: Path, file: IO[bytes], tiff: Any, series: Any, axes: str, shape: tuple[int, ...], opening: Opening
-) -> FileArray:
+    if opening.axes == "image":
+        return TiffArray(path, file, tiff, opening)
+    pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none
+    if len(pictures) != 1:
+        found, remedy = f"{len(pictures)} pictures of different kinds", "Save each as its own file."
+        raise file_error(path, "file", "to hold one picture or one stack", found, remedy)
+    series = pictures[0]
+    kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
+    axes, shape = "".join(axis for axis, _ in kept), tuple(size for _, size in kept)
+    if axes in ("YX", "YXS", "SYX"):
+        return TiffArray(path, file, tiff, opening)
     if axes[-2:] != "YX" or len(axes) != 3 or axes[0] not in DEPTH_AXES:
         found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
         remedy = "Save one file per channel or time, and planes as Z."
@@ -66,9 +60,8 @@ def _open_stack(
             raise file_error(path, "EXIF orientation", "to be 1 (upright)", found, remedy)
         _check_strips(page, file)
     planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
-    whole = lambda: np.asarray(series.asarray())  # noqa: E731
     pages = planes if len(series.pages) == shape[0] else None  # ImageJ's large stacks have one page
-    return FileArray(path, file, header, tiff_geometry(path, tiff, axes), whole, pages)
+    return FileArray(path, file, header, tiff_geometry(path, tiff, axes), lambda: np.asarray(series.asarray()), pages)
 
 
 class TiffArray(FileArray):
@@ -133,20 +126,16 @@ class TiffArray(FileArray):
         for row in range(start // self._tall, (stop - 1) // self._tall + 1):
             met = range(left // self._wide, (right - 1) // self._wide + 1)
             tiles = {(k, x): (k * down + row) * across + x for k in range(planes) for x in met}
-            self._decode_row(row, list(tiles.values()))
+            if row != self._row:
+                self._row, self._kept = row, {}
+            missing = [index for index in tiles.values() if index not in self._kept]
+            threads = min(count_cores(), len(missing))
+            decoded = map_in_threads(self._tile, missing, threads=threads, name="decode") if threads > 1 else None
+            self._kept |= zip(missing, decoded or map(self._tile, missing), strict=True)
             for (plane, column), index in tiles.items():
                 target = out[..., plane : plane + 1] if self._apart else out
                 _place(target, self._kept[index], row * self._tall - start, column * self._wide - left)
         return out if header.channels > 1 else out[..., 0]
-
-    def _decode_row(self, row: int, indices: list[int]) -> None:
-        """Decode the missing tiles of a row; tiles of another row are dropped first."""
-        if row != self._row:
-            self._row, self._kept = row, {}
-        missing = [index for index in indices if index not in self._kept]
-        threads = min(count_cores(), len(missing))
-        found = map_in_threads(self._tile, missing, threads=threads, name="decode") if threads > 1 else None
-        self._kept |= zip(missing, found or map(self._tile, missing), strict=True)
 
     def _tile(self, index: int) -> NDArray[Any]:
         """Decode one tile or strip, (h, w, C), without the padding beyond the image."""
@@ -178,29 +167,19 @@ def open_tiff(file: IO[bytes]) -> Any:
         The pages do so.
     """
     head = file.read(16).ljust(16, b"\0")
-    order, wide = "<" if head.startswith(b"II") else ">", head[2:4] in (b"+\0", b"\0+")
-    number, link, entry = ("Q", "Q", 20) if wide else ("H", "I", 12)
-    (at,) = struct.unpack_from(order + link, head, 8 if wide else 4)
-    seen: set[int] = set()
+    order: Literal["little", "big"] = "little" if head.startswith(b"II") else "big"
+    number, link, entry = (8, 8, 20) if head[2:4] in (b"+\0", b"\0+") else (2, 4, 12)  # bytes; BigTIFF's are longer
+    at, seen = int.from_bytes(head[link : 2 * link], order), set[int]()
     while at:
         if at in seen:
             raise ValueError("its pages lead back to an earlier one")
         seen.add(at)
-        at = _following(file, at, order + number, order + link, entry)
+        file.seek(min(at, _MOST_BYTES))
+        file.seek(min(at + number + entry * int.from_bytes(file.read(number), order), _MOST_BYTES))
+        found = file.read(link)
+        at = int.from_bytes(found, order) if len(found) == link else 0  # the file ends here
     file.seek(0)
     return tifffile.TiffFile(file)
-
-
-def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
-    """Return where the page after the one at `at` starts; 0 if the file ends before it says so."""
-    size = struct.calcsize(number)
-    file.seek(min(at, _MOST_BYTES))
-    count = file.read(size)
-    if len(count) < size:
-        return 0
-    file.seek(min(at + size + entry * struct.unpack(number, count)[0], _MOST_BYTES))
-    found = file.read(struct.calcsize(link))
-    return struct.unpack(link, found)[0] if len(found) == struct.calcsize(link) else 0
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
@@ -219,10 +198,8 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
         raise file_error(path, "file", "to hold one page", f"{len(tiff.pages)} pages", remedy)
     if level >= len(levels):
-        sizes = ", ".join(
-            f"{number}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for number, one in enumerate(levels)
-        )
-        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
+        sizes = (f"{n}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for n, one in enumerate(levels))
+        remedy = f"Set data.level to 0 .. {len(levels) - 1} ({', '.join(sizes)})."
         raise file_error(path, "data.level", "to be a level of the pyramid", level, remedy)
     return levels[level].keyframe, len(levels)
 

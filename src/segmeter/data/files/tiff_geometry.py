@@ -1,7 +1,7 @@
 """Reads where the pixels of a TIFF file lie, from GeoTIFF tags or from OME or ImageJ metadata."""
 
 import math
-from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,16 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.files.geometry import (
-    MILLIMETRES,
-    PIXEL_NAMES,
-    SET_SPACING,
-    Geometry,
-    find_unit,
-    stated_geometry,
-    unusable_spacing,
-)
+from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, stated_geometry, unusable_spacing
 from segmeter.data.files.sniff import show
 
 SOURCE = "GeoTIFF tags"
@@ -32,28 +23,24 @@ _TAGS = (_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES, 34737)  # the last one hol
 _MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR, _LINEAR_SIZE = 1024, 1025, 2048, 3072, 3076, 3077  # its keys
 _GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
 _USER_DEFINED = 32767  # instead of a code: other tags describe the system
-_UNITS = {
-    9001: ("m", 1.0),
-    9002: ("foot", 1.0),
-    9003: ("m", 1200 / 3937),
-}  # codes of _LINEAR; a US survey foot is given in metres
+# By codes of _LINEAR; a US survey foot is given in metres
+_UNITS = {9001: ("m", 1.0), 9002: ("foot", 1.0), 9003: ("m", 1200 / 3937)}
 _DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
 _NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whatever that is"
 
 
-def read_geotiff(path: Path, page: Any) -> Geometry | None:
-    """Read the geometry of a page by GeoTIFF 1.1; None if it has no such tags.
+def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
+    """Return the geometry of an opened file with these axes; tags of GeoTIFF 1.1 take precedence over other metadata.
 
     Raises
     ------
     ValueError
         A tag holds something that the standard does not allow.
     """
-    tags = page.tags
-    nodata = read_nodata(page)
-    matrix = _matrix(tags)
+    tags = tiff.pages.first.tags
+    nodata, matrix = (read_nodata(tiff.pages.first), _matrix(tags)) if len(axes) == 2 else (None, None)
     if matrix is None:
-        return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
+        return metadata_geometry(path, tiff, axes) if nodata is None else Geometry(source=SOURCE, nodata=nodata)
     keys = _read_keys(tags.valueof(_KEYS, ()), tags.valueof(_DOUBLES, ()))
     if keys.get(_RASTER) != _POINT:  # coordinates are of a pixel's corner, affines of its centre
         matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
@@ -62,7 +49,12 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     more: dict[str, Any] = {"nodata": nodata, "crs": f"EPSG:{code}" if code else ""}
     if keys.get(_MODEL) == _GEOGRAPHIC:
         return Geometry(source=SOURCE, affine=matrix, note=_DEGREES, **more)
-    unit, size = _unit(keys)
+    linear, size = keys.get(_LINEAR), keys.get(_LINEAR_SIZE, 0.0)
+    unit: str | None = "m"
+    if linear is None:
+        unit, size = None, 1.0
+    elif linear != _USER_DEFINED or not 0 < size < math.inf:  # an unknown unit is named by its code, and refused
+        unit, size = _UNITS.get(int(linear), (f"EPSG:{linear}", 1.0))
     edges = [size * math.hypot(*matrix[:2, 1]), size * math.hypot(*matrix[:2, 0])]
     found = stated_geometry(path, edges, [unit] * 2, source=SOURCE)
     if unit in MILLIMETRES:
@@ -70,44 +62,25 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     return found.having(affine=matrix, note="" if unit else _NAMELESS, **more)
 
 
-def _unit(keys: dict[int, float]) -> tuple[str | None, float]:
-    """Return the name of the unit of length, and how many of it make one unit of the coordinates.
-
-    The name is None if the file has none. An unknown unit is named by its code, which is then refused.
-    """
-    code = keys.get(_LINEAR)
-    if code is None:
-        return None, 1.0
-    size = keys.get(_LINEAR_SIZE, 0.0)
-    if code == _USER_DEFINED and 0 < size < math.inf:
-        return "m", size
-    return _UNITS.get(int(code), (f"EPSG:{code}", 1.0))
-
-
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
-    """Return the transformation from (column, row, 0, 1) to coordinates of pixel corners, or of centres for points."""
-    given = tags.valueof(_MATRIX)
-    if given is not None:
-        return _whole(np.array(given, np.float64).reshape(4, 4))
-    scale, tie = tags.valueof(_SCALE), tags.valueof(_TIEPOINT)
-    if scale is None or tie is None:
-        return None
-    if len(tie) != 6:
-        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
-    affine = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
-    affine[:3, 3] = np.array(tie[3:6]) - affine[:3, :3] @ np.array(tie[:3])
-    return _whole(affine)
-
-
-def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add a third direction to the matrix of a plane.
+    """Return the transformation from (column, row, 0, 1) to coordinates of pixel corners, or of centres for points.
 
     Raises
     ------
     ValueError
         It has no inverse.
     """
-    if not matrix[:3, 2].any():
+    given, scale, tie = (tags.valueof(tag) for tag in (_MATRIX, _SCALE, _TIEPOINT))
+    if given is not None:
+        matrix = np.array(given, np.float64).reshape(4, 4)
+    elif scale is None or tie is None:
+        return None
+    elif len(tie) != 6:
+        raise ValueError(f"{len(tie) // 6} tie points, where one is read")
+    else:
+        matrix = np.diag([scale[0], -scale[1], scale[2] or 1.0, 1.0])
+        matrix[:3, 3] = np.array(tie[3:6]) - matrix[:3, :3] @ np.array(tie[:3])
+    if not matrix[:3, 2].any():  # that of a plane
         matrix[2, 2] = 1.0
     if not np.isfinite(matrix).all() or not np.linalg.det(matrix[:3, :3]):
         raise ValueError("a transformation that lays several pixels on one place")
@@ -122,20 +95,13 @@ def _read_keys(directory: tuple[int, ...], doubles: Any) -> dict[int, float]:
     return shorts | {key: numbers[at] for key, place, _, at in entries if place == _DOUBLES and at < len(numbers)}
 
 
-def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """Return the geometry of an opened file with these axes; GeoTIFF tags take precedence over other metadata."""
-    on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
-    return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
-
-
 def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
     """Return the geometry by OME or ImageJ metadata, regardless of other tags."""
     if tiff.is_ome:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:
         return _imagej(path, tiff, axes)
-    per = _RESOLUTION_UNITS.get(int(tiff.pages.first.tags.valueof(296, 1)))
-    return Geometry(source=_PRINTING if per else "")
+    return Geometry(source=_PRINTING if int(tiff.pages.first.tags.valueof(296, 1)) in _RESOLUTION_UNITS else "")
 
 
 def _ome(path: Path, xml: str, axes: str) -> Geometry:
@@ -143,9 +109,7 @@ def _ome(path: Path, xml: str, axes: str) -> Geometry:
     source = "OME metadata"
     pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
     if len(pictures) != 1:
-        found = f"{len(pictures)} pictures"
-        problem = expected(show(path), source, "to describe one picture", found, SET_SPACING)
-        return Geometry(source=source, spacing_problem=problem)
+        return unusable_spacing(path, source, "", "to describe one picture", f"{len(pictures)} pictures")
     names = ["Z" if axis in DEPTH_AXES else axis for axis in axes]
     edges = [_number(pictures[0].get(f"PhysicalSize{name}")) for name in names]
     units = [pictures[0].get(f"PhysicalSize{name}Unit", "um") for name in names]
@@ -158,7 +122,7 @@ def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
     resolutions = [tags.valueof(tag, (1, 1)) for tag in (283, 282)]  # y, x: pixels per unit
     plane = [units / pixels if pixels else math.inf for pixels, units in resolutions]
     named = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
-    unit, per = None if named.lower() in PIXEL_NAMES else named, _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
+    unit, per = named if find_unit(named) != "" else None, _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
     if unit is None and per == "inch" and plane[1] == 1 / 72:  # how ImageJ marks an image without a scale
         plane, per = [1.0, 1.0], None
     if unit and per and find_unit(unit) != per:
@@ -199,36 +163,22 @@ def repeatable_geometry(path: Path, tiff: Any, page: Any) -> Geometry:
     Metadata and tags describe the first level of a pyramid; pixels of other levels are larger.
     """
     first = tiff.pages.first
-    tags = {tag: first.tags[tag].value for tag in _TAGS if tag in first.tags}
     down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
-    if problem := _unrepeatable(first, tags, enlarged=(down, across) != (1, 1)):
+    enlarged, problem = (down, across) != (1, 1), ""
+    if int(first.tags.valueof(274, 1)) != 1:
+        problem = "the picture is turned as its orientation says, which moves its pixels"
+    elif enlarged and _read_keys(first.tags.valueof(_KEYS, ()), ()).get(_RASTER) == _POINT:
+        problem = "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
+    if problem:
         return Geometry(spacing_problem=f"{show(path)}: {problem}")
+    stored = {tag: first.tags[tag].value for tag in _TAGS if tag in first.tags}
+    tags = {tag: value if isinstance(value, str | tuple) else (value,) for tag, value in stored.items()}
+    factors = {_SCALE: (across, down, 1.0), _MATRIX: (across, down, 1.0, 1.0)}
+    factors |= {_TIEPOINT: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0)}
+    for tag, steps in factors.items() if enlarged else ():
+        if isinstance(tags.get(tag), tuple):
+            tags[tag] = tuple(number * step for number, step in zip(tags[tag], cycle(steps), strict=False))
     found = metadata_geometry(path, tiff, "YX")
     spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
-    geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
-    return Geometry(spacing=spacing, unit=found.unit, geotiff=geotiff, spacing_problem=found.spacing_problem)
-
-
-def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
-    """Return why the stored position does not hold for the pixels as read, or ""."""
-    if int(page.tags.valueof(274, 1)) != 1:
-        return "the picture is turned as its orientation says, which moves its pixels"
-    if enlarged and _read_keys(tags.get(_KEYS, ()), ()).get(_RASTER) == _POINT:
-        return "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
-    return ""
-
-
-def _stretched(tag: int, value: Any, down: float, across: float) -> tuple[float, ...] | tuple[int, ...] | str:
-    """Return the value of a GeoTIFF tag for pixels `down` times as high and `across` times as wide."""
-    if isinstance(value, str):
-        return value
-    numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
-    factors: dict[int, Sequence[float]] = {
-        _SCALE: (across, down, 1.0),
-        _TIEPOINT: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0),
-        _MATRIX: (across, down, 1.0, 1.0),
-    }
-    if tag not in factors or (down, across) == (1, 1):
-        return tuple(numbers)
-    steps = factors[tag]
-    return tuple(number * steps[index % len(steps)] for index, number in enumerate(numbers))
+    problem, geotiff = found.spacing_problem, tuple(tags.items())
+    return Geometry(spacing=spacing, unit=found.unit, geotiff=geotiff, spacing_problem=problem)

@@ -22,12 +22,11 @@ from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Opening, array_header, pick_array
 from segmeter.data.files.geometry import (
     MILLIMETRES,
-    NOWHERE,
-    SET_SPACING,
     Geometry,
     agree,
     differing_place,
     stated_geometry,
+    unusable_spacing,
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
@@ -37,7 +36,6 @@ _LONGEST_HEAD = 10_100  # bytes: NumPy accepts 10,000 behind the first few
 # CPython counts the depth of a literal that it parses per interpreter, not per thread: two at once disturb each other
 _PARSING = threading.Lock()
 _HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is its first number too
-_ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels, for other tools' notes
 _UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; every reader takes mm if none is named
 _SPACES = {1: "scanner", 2: "aligned", 3: "Talairach", 4: "MNI 152", 5: "template"}
@@ -66,16 +64,14 @@ class NpyArray(FileArray):
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         if (start, stop, columns) == (0, self.header.height, slice(None)):
             return self._whole
-        lead = [slice(None)] * len(self.header.lead)
-        return np.array(self._mapped()[(*lead, slice(start, stop), columns)])
+        return np.array(self._mapped()[(*[slice(None)] * len(self.header.lead), slice(start, stop), columns)])
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         mapped = self._mapped()
         return (np.array(mapped[number : number + 1]) for number in range(len(mapped)))
 
     def _mapped(self) -> NDArray[Any]:
-        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order)
-        return mapped.reshape(self.header.shape)
+        return np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order).reshape(self.header.shape)
 
 
 def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -92,7 +88,7 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
             content = _read_all(member, math.prod(shape) * dtype.itemsize)
         return np.frombuffer(content, dtype).reshape(shape, order=order)
 
-    return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
+    return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), pixels=decode)
 
 
 def _read_all(stream: IO[bytes], size: int) -> bytes:
@@ -125,41 +121,45 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     Values are scaled only if the header asks for it.
     """
-    need("nibabel", "nifti", "NIfTI files")
     packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-    stored, pixdim = _nifti_header(path, stream)
-    shape, dtype, size = _nifti_pixels(path, stored)
+
+    def rewound() -> IO[bytes]:
+        file.seek(0)
+        return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]
+
+    stored, pixdim = _nifti_header(path, rewound())
+    shape, dtype = tuple(map(int, stored.get_data_shape())), np.dtype(stored.get_data_dtype())
+    if len(shape) < 2 or (min(shape) > 0 and math.prod(shape[3:]) != 1):
+        raise file_error(path, "shape", "to have 2 or 3 axes", shape, "Save one file per time or channel.")
     offset = int(stored["vox_offset"])
+    if not int(stored["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
+        raise ValueError(f"pixels start at byte {offset}")
+    shape, size = shape[:3], offset + math.prod(shape) * dtype.itemsize
     slope, intercept = (given or usual for given, usual in zip(stored.get_slope_inter(), (1.0, 0.0), strict=True))
     scaled = (slope, intercept) != (1.0, 0.0)
     header = array_header(path, "nifti", shape[::-1], np.dtype(np.float64) if scaled else dtype, opening)
     if os.fstat(file.fileno()).st_size > size + size // 100 + _PACKING:
         raise ValueError(f"more bytes than the {size} that the header asks for")
 
+    def values(body: Any, start: int = 0) -> NDArray[Any]:
+        pixels = np.frombuffer(body, dtype, offset=start)
+        return pixels * np.float64(slope) + np.float64(intercept) if scaled else pixels
+
     def decode() -> NDArray[Any]:
         file.seek(0)
         body = unpack_exactly(file.read(), size, is_gzip=True) if packed else None
-        if body is None:
-            stream.seek(0)
-            body = np.frombuffer(_read_all(stream, size), np.uint8)
-        return scaled_values(np.frombuffer(body, dtype, offset=offset)).reshape(shape, order="F").T
-
-    def scaled_values(pixels: NDArray[Any]) -> NDArray[Any]:
-        return pixels * np.float64(slope) + np.float64(intercept) if scaled else pixels
+        return values(_read_all(rewound(), size) if body is None else body, offset).reshape(shape, order="F").T
 
     def blocks() -> Iterator[NDArray[Any]]:
-        file.seek(0)  # the hash was read meanwhile
-        again: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-        again.seek(offset)
+        stream = rewound()
+        stream.seek(offset)
         plane = math.prod(shape[:2]) * dtype.itemsize
         for number in range(math.prod(shape[2:])):
-            body = again.read(plane)
+            body = stream.read(plane)
             if len(body) != plane:
                 raise ValueError(f"fewer bytes than the {size} that the header asks for, from plane {number} on")
-            yield scaled_values(np.frombuffer(body, dtype)).reshape(1, *shape[1::-1])
-        if again.read(1):  # it also makes gzip verify its checksum
+            yield values(body).reshape(1, *shape[1::-1])
+        if stream.read(1):  # it also makes gzip verify its checksum
             raise ValueError(f"more bytes than the {size} that the header asks for")
 
     return FileArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode, blocks)
@@ -167,17 +167,17 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:
     """Return the header as nibabel repairs it, and the pixel edges as stored."""
-    import nibabel
-
+    nibabel = need("nibabel", "nifti", "NIfTI files")
     read = file.read(min(_HEADS))  # no more: beyond the end of a packed file, gzip reads through zeros for another one
-    size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
+    size = next((s for s in _HEADS if read[:4] in (s.to_bytes(4, "little"), s.to_bytes(4, "big"))), 0)
     read += file.read(max(0, size - len(read)))
     if not size or len(read) < size:
         raise file_error(path, "content", "to be NIfTI in one file", "another header")
-    header_class = getattr(nibabel, _HEADS[size]).header_class
-    header = header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
+    header = getattr(nibabel, _HEADS[size]).header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
     pixdim = np.array(header["pixdim"][1:4], np.float64)
     header.check_fix(logger=_QUIET)
+    if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
+        raise file_error(path, "NIfTI", "to hold header and pixels in one file", "a pair of files")
     return header, pixdim
 
 
@@ -199,21 +199,12 @@ def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uin
     return body if place == len(packed) - len(end) else None
 
 
-def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return the shape of the first three axes, the dtype and the size of the whole file, by its header."""
-    if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
-        raise file_error(path, "NIfTI", "to hold header and pixels in one file", "a pair of files")
-    shape, dtype = tuple(map(int, header.get_data_shape())), np.dtype(header.get_data_dtype())
-    offset = int(header["vox_offset"])
-    if len(shape) < 2 or (min(shape) > 0 and math.prod(shape[3:]) != 1):
-        raise file_error(path, "shape", "to have 2 or 3 axes", shape, "Save one file per time or channel.")
-    if not int(header["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
-        raise ValueError(f"pixels start at byte {offset}")
-    return shape[:3], dtype, offset + math.prod(shape) * dtype.itemsize
-
-
 def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[int, ...]) -> Geometry:
-    """Build the geometry from the repaired header and the stored `pixdim`, in which nibabel turns 0 into 1."""
+    """Build the geometry from the repaired header and the stored `pixdim`, in which nibabel turns 0 into 1.
+
+    The sform is used. If the header has a qform of the same space, the two must agree. Forms of two spaces, such as a
+    scanner's and an atlas', may differ.
+    """
     axes, code = len(shape), int(header["xyzt_units"]) & 7
     unit = _UNITS.get(code, f"code {code}")
     affine = np.asarray(header.get_best_affine(), np.float64)
@@ -226,27 +217,16 @@ def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[in
     found = found.having(affine=affine * np.array([scale, scale, scale, 1.0])[:, None])
     if not agree(spacing, edges):
         both = f"pixdim {write_spacing(spacing, None)} and an affine of {write_spacing(edges, None)} (file order)"
-        problem = expected(show(path), "NIfTI header", "to say one spacing", both, SET_SPACING)
-        found = found.having(spacing=None, spacing_problem=problem)
-    return _both_forms(path, header, found, shape[::-1])
-
-
-def _both_forms(path: Path, header: Any, found: Geometry, shape: tuple[int, ...]) -> Geometry:
-    """Compare the sform, which is used, with the qform if the header has both.
-
-    Two forms of the same space must agree. Forms of two spaces, such as a scanner's and an atlas', may differ.
-    """
-    sform, qform = int(header["sform_code"]), int(header["qform_code"])
-    if sform <= 0 or qform <= 0:
-        return found
-    other = differing_place(header.get_qform(), header.get_sform(), shape)
+        wrong = unusable_spacing(path, found.source, "", "to say one spacing", both)
+        found = found.having(spacing=None, spacing_problem=wrong.spacing_problem)
+    codes = sform, qform = int(header["sform_code"]), int(header["qform_code"])
+    other = differing_place(header.get_qform(), header.get_sform(), shape[::-1]) if min(codes) > 0 else None
     if other is None:
         return found
-    name, wanted, given = other
     if sform == qform:
         rule = f"of qform and sform to agree, as both are of the space with code {sform}"
         remedy = "Set the code of the wrong one to 0."
-        problem = expected(show(path), name, rule, f"sform {wanted}, qform {given}", remedy)
+        problem = expected(show(path), other[0], rule, f"sform {other[1]}, qform {other[2]}", remedy)
         return found.having(place_problem=problem)
-    spaces = [f"{code} ({_SPACES.get(code, 'unknown')})" for code in (sform, qform)]
-    return found.having(note=f"the NIfTI sform, space {spaces[0]}, is taken; the qform, space {spaces[1]}, differs")
+    of_s, of_q = (f"{each} ({_SPACES.get(each, 'unknown')})" for each in codes)
+    return found.having(note=f"the NIfTI sform, space {of_s}, is taken; the qform, space {of_q}, differs")

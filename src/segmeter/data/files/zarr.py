@@ -39,7 +39,6 @@ _MOST_METADATA = 1 << 26  # bytes of one JSON file
 _FEW_CHUNKS = 4096  # chunks are read, whatever their size
 _MEAN_CHUNK = 4096  # pixels per chunk of the largest array: zarr takes 0.2 ms and 2 KB even for an absent chunk
 _BYTES_PER_PIXEL = 16  # at most, of a folder
-_BLOSC = 16  # bytes of the head of a Blosc chunk
 _SPACE = ("z", "y", "x")  # names of axes in the order of arrays
 _NOT_SPACE = ("time", "channel", "t", "c")
 _KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
@@ -64,12 +63,17 @@ class ZarrArray(FileArray):
     def __init__(self, path: Path, opening: Opening) -> None:
         super().__init__(path, None)
         self._array, self._scales, levels = _find_array(path, path, opening.key, opening.level)
-        self._attributes = self._array.attrs.asdict()
-        names, shape = _axis_names(self._array, self._attributes, self._scales), tuple(self._array.shape)
-        dtype, codecs = np.dtype(self._array.dtype), {name for name, _ in _codecs(self._array.metadata.to_dict())}
-        if codecs - _CODECS:
+        self._attributes, shape = self._array.attrs.asdict(), tuple(self._array.shape)
+        dtype, metadata = np.dtype(self._array.dtype), self._array.metadata
+        foreign = {name for name, _ in _codecs(metadata.to_dict())} - _CODECS
+        if foreign:
             rule = f"to be packed by one of {', '.join(sorted(_CODECS))}"
-            raise file_error(path, "codecs", rule, some(codecs - _CODECS), "Save it with one of these.")
+            raise file_error(path, "codecs", rule, some(foreign), "Save it with one of these.")
+        # The names of all axes by OME, Zarr 3 or xarray, with their type for channel and time
+        axes = [axis for axis in self._scales.get("axes", []) if isinstance(axis, dict)]
+        given = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
+        given = given or getattr(metadata, "dimension_names", None) or self._attributes.get("_ARRAY_DIMENSIONS") or []
+        names = [str(name).lower() for name in given]
         if opening.axes == "image":
             self._axes = _plane_axes(path, names, shape)
             sizes = dict(zip(self._axes, shape[-len(self._axes) :], strict=True))
@@ -81,39 +85,41 @@ class ZarrArray(FileArray):
         else:
             shape = shape[-3:] if math.prod(shape[:-3]) == 1 else shape
             self.header = array_header(path, "zarr", shape, dtype, opening, levels=levels)
-            _check_axes(path, names[-len(shape) :], shape)
-            self._axes = "zyx"[-len(shape) :]
+            self._axes, kept = "zyx"[-len(shape) :], names[-len(shape) :]
+            sizes, space = dict(zip(kept[::-1], shape[::-1], strict=False)), [name for name in kept if name in _SPACE]
+            if space != sorted(space, key=_SPACE.index) or any(sizes.get(name, 1) > 1 for name in _NOT_SPACE):
+                rule = "to be (depth, height, width), z before y before x"
+                raise file_error(path, "axes", rule, ", ".join(kept), "Save one such array per channel or time.")
         self._lead = (0,) * (self._array.ndim - len(self._axes))
-        self._opening, self._checked = opening, False
+        self._opening, self._folder = opening, Path(self._array.store.root, self._array.path)
 
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
-        own, ome = self._own_geometry(), self._ome_geometry()
-        if own.spacing_problem or own.spacing is None or ome.spacing_problem or ome.spacing is None:
-            return own if own.spacing_problem or (own.spacing is not None and not ome.spacing_problem) else ome
+        ome, source, axes = self._ome_geometry(), "Zarr attributes", len(self._axes.replace("c", ""))
+        given, units = self._spatial(self._attributes.get("spacing")), self._spatial(self._attributes.get("unit"))
+        if given is None:
+            return ome
+        units = units if isinstance(units, list) else [units] * axes
+        for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
+            if not isinstance(values, list) or len(values) not in (axes, self._array.ndim - (self._axes[-1] == "c")):
+                rule = f"to be {axes} {rule}, one per axis"
+                return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
+        own = stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
+        if own.spacing_problem or ome.spacing_problem:
+            return own if own.spacing_problem else ome
+        if own.spacing is None or ome.spacing is None:
+            return ome if own.spacing is None else own
         if same_spacing(own, ome):
             return ome
         here, there = write_spacing(own.spacing, own.unit), write_spacing(ome.spacing, ome.unit)
         both = f"{here} there and {there} in OME metadata"
-        found = unusable_spacing(self.path, own.source, "spacing", "to be that of OME metadata", both)
+        found = unusable_spacing(self.path, source, "spacing", "to be that of OME metadata", both)
         return found.having(source=ome.source)
 
     def _spatial(self, values: Any) -> Any:
         """Return the values of axes without that of channels, if these are the last axis."""
         has_last = self._axes[-1] == "c" and isinstance(values, list) and len(values) == self._array.ndim
         return values[:-1] if has_last else values
-
-    def _own_geometry(self) -> Geometry:
-        given, units = self._spatial(self._attributes.get("spacing")), self._spatial(self._attributes.get("unit"))
-        if given is None:
-            return NOWHERE
-        source, axes = "Zarr attributes", len(self._axes.replace("c", ""))
-        units = units if isinstance(units, list) else [units] * axes
-        for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
-            if not isinstance(values, list) or len(values) not in (axes, self._array.ndim - (self._axes[-1] == "c")):
-                rule = f"to be {axes} {rule}, one per axis"
-                return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
-        return stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
 
     def _ome_geometry(self) -> Geometry:
         """Apply the transformations in their order, each of which is a scale or a translation."""
@@ -155,7 +161,7 @@ class ZarrArray(FileArray):
             for span in [where.get(axis, slice(0, size))]
         ]
         keys = (self._array.metadata.encode_chunk_key((*self._lead, *place)) for place in product(*spans))
-        return [_folder_of(self._array) / key for key in keys]
+        return [self._folder / key for key in keys]
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         step = (self._array.shards or self._array.chunks)[len(self._lead)]
@@ -171,10 +177,35 @@ class ZarrArray(FileArray):
         return last[..., 0] if self.header.channels == 1 else last
 
     def _read(self, *places: slice) -> NDArray[Any]:
-        if not self._checked:
-            _check_chunks(self.path, self._array, self._opening)
-            self._checked = True
-        return np.asarray(self._array[(*self._lead, *places)])
+        return np.asarray(self._checked[(*self._lead, *places)])
+
+    @cached_property
+    def _checked(self) -> Any:
+        """The array, unless it has too many or too large chunks, more bytes than pixels can need, or truncated chunks.
+
+        Blosc's decoder reads memory beyond a truncated chunk, and no checksum notices.
+        """
+        array, opening, pixels = self._array, self._opening, math.prod(self._array.shape)
+        stored = array.shards or array.chunks
+        if math.prod(stored) > opening.max_pixels:
+            raise file_error(self.path, "chunks", f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored)))
+        count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
+        most = max(_FEW_CHUNKS, max(opening.max_pixels, pixels if opening.streams else 0) // _MEAN_CHUNK)
+        if count > most:
+            found = f"{count} of {' x '.join(map(str, array.chunks))} pixels"
+            raise file_error(self.path, "chunks", f"to be at most {most}", found, "Save it again in larger chunks.")
+        files = list(_files_below(self._folder))
+        size = sum(file.stat().st_size for file in files)
+        check_size(
+            self.path, size, _BYTES_PER_PIXEL * max(opening.max_pixels, pixels), "Its pixels need less: save it again."
+        )
+        note = array.metadata.to_dict()
+        shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
+        names = {name for name, _ in _codecs(note if shards is None else shards)}
+        if "blosc" in names and not {"crc32", "crc32c"} & names:
+            for file in (each for each in files if each.name[0] not in ".z"):
+                _check_blosc(file, math.prod(stored) // math.prod(array.chunks), shards)
+        return array
 
 
 def hash_folder(path: Path) -> str:
@@ -196,30 +227,6 @@ def _files_below(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
-    """Refuse too many or too large chunks, more bytes than the pixels can need, and truncated Blosc chunks.
-
-    Blosc's decoder reads memory beyond a truncated chunk, and no checksum notices.
-    """
-    stored = array.shards or array.chunks
-    if math.prod(stored) > opening.max_pixels:
-        raise file_error(path, "chunks", f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored)))
-    count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
-    pixels = max(opening.max_pixels, math.prod(array.shape) if opening.streams else 0)
-    if count > max(_FEW_CHUNKS, pixels // _MEAN_CHUNK):
-        rule, found = f"to be at most {max(_FEW_CHUNKS, pixels // _MEAN_CHUNK)}", " x ".join(map(str, array.chunks))
-        raise file_error(path, "chunks", rule, f"{count} of {found} pixels", "Save it again in larger chunks.")
-    files = list(_files_below(_folder_of(array)))
-    most = _BYTES_PER_PIXEL * max(opening.max_pixels, math.prod(array.shape))
-    check_size(path, sum(file.stat().st_size for file in files), most, "Its pixels need less: save it again.")
-    note = array.metadata.to_dict()
-    shards = next((given for name, given in _codecs(note) if name == "sharding_indexed"), None)
-    names = {name for name, _ in _codecs(note if shards is None else shards)}
-    if "blosc" in names and not {"crc32", "crc32c"} & names:
-        for file in (each for each in files if each.name[0] not in ".z"):
-            _check_blosc(file, math.prod(stored) // math.prod(array.chunks), shards)
-
-
 def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names and settings of the codecs of an array, including those inside shards."""
     given = note["codecs"] if "codecs" in note else [note.get("compressor"), *(note.get("filters") or [])]
@@ -228,10 +235,6 @@ def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield str(codec.get("name", codec.get("id"))).removeprefix("numcodecs."), settings
         if "codecs" in settings:
             yield from _codecs({"codecs": settings["codecs"]})
-
-
-def _folder_of(array: Any) -> Path:
-    return Path(array.store.root, array.path)
 
 
 def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None:
@@ -245,7 +248,7 @@ def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None
             spans = table[table[:, 1] != np.iinfo(np.uint64).max].tolist()  # those that are there
         for start, length in spans:
             opened.seek(start)
-            if int.from_bytes(opened.read(_BLOSC)[12:], "little") != length:
+            if int.from_bytes(opened.read(16)[12:], "little") != length:  # the end of its head
                 raise ValueError("a Blosc chunk of another length than its header says")
 
 
@@ -295,20 +298,3 @@ def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
         return found
     rule, given = "to be named (c, y, x), (y, x, c) or (y, x)", f"{names or 'no names'} of {shape}"
     raise file_error(path, "axes", rule, given, "Name them in OME multiscales or dimension_names.")
-
-
-def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
-    """Refuse time or channels for depth, and x, y, z for z, y, x, if OME, Zarr 3 or xarray name the axes."""
-    sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
-    known = [name for name in kept if name in _SPACE]
-    if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
-        rule, remedy = "to be (depth, height, width), z before y before x", "Save one such array per channel or time."
-        raise file_error(path, "axes", rule, ", ".join(kept), remedy)
-
-
-def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) -> list[str]:
-    """Return the names of all axes in lower case, by OME, Zarr 3 or xarray, with their type for channel and time."""
-    axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
-    names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
-    names = names or getattr(array.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
-    return [str(name).lower() for name in names]

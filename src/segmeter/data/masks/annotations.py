@@ -7,7 +7,7 @@ multilabel task ``annotations.json/car/000123`` is the plane of one class.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,11 +28,10 @@ from segmeter.data.sample import Reading
 ANNOTATION_SUFFIXES = (".json", ".xml")
 _SUFFIX = re.compile("|".join(map(re.escape, ANNOTATION_SUFFIXES)), re.IGNORECASE)
 _UPLOAD = re.compile(r"/upload/.*/[0-9a-f]{8}-([^/]+)$")  # Label Studio's prefix to the names of uploaded files
-_KINDS = ("polygonlabels", "brushlabels")
 _NO_MASK = ("choices", "textarea", "rating", "relation", "number", "taxonomy")  # results about the image as a whole
 _CHANNELS = 4  # brush strokes are stored as the RGBA pixels of a canvas
 
-Objects = list[tuple[str, int, Any]]  # class, layer, and what the function that draws them takes
+Objects = list[tuple[str, int, Any]]  # class, layer, and what `draw_region` takes
 Annotated = tuple[str, tuple[int, int], Objects]  # name, (height, width) and objects of an image
 
 
@@ -40,11 +39,10 @@ Annotated = tuple[str, tuple[int, int], Objects]  # name, (height, width) and ob
 class NamedObjects:
     """Objects whose classes go by name: what Label Studio and CVAT export.
 
-    `images` maps a name to its size, (height, width), and its objects: class, layer, and what `mask_of` draws.
+    `images` maps a name to its size, (height, width), and its objects: class, layer, and what `draw_region` takes.
     """
 
     images: Mapping[str, tuple[tuple[int, int], Objects]]
-    mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]]
 
     def shape(self, name: str) -> tuple[int, int]:
         return self.images[name][0]
@@ -56,8 +54,7 @@ class NamedObjects:
         objects = self.images[name][1]
         labels = find_object_labels(path, (each[0] for each in objects), reading)
         drawn = (
-            Drawn(mask=self.mask_of(path, region, shape), label=labels[label], layer=layer)
-            for label, layer, region in objects
+            Drawn(mask=draw_region(path, each[2], shape), label=labels[each[0]], layer=each[1]) for each in objects
         )
         return draw_objects(path, drawn, shape, reading)
 
@@ -81,13 +78,12 @@ def annotated_images(path: Path, plane: str = "") -> dict[str, list[Path]]:
     DataError
         The file can't be read or holds no images, or two have the same name.
     """
-    folder = path / plane if plane else path
-    return {name: [folder / name] for name in open_annotations(path).images}
+    return {name: [path / plane / name] for name in open_annotations(path).images}
 
 
 def hash_annotated(path: Path) -> str:
     """Return the sha256 of everything that decides one image's mask."""
-    found = open_annotations(_file_of(path))
+    found = open_annotations(annotations_of(path) or path)
     with damage_named(path):
         return found.digest(path.name).hex()
 
@@ -113,7 +109,7 @@ def read_annotated(path: Path, reading: Reading) -> NDArray[Any]:
     DataError
         A category is not a class, an object is damaged or of another size, or objects overlap.
     """
-    found = open_annotations(_file_of(path))
+    found = open_annotations(annotations_of(path) or path)
     with damage_named(path):  # other tools write anything, and decoders raise many types
         shape = found.shape(path.name)
         array_header(path, "coco", shape, np.dtype(np.uint8), Opening(max_pixels=reading.max_pixels, axes="map"))
@@ -133,7 +129,6 @@ def open_annotations(path: Path) -> AnnotationFile:
 def _open(path: Path, mtime: int, size: int) -> AnnotationFile:
     check_json(path, size)
     with damage_named(path):
-        mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]] = draw_shape
         if path.name.lower().endswith(".xml"):
             images = list(parse_cvat(path.read_bytes()))
         else:
@@ -143,15 +138,9 @@ def _open(path: Path, mtime: int, size: int) -> AnnotationFile:
             if all("image_id" in each for each in content):
                 remedy = "Put its entries into the references' file as annotations."
                 raise file_error(path, "file", "to name images and categories", "a list of results", remedy)
-            images, mask_of = list(parse_label_studio(path, content)), draw_region
+            images = list(parse_label_studio(path, content))
         check_names(path, (name for name, _, _ in images))
-        return NamedObjects(images={name: (shape, objects) for name, shape, objects in images}, mask_of=mask_of)
-
-
-def _file_of(path: Path) -> Path:
-    file = annotations_of(path)
-    assert file is not None, "callers ask annotations_of first"
-    return file
+        return NamedObjects(images={name: (shape, objects) for name, shape, objects in images})
 
 
 def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
@@ -166,12 +155,17 @@ def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
     open_tasks, odd = [], set()
     for task in tasks:
         done = [each for each in task["annotations"] if not each.get("was_cancelled")]
-        name = _name_of(task["data"])
+        data = task["data"]  # whose only path or URL with a suffix is the image
+        given = data.get("image") or next(each for each in data.values() if isinstance(each, str) and "." in each)
+        url = unquote(given).replace("\\", "/").partition("?d=")
+        place = url[2] or url[0].partition("?")[0]
+        uploaded = _UPLOAD.search(place)
+        name = stem_of(uploaded[1] if uploaded else place.rpartition("/")[2])
         if len(done) != 1 or not done[0]["result"]:
             open_tasks.append(name)
             continue
         results = [each for each in done[0]["result"] if each["type"] not in _NO_MASK]
-        odd |= {each["type"] for each in results if each["type"] not in _KINDS}
+        odd |= {each["type"] for each in results if each["type"] not in ("polygonlabels", "brushlabels")}
         sizes = {(each["original_height"], each["original_width"]) for each in results}
         if not odd and len(sizes) == 1:
             yield name, sizes.pop(), [_object_of(each) for each in results]
@@ -184,15 +178,6 @@ def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
         rule = "to have one annotation with a result, that is not cancelled"
         remedy = "Export one annotator's work; an image without objects needs a mask of its own."
         raise file_error(path, "tasks", rule, some(open_tasks), remedy)
-
-
-def _name_of(data: Mapping[str, Any]) -> str:
-    """Return the image's name without suffix, from the only path or URL with a suffix in a task's data."""
-    given = data.get("image") or next(value for value in data.values() if isinstance(value, str) and "." in value)
-    url = unquote(given).replace("\\", "/").partition("?d=")
-    place = url[2] or url[0].partition("?")[0]
-    uploaded = _UPLOAD.search(place)
-    return stem_of(uploaded[1] if uploaded else place.rpartition("/")[2])
 
 
 def _object_of(result: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
@@ -211,12 +196,32 @@ def _object_of(result: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
 
 
 def draw_region(path: Path, region: Mapping[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return the mask of a polygon, whose corners are per cent of the image, or of a brush stroke."""
-    if "points" in region:
+    """Return the mask of a polygon, a brush stroke or, of CVAT, run lengths line by line through a box of their own.
+
+    Raises
+    ------
+    ValueError
+        The box does not lie on the image, or the run lengths do not fill it.
+    """
+    kind, (height, width) = region.get("kind"), shape
+    if kind is None and "points" in region:  # in per cent of the image
         corners = np.array(region["points"], np.float64).reshape(-1, 2) / 100 * shape[::-1]
         return fill_polygon(path, corners, shape)
-    pixels = expand_brush(bytes([*region["rle"]]), shape[0] * shape[1] * _CHANNELS)
-    return pixels.reshape(*shape, _CHANNELS)[..., 3] > 0
+    if kind is None:
+        pixels = expand_brush(bytes([*region["rle"]]), height * width * _CHANNELS)
+        return pixels.reshape(*shape, _CHANNELS)[..., 3] > 0
+    if kind == "polygon":
+        corners = np.array([corner.split(",") for corner in region["points"].split(";")], np.float64)
+        return fill_polygon(path, corners, shape)
+    left, top, wide, high = (int(region[key]) for key in ("left", "top", "width", "height"))
+    runs = [int(each) for each in region["rle"].split(",")]
+    if min(left, top, wide, high, *runs) < 0 or top + high > height or left + wide > width:
+        raise ValueError("a mask that does not lie on its image")
+    if sum(runs) != wide * high:
+        raise ValueError(f"run lengths of {sum(runs)} pixels for a box of {wide} x {high}")
+    mask, inside = np.zeros(shape, bool), np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+    mask[top : top + high, left : left + wide] = inside.reshape(high, wide)
+    return mask
 
 
 def expand_brush(packed: bytes, size: int) -> NDArray[np.uint8]:
@@ -281,27 +286,3 @@ def parse_cvat(content: bytes) -> Iterator[Annotated]:
         ]
         name = image.attrib["name"].replace("\\", "/").rpartition("/")[2]
         yield stem_of(name), (int(image.attrib["height"]), int(image.attrib["width"])), objects
-
-
-def draw_shape(path: Path, shape: Mapping[str, str], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Return the mask of a polygon, or of run lengths that go line by line through the shape's own box.
-
-    Raises
-    ------
-    ValueError
-        The box does not lie on the image, or the run lengths do not fill it.
-    """
-    if shape["kind"] == "polygon":
-        corners = np.array([corner.split(",") for corner in shape["points"].split(";")], np.float64)
-        return fill_polygon(path, corners, size)
-    left, top, width, height = (int(shape[key]) for key in ("left", "top", "width", "height"))
-    runs = [int(each) for each in shape["rle"].split(",")]
-    if min(left, top, width, height, *runs) < 0 or top + height > size[0] or left + width > size[1]:
-        raise ValueError("a mask that does not lie on its image")
-    if sum(runs) != width * height:
-        raise ValueError(f"run lengths of {sum(runs)} pixels for a box of {width} x {height}")
-    mask = np.zeros(size, bool)
-    mask[top : top + height, left : left + width] = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(
-        height, width
-    )
-    return mask

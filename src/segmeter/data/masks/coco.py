@@ -150,13 +150,9 @@ def open_coco(path: Path, content: Mapping[str, Any]) -> CocoFile:
     if foreign:
         rule, remedy = "to be the id of an image of the file", "Correct it; 1 and '1' are two ids."
         raise file_error(path, "image_id", rule, some(foreign), remedy)
-    return CocoFile(
-        path=path,
-        images=dict(named),
-        annotations=dict(annotations),
-        categories={int(each["id"]): str(each["name"]) for each in content["categories"]},
-        stuff=frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1)),
-    )
+    names = {int(each["id"]): str(each["name"]) for each in content["categories"]}
+    stuff = frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1))
+    return CocoFile(path=path, images=dict(named), annotations=dict(annotations), categories=names, stuff=stuff)
 
 
 def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> Iterator[NDArray[np.bool_]]:
@@ -167,21 +163,19 @@ def read_masks(path: Path, segmentations: list[Any], shape: tuple[int, int]) -> 
     DataError, ValueError, KeyError, TypeError
         One is damaged, too long or of another size.
     """
-    drawn = [_check_polygons(path, each, shape) for each in segmentations if isinstance(each, list)]
+    drawn = []
+    for polygons in (each for each in segmentations if isinstance(each, list)):
+        found = [np.array(one, np.float64) for one in polygons]  # (x, y, x, y, ...)
+        long = all(one.ndim == 1 and len(one) >= 6 and len(one) % 2 == 0 and np.isfinite(one).all() for one in found)
+        if not found or not long:
+            raise ValueError("a polygon of fewer than three finite corners")
+        for one in found:
+            check_corners(path, one.reshape(-1, 2), shape)
+        drawn.append(found)
     if drawn:
         size = sum(one.nbytes for polygons in drawn for one in polygons)
         filled = iter(read_apart(path, _fill, drawn, shape, size=size, max_pixels=math.prod(shape)))
     yield from (_mask(next(filled) if isinstance(each, list) else each, shape) for each in segmentations)
-
-
-def _check_polygons(path: Path, polygons: list[Any], shape: tuple[int, int]) -> list[NDArray[np.float64]]:
-    """Return polygons as (x, y, x, y, ...) after a check of their corners and length."""
-    found = [np.array(one, np.float64) for one in polygons]
-    if not found or any(one.ndim != 1 or len(one) < 6 or len(one) % 2 or not np.isfinite(one).all() for one in found):
-        raise ValueError("a polygon of fewer than three finite corners")
-    for one in found:
-        check_corners(path, one.reshape(-1, 2), shape)
-    return found
 
 
 def _fill(drawn: list[list[NDArray[np.float64]]], shape: tuple[int, int]) -> list[dict[str, Any]]:

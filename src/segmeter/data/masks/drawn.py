@@ -7,7 +7,7 @@ its image is, so the size comes from the image or from the other side of a pair.
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from segmeter.data.files.sniff import check_json, damage_named, file_error, open
 from segmeter.data.sample import Reading
 
 _SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
-_KINDS = ("Polygon", "MultiPolygon")
 _ROUNDED = 0.01  # pixels: six digits of a fraction, of an image of 20,000
 _LOG = logging.getLogger(__name__)
 _NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}
@@ -80,7 +79,11 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         return plane
     numbered, spec = bool(reading.instances), reading.spec
     drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
-    chosen = [_crop(each) for each in objects]
+    chosen = []
+    for each in objects:
+        rows, columns = (np.flatnonzero(each.mask.any(axis=axis)) for axis in (1, 0))
+        box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else np.s_[:0, :0]
+        chosen.append((replace(each, mask=each.mask[box].copy()), box))
     smaller_on_top = reading.overlap == "smaller_on_top"
     chosen.sort(key=lambda each: (each[0].layer, -int(np.count_nonzero(each[0].mask)) if smaller_on_top else 0))
     layers = {layer: number for number, layer in enumerate(sorted({each.layer for each, _ in chosen}))}
@@ -103,15 +106,6 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
         raise file_error(path, "objects", rule, found, remedy)
     return drawn if numbered else drawn.astype(np.uint16)
-
-
-def _crop(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
-    """Return the object with its mask cut to its bounding box, and the box."""
-    rows, columns = (np.flatnonzero(one.mask.any(axis=axis)) for axis in (1, 0))
-    if not len(rows):
-        return replace(one, mask=one.mask[:0, :0].copy()), np.s_[:0, :0]
-    box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return replace(one, mask=one.mask[box].copy()), box
 
 
 def find_object_labels(
@@ -253,7 +247,10 @@ def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int
     """Read a FeatureCollection, a list of features, or one feature, as QuPath and `export.objects` write them."""
     given = json.loads(content)
     features = given if isinstance(given, list) else [given] if given["type"] == "Feature" else given["features"]
-    names = [_class_of(feature) for feature in features]
+    names = []
+    for properties in (feature.get("properties") or {} for feature in features):
+        name = (properties.get("classification") or {}).get("name") or properties.get("class")
+        names.append(None if name is None else str(name))
     if not reading.instances and None in names:
         rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
         raise file_error(path, "every feature", rule, f"{names.count(None)} without", remedy)
@@ -264,14 +261,8 @@ def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int
     )
 
 
-def _class_of(feature: dict[str, Any]) -> str | None:
-    properties = feature.get("properties") or {}
-    name = (properties.get("classification") or {}).get("name") or properties.get("class")
-    return None if name is None else str(name)
-
-
 def _fill_feature(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    if geometry["type"] not in _KINDS:
+    if geometry["type"] not in ("Polygon", "MultiPolygon"):
         raise file_error(path, "every shape", "to be a polygon", geometry["type"], "Convert it to a polygon.")
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
     if not all(parts) or not parts:
@@ -296,10 +287,8 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
     known = reading.label_map or {str(label - 1): label for label in range(1, reading.spec.num_classes)}
     foreign = sorted(ids - known.keys())
     if foreign:
-        rule, remedy = (
-            f"to be of {', '.join(known)}",
-            "Class id 0 is the second class; 'data.label_map={0: 2}' changes it.",
-        )
+        rule = f"to be of {', '.join(known)}"
+        remedy = "Class id 0 is the second class; 'data.label_map={0: 2}' changes it."
         raise file_error(path, "class ids", rule, ", ".join(foreign)[:60], remedy)
     if reading.instances:
         check_object_classes(path, {each: known[each] for each in ids}, reading.spec)
@@ -336,7 +325,4 @@ def _warn_of_traced(folder: Path) -> None:
     )
 
 
-OUTLINES: dict[str, Callable[[Path, bytes, Reading, tuple[int, int]], Iterator[Drawn]]] = {
-    "geojson": _read_geojson,
-    "yolo": _read_yolo,
-}
+OUTLINES = {"geojson": _read_geojson, "yolo": _read_yolo}

@@ -31,12 +31,10 @@ def check_nodata(
     label_map
         Defines every stored value, so nothing is left to refuse; None for object numbers.
     """
-    if nodata is None:
-        return
-    if isinstance(nodata, str):
-        if not label_map:
-            rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
-            raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
+    if isinstance(nodata, str) and not label_map:
+        rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
+        raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
+    if nodata is None or isinstance(nodata, str):
         return
     counted = not spec.is_ignored(nodata) if label_map is None else not label_map and 0 <= nodata < spec.num_values
     pixels = int(np.count_nonzero(values == nodata)) if counted else 0
@@ -50,9 +48,7 @@ def check_nodata(
     raise file_error(path, "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy)
 
 
-def split_objects(
-    path: Path, numbers: np.ndarray, spec: ClassSpec, *, nodata: float | str | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.ndarray, np.ndarray]:
     """Turn a map of object numbers into labels and objects.
 
     Parameters
@@ -63,8 +59,6 @@ def split_objects(
         The object of each pixel, 0 being none; pixels of the spec's ignored value are ignored.
     spec
         Of a binary task.
-    nodata
-        As for `to_labels`.
 
     Returns
     -------
@@ -73,9 +67,8 @@ def split_objects(
     Raises
     ------
     DataError
-        A number is negative or too large, or pixels without data would be an object or none.
+        A number is negative or too large.
     """
-    check_nodata(path, nodata, numbers, spec=spec, label_map=None)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
         raise file_error(path, "mask", "to hold numbers of objects >= 0", int(numbers.min()))
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
@@ -112,10 +105,9 @@ def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np
 
     outermost = np.zeros(labels.shape, bool)
     down, right = instances[1:] != instances[:-1], instances[:, 1:] != instances[:, :-1]
-    for side in (outermost[1:], outermost[:-1]):
-        side |= down
-    for side in (outermost[:, 1:], outermost[:, :-1]):
-        side |= right
+    for lines, changed in ((outermost, down), (outermost.T, right.T)):
+        lines[1:] |= changed
+        lines[:-1] |= changed
     if not outermost.any():
         return np.where(labels == 1, CORE, labels).astype(labels.dtype)
     found = ndimage.distance_transform_edt(~outermost)
@@ -165,19 +157,13 @@ def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, si
 
 
 def split_codes(
-    path: Path,
-    codes: np.ndarray,
-    *,
-    spec: ClassSpec,
-    label_map: Mapping[str, int],
-    divisor: int,
-    nodata: float | str | None = None,
+    path: Path, codes: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int], divisor: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn values of class * divisor + number, such as Cityscapes' instanceIds, into labels and objects.
 
     Parameters
     ----------
-    path, spec, label_map, nodata
+    path, spec, label_map
         As for `to_labels`.
     codes : (H, W) or (D, H, W), integer
         Below `divisor` the class of pixels that belong to no object.
@@ -193,11 +179,9 @@ def split_codes(
     DataError
         As `to_labels` does.
     """
-    check_nodata(path, nodata, codes, spec=spec, label_map=label_map)
     numbered = codes >= divisor
     classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
-    stored = classes.reshape(-1, codes.shape[-1])
-    labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
+    labels = to_labels(path, classes.reshape(-1, codes.shape[-1]), spec=spec, label_map=label_map).reshape(codes.shape)
     return labels, np.where(numbered & spec.valid(labels), codes, 0).astype(codes.dtype, copy=False)
 
 
@@ -228,8 +212,7 @@ def to_labels(
         A value is not a label, or not in the label map; or pixels without data would be a class.
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
-    has_colours = values.ndim == 3
-    codes = values
+    codes, has_colours = values, values.ndim == 3
     if has_colours:
         wide = values.astype(np.int32)
         codes = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
@@ -269,7 +252,11 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
-        return _OBJECTS_TEXT if _look_numbered(found, counts) else _BLUR_TEXT
+        # Object numbers are 1 to N with few gaps, and none of them lies in most pixels. Where edges of labels are
+        # blurred, nearly all pixels keep the labels and few have values in between
+        numbers, pixels = found[found > 0], counts[found > 0]
+        numbered = found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum()
+        return _OBJECTS_TEXT if numbered else _BLUR_TEXT
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
@@ -277,16 +264,6 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if found.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with 'data.label_map={1: 0, 2: 1, ...}'."
     return f"Name more classes in data.classes, set {IGNORED_KEY}, or map the values with data.label_map."
-
-
-def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
-    """Tell whether values look like object numbers: 1 to N with few gaps, and none of them in most pixels.
-
-    Where edges of labels are blurred, nearly all pixels keep the labels and few have values in between.
-    """
-    held = found > 0
-    numbers, pixels = found[held], counts[held]
-    return bool(found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum())
 
 
 _OBJECTS_TEXT = (

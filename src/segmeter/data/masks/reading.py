@@ -86,7 +86,7 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         has_colours = codes.ndim == 3 and array.header.channels > 1
         sha256, is_palette = array.sha256, array.is_palette
     if reading.instances or reading.keeps_invalid:
-        codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
+        codes = whole_numbers(path, codes)
     elif has_colours:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
@@ -161,12 +161,10 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         nodata = array.nodata
 
         def read(start: int, stop: int) -> NDArray[Any]:
-            codes = array.read(start, stop)
-            codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
+            codes = whole_numbers(path, array.read(start, stop))
             return to_labels(path, codes, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
 
-        shape = (header.height, header.width)
-        yield LazyArray(shape, reading.spec.label_dtype, read)
+        yield LazyArray((header.height, header.width), reading.spec.label_dtype, read)
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
@@ -193,21 +191,22 @@ def hash_map(path: Path) -> str:
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
     """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is not a label."""
-    if values.dtype.kind == "f":
-        values = whole_numbers(path, values)
+    values = whole_numbers(path, values)
     plane = values.reshape(-1, values.shape[-1])
     labels = to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
     return labels.astype(reading.spec.label_dtype, copy=False)
 
 
 def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
-    """Convert floats to int64, if every one is a whole number that both types hold exactly.
+    """Convert floats to int64, if every one is a whole number that both types hold exactly; others stay as they are.
 
     Raises
     ------
     DataError
         With the number of other values, and one of them.
     """
+    if values.dtype.kind != "f":
+        return values
     exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it, a float stands for several whole numbers
     with np.errstate(invalid="ignore"):
         good = (values == np.rint(values)) & (np.abs(values) <= exact)

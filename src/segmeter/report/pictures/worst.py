@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.export.formats import class_folder, encode_plane
+from segmeter.export.formats import class_folder, encode_labels_png
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
@@ -74,7 +74,8 @@ def write_crops(
         write_bytes(fresh / "image.png", _image_png(image[window]))
         for name, whole in (("target", target), ("prediction", labels)):
             for suffix, plane, own in _planes(whole[..., rows, columns], spec):
-                write_bytes(fresh / f"{name}{suffix}.png", encode_plane(plane, own))
+                content = encode_labels_png(plane, own.colours, ignore_index=own.ignore_index)
+                write_bytes(fresh / f"{name}{suffix}.png", content)
         write_json(fresh / PLACE, place)
 
 

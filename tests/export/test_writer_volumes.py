@@ -13,8 +13,7 @@ from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import open_array
 from segmeter.data.masks.reading import read_values
 from segmeter.export.config import ExportConfig
-from segmeter.export.volumes import ENCODERS, check_volume_export, label_file, write_nifti
-from segmeter.export.writer import Writer
+from segmeter.export.writer import ENCODERS, Writer, check_volume_export, label_file, write_nifti
 from tests.data.formats_written import library
 
 LABELS = np.random.default_rng(0).integers(0, 3, (4, 30, 17)).astype(np.uint8)
