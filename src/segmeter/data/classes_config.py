@@ -67,9 +67,22 @@ class ClassesConfig(Config, title="data"):
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
         """Fill in what the preset says and the user doesn't."""
-        if not isinstance(values, Mapping) or values.get("preset") not in get_args(Preset):
+        preset = values.get("preset") if isinstance(values, Mapping) else None
+        if preset not in get_args(Preset):
             return values
-        return filled(values, preset_values(values["preset"], instances=bool(values.get("instances"))))
+        known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+        table, labels = known[preset.removesuffix("-colours")], dict[str, int]()
+        if preset.endswith("-colours"):
+            labels = {",".join(map(str, colour)): label for label, colour in enumerate(table["colours"])}
+            labels |= {",".join(map(str, colour)): _VOID for colour in table["void_colours"]}
+        elif "values" in table:
+            stored = {value: label for label, value in enumerate(table["values"])} | dict.fromkeys(table["void"], _VOID)
+            labels = {str(value): stored[value] for value in sorted(stored)}
+        kept = ["classes", "colours"]
+        if preset == "cityscapes" and values.get("instances"):  # its files of instance ids
+            kept.append("instance_divisor")
+        found = {"ignore_index": _VOID, **{key: table[key] for key in kept if key in table}}
+        return filled(values, found | ({"label_map": labels} if labels else {}))
 
     @rule("classes")
     def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
@@ -87,7 +100,7 @@ class ClassesConfig(Config, title="data"):
     @rule("label_map")
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
         for key in label_map:
-            parts = _key(key).split(",")
+            parts = key.replace(" ", "").split(",")
             is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
             if not is_colour and not (len(parts) == 1 and parts[0].lstrip("-").isdigit()):
                 raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
@@ -105,51 +118,20 @@ class ClassesConfig(Config, title="data"):
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
 
-    def labels_of(self) -> dict[str, int]:
-        """Return the label map with uniformly written keys."""
-        return {_key(key): label for key, label in self.label_map.items()}
 
+def check_objects(cls: type[Config], instances: Instances, given: Given) -> None:
+    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor.
 
-def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
-    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor."""
+    It is the rule of every key `instances`. If only one side holds objects, the label map is for the other.
+    """
     if given.instance_divisor:
         if not instances or given.task == "multilabel":
             raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
         if any("," in key for key in given.label_map):
             raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
-    elif instances and (given.task != "binary" or mapped):
+    elif instances and (given.task != "binary" or (instances is True and given.label_map)):
         remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
         raise RuleError("to be false but for a binary task without label map", remedy)
-
-
-def _key(key: object) -> str:
-    return str(key).replace(" ", "")
-
-
-def preset_values(preset: Preset, *, instances: bool = False) -> dict[str, Any]:
-    """Return classes, label map and ignored value of a data set, as `data` takes them.
-
-    Parameters
-    ----------
-    preset
-        "cityscapes" is its files of label ids, or with `instances` of instance ids; "cityscapes-colours" its colour
-        files. "ade20k" is its benchmark's 150 classes: stored values start at 1, and 0 (other) is ignored. "voc" is
-        palette images, whose 255 is void; "voc-colours" the same as RGB.
-    instances
-        Whether the files hold object numbers.
-    """
-    known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
-    table = known[preset.removesuffix("-colours")]
-    labels: dict[str, int] = {}
-    if preset.endswith("-colours"):
-        labels = {",".join(map(str, colour)): label for label, colour in enumerate(table["colours"])}
-        labels |= {",".join(map(str, colour)): _VOID for colour in table["void_colours"]}
-    elif "values" in table:
-        stored = {value: label for label, value in enumerate(table["values"])} | dict.fromkeys(table["void"], _VOID)
-        labels = {str(value): stored[value] for value in sorted(stored)}
-    kept = ["classes", "colours", *(["instance_divisor"] if instances and preset == "cityscapes" else [])]
-    values = {key: table[key] for key in kept if key in table}
-    return {"ignore_index": _VOID, **values, **({"label_map": labels} if labels else {})}
 
 
 def default_colours(count: int) -> tuple[Colour, ...]:

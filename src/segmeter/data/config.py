@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -85,13 +85,10 @@ class DataConfig(ClassesConfig, PlaceConfig):
         if channels and (len(channels) != given.in_channels or len(set(channels)) < len(channels)):
             raise RuleError(f"to be {given.in_channels} different names", "data.in_channels is their number.")
 
-    @rule("mean")
-    def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
-        _one_per_channel(mean, given.in_channels)
-
-    @rule("std")
-    def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
-        _one_per_channel(std, given.in_channels)
+    @rule("mean", "std")
+    def _one_per_channel(cls, values: tuple[float, ...] | str | None, given: Given) -> None:
+        if isinstance(values, tuple) and len(values) != given.in_channels:
+            raise RuleError(f"to be {given.in_channels} values, one per channel")
 
     @rule("clip")
     def _known_percentiles(cls, clip: tuple[float, float] | None, given: Given) -> None:
@@ -99,19 +96,12 @@ class DataConfig(ClassesConfig, PlaceConfig):
             low, high = (", ".join(f"{level:g}" for level in levels) for levels in CLIP_LEVELS)
             raise RuleError(f"to be one of {low}, and one of {high}")
 
-    @rule("instances")
-    def _of_one_class(cls, instances: bool, given: Given) -> None:
-        check_objects(instances, given, mapped=bool(given.label_map))
+    _readable_objects = rule("instances")(check_objects)
 
 
 def channel_label(config: DataConfig, channel: int) -> str:
     """Return the name of a channel, or its number from 0."""
     return config.channels[channel] if config.channels else str(channel)
-
-
-def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
-    if isinstance(values, tuple) and len(values) != in_channels:
-        raise RuleError(f"to be {in_channels} values, one per channel")
 
 
 @DATA.register("folder", builder="segmeter.data.folder:build_folder")
@@ -180,26 +170,18 @@ class FolderConfig(DataConfig):
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_nnunet(cls, values: Any) -> Any:
-        """Fill in what an nnU-Net data set says and the user doesn't."""
-        return nnunet_folder(values)
+    _from_nnunet = model_validator(mode="before")(nnunet_folder)
 
-    @rule("channel_files")
-    def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:
-        if channel_files and given.planes is None:
-            raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
+    @rule("channel_files", "context")
+    def _of_volumes(cls, value: tuple[str, ...] | int, given: Given) -> None:
+        if value and given.planes is None:
+            wanted = "to be 0 without data.planes" if isinstance(value, int) else "to be [] for pictures"
+            raise RuleError(wanted, "Set data.planes=auto for volumes.")
 
     @rule("planes")
     def _of_labels(cls, planes: PlaneAxis | None, given: Given) -> None:
         if planes is not None and (given.instances or given.instance_divisor):
             raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
-
-    @rule("context")
-    def _of_planes(cls, context: int, given: Given) -> None:
-        if context and given.planes is None:
-            raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
 
     @rule("masks")
     def _told_apart(cls, masks: str, given: Given) -> None:
@@ -241,12 +223,9 @@ class FolderConfig(DataConfig):
             raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
 
     @rule("group_until")
-    def _one_rule_for_groups(cls, group_until: str, given: Given) -> None:
+    def _one_rule_decides(cls, group_until: str, given: Given) -> None:
         if group_until and given.group_by is not None:
             raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
-
-    @rule("group_until")
-    def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
         if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
             return
         for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:

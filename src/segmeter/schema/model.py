@@ -116,8 +116,8 @@ class _FailedKeyError(Exception):
     pass
 
 
-def rule(key: str) -> Callable[[Any], Any]:
-    """Declare a rule between `key` and keys above it: a method (cls, value, given) that raises `RuleError`.
+def rule(*keys: str) -> Callable[[Any], Any]:
+    """Declare a rule between each of `keys` and keys above it: a method (cls, value, given) that raises `RuleError`.
 
     Examples
     --------
@@ -140,12 +140,12 @@ def rule(key: str) -> Callable[[Any], Any]:
         def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
             try:
                 names = list(cls.model_fields)
-                check(cls, value, Given(info.data, names[: names.index(key)]))
+                check(cls, value, Given(info.data, names[: names.index(str(info.field_name))]))
             except _FailedKeyError:
                 pass
             return value
 
-        return field_validator(key, mode="after")(classmethod(apply))
+        return field_validator(*keys, mode="after")(classmethod(apply))
 
     return declare
 
