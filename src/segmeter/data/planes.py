@@ -66,7 +66,7 @@ class VolumeSet(Dataset):
         return self.limit(index)(lambda: self._look(index, number)[0])
 
     def locate(self, case_id: str) -> Geometry:
-        index = self.number_of(case_id)
+        index = self.numbers[case_id]
         return self.limit(index)(lambda: self._look(index, 0)[1]).having(file=self.pairs[index].image)
 
     def _look(self, index: int, number: int) -> tuple[Header, Geometry]:
