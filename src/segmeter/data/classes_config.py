@@ -84,18 +84,15 @@ class ClassesConfig(Config, title="data"):
         found = {"ignore_index": _VOID, **{key: table[key] for key in kept if key in table}}
         return filled(values, found | ({"label_map": labels} if labels else {}))
 
-    @rule("classes")
-    def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        check_names(classes, given.task, cls.naming if given.preset is None else "")
-
-    @rule("colours")
-    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
-        if colours is not None:
-            check_colours(colours, given.classes)
-
-    @rule("ignore_index")
-    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
-        check_ignored(ignore_index, given.classes, given.task)
+    @rule("classes", "colours", "ignore_index")
+    def _check_classes(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "classes":
+                check_names(value, given.task, cls.naming if given.preset is None else "")
+            case "colours" if value is not None:
+                check_colours(value, given.classes)
+            case "ignore_index":
+                check_ignored(value, given.classes, given.task)
 
     @rule("label_map")
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
@@ -122,14 +119,15 @@ class ClassesConfig(Config, title="data"):
 def check_objects(cls: type[Config], instances: Instances, given: Given) -> None:
     """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor.
 
-    It is the rule of every key `instances`. If only one side holds objects, the label map is for the other.
+    It is the rule of every key `instances`.
     """
+    mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
     if given.instance_divisor:
         if not instances or given.task == "multilabel":
             raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
         if any("," in key for key in given.label_map):
             raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
-    elif instances and (given.task != "binary" or (instances is True and given.label_map)):
+    elif instances and (given.task != "binary" or mapped):
         remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
         raise RuleError("to be false but for a binary task without label map", remedy)
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,15 @@ from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
 from segmeter.data.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
 from segmeter.data.images import Orientation
+from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.data.pairing import (
     Listing,
     Names,
     class_folders,
     layout,
     list_images,
-    ordered,
     pair_cases,
     scan_folder,
-    scan_masks,
     twice_problems,
 )
 from segmeter.data.planes import VolumeSet
@@ -59,7 +59,13 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     images = scan_folder(root / config.images, role="images", remedy=layout(config)).by_channel(config.channel_files)
     classes = config.classes if config.task == "multilabel" else ()
     places = class_folders("data", root / config.masks, "masks", classes)
-    masks = [scan_masks(place, role=role, remedy=layout(config)) for place, role in places]
+    masks = []
+    for place, role in places:
+        annotations = annotations_of(place / "_")  # a file in which the part of a class is a folder below it
+        if annotations is None:
+            masks.append(scan_folder(place, role=role, remedy=layout(config)))
+        else:
+            masks.append(Listing(place, {name: [name] for name in open_annotations(annotations).images}))
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
@@ -72,7 +78,9 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
     pairs = pair_cases(config, root, stems, images, masks, problems)
-    return replace(_dataset(config, split, pairs), source=_source(config, root, split), problems=tuple(problems))
+    listed = Path(config.images) if split == "all" else _list_name(config, split)
+    source = f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+    return replace(_dataset(config, split, pairs), source=source, problems=tuple(problems))
 
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
@@ -111,29 +119,23 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
             parts.append(replace(part, pairs=tuple(pairs)))
         except DataError as error:
             problems += error.problems
-    pairs = [pair for part in parts for pair in part.pairs]
-    problems = problems or _same_ids(pairs)  # folders of one name are reported already
-    if problems:
-        raise DataError(problems)
-    return replace(
-        parts[0],
-        pairs=ordered(pairs),
-        problems=tuple(line for part in parts for line in part.problems),
-        source=", ".join(part.source for part in parts),
-        weights={name: config.sources[root] for root, name in names.items()},
-    )
-
-
-def _same_ids(pairs: list[Pair]) -> list[str]:
-    """Report cases of two sources with one id, such as b-c of a, and c of a-b."""
     images: dict[str, list[str]] = defaultdict(list)
-    for pair in pairs:
+    for pair in (pair for part in parts for pair in part.pairs):
         images[pair.case_id].append(show(pair.image))
-    return [
+    problems = problems or [  # such as b-c of a, and c of a-b; folders of one name are reported already
         expected("data", "sources", f"to have one case {case_id!r}", some(paths), "Rename a source or a case.")
         for case_id, paths in images.items()
         if len(paths) > 1
     ]
+    if problems:
+        raise DataError(problems)
+    return replace(
+        parts[0],
+        pairs=tuple(sorted((pair for part in parts for pair in part.pairs), key=attrgetter("case_id"))),
+        problems=tuple(line for part in parts for line in part.problems),
+        source=", ".join(part.source for part in parts),
+        weights={name: config.sources[root] for root, name in names.items()},
+    )
 
 
 def open_images(
@@ -187,7 +189,7 @@ def open_images(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
         in_channels=in_channels,
         split="all",
-        pairs=ordered(pairs),
+        pairs=tuple(sorted(pairs, key=attrgetter("case_id"))),
         orientation=orientation,
         streams=True,
         timeout_s=timeout_s,
@@ -246,7 +248,10 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
         return sorted(images)
     listed = _list_name(config, split)
     if listed is not None:
-        return _listed(root, listed)
+        remedy = "Relative paths of data.lists and data.list_files start at data.root."
+        if listed.absolute().is_file():  # under the working folder instead
+            remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
+        return read_list(fetch(root / listed), remedy=remedy)
     shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
     falls = split_names(images, **shares, **_grouping(config))
     return [stem for stem in sorted(images) if falls[stem] == split]
@@ -262,19 +267,3 @@ def _list_name(config: FolderConfig, split: str) -> Path | None:
     if split in config.list_files:
         return Path(config.list_files[split])
     return None if config.lists is None else Path(config.lists) / f"{split}.txt"
-
-
-def _source(config: FolderConfig, root: Path, split: str) -> str:
-    listed = _list_name(config, split)
-    if split == "all":
-        return show((root / config.images).absolute())
-    return f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
-
-
-def _listed(root: Path, name: Path) -> list[str]:
-    """Read the names of a list; if it is under the working folder instead of the root, the message says so."""
-    here = name.absolute()
-    remedy = "Relative paths of data.lists and data.list_files start at data.root."
-    if here.is_file():
-        remedy += f" There is {show(here)}: give absolute paths to take lists from there."
-    return read_list(fetch(root / name), remedy=remedy)

@@ -213,17 +213,15 @@ class LabelsConfig(ClassesConfig):
             raise ConfigError(expected("config", "data.classes", rule, list(listed), "Leave out one of the two."))
         return filled(values, found.known)
 
-    @rule("num_classes")
-    def _as_many_as_named(cls, num_classes: int | None, given: Given) -> None:
-        if num_classes not in (None, len(given.classes)):
-            raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
-
     _readable_objects = rule("instances")(check_objects)
 
-    @rule("invalid")
-    def _of_stored_values(cls, invalid: str, given: Given) -> None:
-        if invalid == "count" and (given.task == "multilabel" or given.label_map or given.instances):
-            raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
+    @rule("num_classes", "invalid")
+    def _go_together(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "num_classes" if value not in (None, len(given.classes)):
+                raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
+            case "invalid" if value == "count" and (given.task == "multilabel" or given.label_map or given.instances):
+                raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
 
     def spec(self) -> ClassSpec:
         return super().spec().replace(count_invalid=self.invalid == "count")

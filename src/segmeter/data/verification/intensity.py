@@ -18,6 +18,7 @@ SHOWN = (1, 50, 99)  # percentiles of a data set
 
 _EVERY = 16  # of the lines of large float images is used for the levels
 _LEAST_USE = 1 / 8  # of the full scale, below which it is hardly the images' own
+_TOGETHER = 8  # images that are judged together, because a single one may be dark
 _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs; networks expect about 0 and 1
 
 Values = NDArray[np.float64]
@@ -268,23 +269,14 @@ class ScaleWatch:
     ----------
     mean, std, clip
         The model's normalisation.
-    together
-        Images that are judged together, because a single one may be dark.
     at_once
         Whether to judge the newest images after each one.
     """
 
     def __init__(
-        self,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        clip: Limits = (),
-        *,
-        together: int = 8,
-        at_once: bool = False,
+        self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, at_once: bool = False
     ) -> None:
-        self._mean, self._std, self._clip = mean, std, clip
-        self._together, self._at_once = together, at_once
+        self._model, self._at_once = (mean, std, clip), at_once
         self._measured: list[tuple[str, int, Values, Values, Values]] = []
         self._looked = self._told = False
 
@@ -293,7 +285,7 @@ class ScaleWatch:
         if self._told:
             return []
         measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
-        full = len(measured) >= self._together
+        full = len(measured) >= _TOGETHER
         lines = self._look(measured) if full or self._at_once else []
         rest = measured[1:] if self._at_once else []
         self._measured = rest if full else measured  # last, so that an image that fails is forgotten
@@ -306,7 +298,7 @@ class ScaleWatch:
     def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
         rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
-        lines = mismatch_warnings(found, self._mean, self._std, self._clip)
+        lines = mismatch_warnings(found, *self._model)
         self._looked, self._told = True, bool(lines)
         return lines
 

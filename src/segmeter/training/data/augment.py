@@ -5,6 +5,7 @@ Axes: B batch, C channels of the image, K classes, H height, W width.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -86,7 +87,11 @@ class Augment:
         bounded = image.dtype in _FULL_SCALE
         if self._turns or self._tones:
             image = to_unit(image)
-        image, target = self._flip(image, target, numbers)
+        for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
+            if getattr(self.config, name):
+                chosen = numbers[name] < 0.5
+                image = torch.where(_beside(chosen, image), image.flip(axis), image)
+                target = torch.where(_beside(chosen, target), target.flip(axis), target)
         if self._turns:
             image, target = self._turn(image, target, numbers)
         if self._tones:
@@ -96,25 +101,18 @@ class Augment:
             image = image.clamp(0.0, 1.0) if bounded else image
         return image, target
 
-    def _flip(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
-        for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
-            if getattr(self.config, name):
-                chosen = draws[name] < 0.5
-                image = torch.where(_beside(chosen, image), image.flip(axis), image)
-                target = torch.where(_beside(chosen, target), target.flip(axis), target)
-        return image, target
-
     def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
         """Rotate and shear in one resampling: bilinear in the image, nearest in the target."""
         angle = spread(draws["rotate"], math.radians(self.config.rotate))
         shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
         grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
         planes = target.view(len(target), -1, *target.shape[-2:])
-        labels = _look_up(planes.to(torch.float32), grid, "nearest").to(target.dtype)
+        look_up = partial(functional.grid_sample, grid=grid, padding_mode="reflection", align_corners=False)
+        labels = look_up(planes.to(torch.float32), mode="nearest").to(target.dtype)
         if self.spec.has_ignored:
             outside = (grid.abs() > 1).any(-1)
             labels = labels.masked_fill(outside[:, None], self.spec.void)
-        return _look_up(image, grid, "bilinear"), labels.view(target.shape)
+        return look_up(image, mode="bilinear"), labels.view(target.shape)
 
     def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:
         """Change focus, then light, then the rendering by the camera."""
@@ -193,10 +191,6 @@ def add_noise(image: Tensor, share: Tensor, seeds: Sequence[int]) -> Tensor:
     for plane, seed in zip(noise, seeds, strict=True):
         plane.normal_(generator=source.manual_seed(seed))
     return image + noise * image.std((1, 2, 3), keepdim=True) * _beside(share, image)
-
-
-def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
-    return functional.grid_sample(planes, grid, mode=mode, padding_mode="reflection", align_corners=False)
 
 
 def _beside(values: Tensor, batch: Tensor) -> Tensor:

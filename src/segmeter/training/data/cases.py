@@ -76,7 +76,7 @@ class CachedDataset:
         self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
     ) -> None:
         self.cases, self.spec, self.case_ids = cases, cases.spec, cases.case_ids
-        self._budget, self._parts = budget, parts
+        self._budget, self._parts = budget, cache(parts)
         self._kept: dict[int, Sample] = {}
         # asked for with every checkpoint or every validation
         self.fingerprint, self.kinds, self.contents = cache(cases.fingerprint), cache(cases.kinds), cases.contents
@@ -132,7 +132,12 @@ class FixedCases:
 
     def contents(self) -> Mapping[str, str]:
         """Hash the pixels of each sample."""
-        return {sample.case_id: hashlib.sha256(_pixels(sample)).hexdigest() for sample in self.samples}
+        found = {}
+        for sample in self.samples:
+            digest = hashlib.sha256(repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes())
+            digest.update(b"" if sample.target is None else sample.target.tobytes())
+            found[sample.case_id] = digest.hexdigest()
+        return found
 
     def kinds(self) -> list[tuple[Any, ...]]:
         return [(*sample.image.shape, str(sample.image.dtype)) for sample in self.samples]
@@ -173,11 +178,6 @@ class FixedBatches:
 
 def _size(sample: Sample) -> int:
     return sample.image.nbytes + (0 if sample.target is None else sample.target.nbytes)
-
-
-def _pixels(sample: Sample) -> bytes:
-    target = b"" if sample.target is None else sample.target.tobytes()
-    return repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes() + target
 
 
 class PlaneCases:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,26 +101,28 @@ def plan_epoch(
     sources
         Shares of the samples; None draws from all cases alike.
     """
-    cases = _cases(count, samples, seed=seed, epoch=epoch, sources=sources)
+    if sources is None:
+        turns = range(-(-samples // count))
+        orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
+        cases = np.concatenate(orders)[:samples]
+    else:
+        rng = draw(_SOURCES, seed=seed, epoch=epoch)
+        shares = split_samples(samples, sources.weights)
+        drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
+        cases = rng.permutation(np.concatenate(drawn))
     labels = np.full(samples, ANYWHERE, np.int64)
     if balance > 0 and presence is not None and presence.any():
         rng = draw(_BALANCE, seed=seed, epoch=epoch)
         chosen = np.sort(rng.permutation(samples)[: round(balance * samples)])
         labels[chosen] = _spread(np.flatnonzero(presence.any(0)), len(chosen), rng)
-        cases = _with_class(cases, labels, presence, np.zeros(count, int) if sources is None else sources.of, rng)
+        source = np.zeros(count, int) if sources is None else sources.of
+        home = source[cases]
+        for label, own in product(np.unique(labels[chosen]), np.unique(source)):
+            places = np.flatnonzero((labels == label) & (home == own))
+            having = np.flatnonzero(presence[:, label] & (source == own))
+            having = having if len(having) else np.flatnonzero(presence[:, label])
+            cases[places] = _spread(having, len(places), rng)
     return Plan(cases + count * count_before(cases), labels)
-
-
-def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources | None) -> Numbers:
-    """Return the case of each sample."""
-    if sources is None:
-        turns = range(-(-samples // count))
-        orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
-        return np.concatenate(orders)[:samples]
-    rng = draw(_SOURCES, seed=seed, epoch=epoch)
-    shares = split_samples(samples, sources.weights)
-    drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
-    return rng.permutation(np.concatenate(drawn))
 
 
 def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
@@ -132,20 +135,6 @@ def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
     """
     edges = np.rint(samples * np.cumsum((0.0, *weights)) / sum(weights)).astype(int)
     return [int(share) for share in np.diff(edges)]
-
-
-def _with_class(
-    cases: Numbers, labels: Numbers, presence: NDArray[np.bool_], source: Numbers, rng: np.random.Generator
-) -> Numbers:
-    """Give each sample that is cut around a class a case that has it, from its own source if possible."""
-    home, cases = source[cases], cases.copy()
-    for label in np.unique(labels[labels != ANYWHERE]):
-        for own in np.unique(source):
-            places = np.flatnonzero((labels == label) & (home == own))
-            having = np.flatnonzero(presence[:, label] & (source == own))
-            having = having if len(having) else np.flatnonzero(presence[:, label])
-            cases[places] = _spread(having, len(places), rng)
-    return cases
 
 
 def count_before(values: Numbers) -> Numbers:
