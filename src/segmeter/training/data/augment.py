@@ -84,9 +84,9 @@ class Augment:
         mirrored there too if the data has no ignored value.
         """
         numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
-        bounded = image.dtype in _FULL_SCALE
-        if self._turns or self._tones:
-            image = to_unit(image)
+        full = _FULL_SCALE.get(image.dtype)
+        if full is not None and (self._turns or self._tones):
+            image = image.to(torch.float32).div_(full)
         for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
             if getattr(self.config, name):
                 chosen = numbers[name] < 0.5
@@ -98,7 +98,7 @@ class Augment:
             image = self._recolour(image, numbers, draws.table[:, len(_DRAWS) :])
             if self.config.noise:
                 image = add_noise(image, numbers["noise"] * self.config.noise, draws.seeds)
-            image = image.clamp(0.0, 1.0) if bounded else image
+            image = image if full is None else image.clamp(0.0, 1.0)
         return image, target
 
     def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
@@ -137,12 +137,6 @@ class Augment:
 def spread(uniform: Tensor, most: float) -> Tensor:
     """Move draws from 0 .. 1 to -most .. most."""
     return (2 * uniform - 1) * most
-
-
-def to_unit(image: Tensor) -> Tensor:
-    """Scale integers to float32 in 0 to 1; floats stay."""
-    full = _FULL_SCALE.get(image.dtype)
-    return image if full is None else image.to(torch.float32).div_(full)
 
 
 def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:

@@ -193,7 +193,7 @@ class PlaneCases:
     """
 
     def __init__(self, volumes: VolumeSet, *, empty: float | None = None) -> None:
-        self.volumes, self.spec, self._empty = volumes, volumes.spec, empty
+        self.volumes, self.spec, self.contents, self._empty = volumes, volumes.spec, volumes.contents, empty
         count = len(volumes)
         opened = track(map_in_threads(volumes.open_volume, range(count)), f"unpacking {volumes.split}", count)
         self._opened: list[Volume] = list(opened)
@@ -221,9 +221,6 @@ class PlaneCases:
         part.places = [self.places[index] for index in indices]
         part.presence, part.case_ids = self.presence[list(indices)], tuple(self.case_ids[index] for index in indices)
         return part
-
-    def contents(self) -> dict[str, str]:
-        return self.volumes.contents()
 
     def fingerprint(self) -> str:
         how = (self.volumes.planes, self.volumes.context, self._empty, len(self))

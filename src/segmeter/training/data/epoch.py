@@ -20,17 +20,6 @@ def draw(stream: int, *, seed: int, epoch: int = 0, index: int = 0) -> np.random
     return np.random.default_rng([stream, seed, epoch, index])
 
 
-def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
-    """Permute the cases for one turn of an epoch.
-
-    Examples
-    --------
-    >>> sorted(epoch_order(4, seed=0, epoch=1).tolist())
-    [0, 1, 2, 3]
-    """
-    return draw(_ORDER, seed=seed, epoch=epoch, index=turn).permutation(count).astype(np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Sources:
     """The sources of the cases, and each source's share of the samples.
@@ -103,8 +92,8 @@ def plan_epoch(
     """
     if sources is None:
         turns = range(-(-samples // count))
-        orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
-        cases = np.concatenate(orders)[:samples]
+        orders = [draw(_ORDER, seed=seed, epoch=epoch, index=turn).permutation(count) for turn in turns]
+        cases = np.concatenate(orders)[:samples].astype(np.int64)
     else:
         rng = draw(_SOURCES, seed=seed, epoch=epoch)
         shares = split_samples(samples, sources.weights)
