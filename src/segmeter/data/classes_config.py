@@ -67,7 +67,7 @@ class ClassesConfig(Config, title="data"):
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
         """Fill in what the preset says and the user doesn't."""
-        preset = values.get("preset") if isinstance(values, Mapping) else None
+        preset = values.get("preset", "") if isinstance(values, Mapping) else ""
         if preset not in get_args(Preset):
             return values
         known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))

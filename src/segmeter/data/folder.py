@@ -21,7 +21,6 @@ from segmeter.data.images import Orientation
 from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.data.pairing import (
     Listing,
-    Names,
     class_folders,
     layout,
     list_images,
@@ -204,24 +203,38 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     """Return the names of one split by folds, by its list or by fractions; of two splits that folds join, one may be
     empty.
     """
-    if config.fold is None or split not in ("train", "val"):
-        stems = _split_stems(config, root, split, images.names)
-        if not stems:
-            remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
-            if split == "train":
-                remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
-            rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
-            raise DataError(expected("data", "split", rule, found, remedy))
-        return stems
-    number, count = map(int, config.fold.split("/"))
-    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images.names)}
-    strata: Mapping[str, Collection[str]] | None = None
-    if config.strata == BY_CLASS:
-        strata = _classes_of(config, root, sorted(both), images, masks)
-    elif config.strata is not None:
-        strata = read_strata(fetch(root / config.strata))
-    folds = deal_folds(both, count, strata=strata, **_grouping(config))
-    return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
+    folded = config.fold is not None and split in ("train", "val")
+    stems = list[str]()
+    for part in ("train", "val") if folded else (split,):
+        listed = _list_name(config, part)
+        if part == "all":
+            stems = sorted(images.names)
+        elif listed is not None:
+            remedy = "Relative paths of data.lists and data.list_files start at data.root."
+            if listed.absolute().is_file():  # under the working folder instead
+                remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
+            stems += read_list(fetch(root / listed), remedy=remedy)
+        else:
+            shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+            falls = split_names(images.names, **shares, **_grouping(config))
+            stems += [stem for stem in sorted(images.names) if falls[stem] == part]
+    if config.fold is not None and folded:
+        number, count = map(int, config.fold.split("/"))
+        both = sorted(set(stems))
+        strata: Mapping[str, Collection[str]] | None = None
+        if config.strata == BY_CLASS:
+            strata = _classes_of(config, root, both, images, masks)
+        elif config.strata is not None:
+            strata = read_strata(fetch(root / config.strata))
+        folds = deal_folds(both, count, strata=strata, **_grouping(config))
+        return [stem for stem in both if (folds[stem] == number) == (split == "val")]
+    if not stems:
+        remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+        if split == "train":
+            remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+        rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
+        raise DataError(expected("data", "split", rule, found, remedy))
+    return stems
 
 
 def _classes_of(
@@ -241,20 +254,6 @@ def _classes_of(
         named[pair.case_id]: tuple(classes[pixels > 0].tolist())
         for pair, pixels in zip(pairs, found.rows["classes"], strict=True)
     }
-
-
-def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
-    if split == "all":
-        return sorted(images)
-    listed = _list_name(config, split)
-    if listed is not None:
-        remedy = "Relative paths of data.lists and data.list_files start at data.root."
-        if listed.absolute().is_file():  # under the working folder instead
-            remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
-        return read_list(fetch(root / listed), remedy=remedy)
-    shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-    falls = split_names(images, **shares, **_grouping(config))
-    return [stem for stem in sorted(images) if falls[stem] == split]
 
 
 def _grouping(config: FolderConfig) -> dict[str, Any]:

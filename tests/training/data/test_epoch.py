@@ -9,7 +9,6 @@ from segmeter.training.data.epoch import (
     Sources,
     draw,
     plan_epoch,
-    split_samples,
 )
 
 
@@ -93,8 +92,10 @@ def test_a_sample_around_a_class_stays_in_its_source_where_that_has_the_class():
 def test_whole_numbers_of_samples_add_up():
     rng = np.random.default_rng(0)
     for _ in range(200):
-        samples, weights = int(rng.integers(0, 500)), tuple(rng.uniform(0.01, 9, int(rng.integers(1, 9))).tolist())
-        shares = split_samples(samples, weights)
+        samples, weights = int(rng.integers(1, 500)), tuple(rng.uniform(0.01, 9, int(rng.integers(1, 9))).tolist())
+        sources = Sources(of=np.arange(len(weights)), weights=weights)
+        cases = plan_epoch(len(weights), samples, seed=0, epoch=0, sources=sources).numbers % len(weights)
+        shares = np.bincount(cases, minlength=len(weights))
         assert sum(shares) == samples
         assert all(
             abs(share - samples * weight / sum(weights)) < 1 for share, weight in zip(shares, weights, strict=True)

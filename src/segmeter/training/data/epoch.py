@@ -96,7 +96,9 @@ def plan_epoch(
         cases = np.concatenate(orders)[:samples].astype(np.int64)
     else:
         rng = draw(_SOURCES, seed=seed, epoch=epoch)
-        shares = split_samples(samples, sources.weights)
+        # samples per source, as near to the ratio of the weights as whole numbers can be
+        edges = np.rint(samples * np.cumsum((0.0, *sources.weights)) / sum(sources.weights)).astype(int)
+        shares = np.diff(edges).tolist()
         drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
         cases = rng.permutation(np.concatenate(drawn))
     labels = np.full(samples, ANYWHERE, np.int64)
@@ -111,34 +113,10 @@ def plan_epoch(
             having = np.flatnonzero(presence[:, label] & (source == own))
             having = having if len(having) else np.flatnonzero(presence[:, label])
             cases[places] = _spread(having, len(places), rng)
-    return Plan(cases + count * count_before(cases), labels)
-
-
-def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
-    """Return the samples per source, as near to the ratio of the weights as whole numbers can be.
-
-    Examples
-    --------
-    >>> split_samples(8, (1.0, 3.0)), split_samples(7, (1.0, 1.0, 1.0))
-    ([2, 6], [2, 3, 2])
-    """
-    edges = np.rint(samples * np.cumsum((0.0, *weights)) / sum(weights)).astype(int)
-    return [int(share) for share in np.diff(edges)]
-
-
-def count_before(values: Numbers) -> Numbers:
-    """Count how often each value occurs earlier in the array.
-
-    Examples
-    --------
-    >>> count_before(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(values, kind="stable")
-    starts = np.searchsorted(values[order], values[order])
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = np.arange(len(values)) - starts
-    return ranks
+    order = np.argsort(cases, kind="stable")
+    repeats = np.empty(samples, np.int64)  # how often the epoch had the case before
+    repeats[order] = np.arange(samples) - np.searchsorted(cases[order], cases[order])
+    return Plan(cases + count * repeats, labels)
 
 
 def _spread(values: Numbers, length: int, rng: np.random.Generator) -> Numbers:
