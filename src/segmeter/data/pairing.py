@@ -56,14 +56,14 @@ class Listing:
         parts = [{stem[: -len(end)]: n for stem, n in self.names.items() if stem.endswith(end)} for end in ends]
         rule = f"to end in {', '.join(ends)}"
         others = [stem for stem in self.names if not stem.endswith(tuple(ends))]
-        problems = (
-            [expected(show(self.folder), "images", rule, some(others), "Move others elsewhere.")] if others else []
-        )
+        problems = list(self.problems)
+        if others:
+            problems.append(expected(show(self.folder), "images", rule, some(others), "Move others elsewhere."))
         every = dict.fromkeys(stem for part in parts for stem in part)
         for end, part in zip(ends, parts, strict=True):
             problems += missing_problem(every, part, what=f"channel {end}", remedy="Every case needs every channel.")
         first, *more = (Listing(self.folder, part, self.links) for part in parts)
-        return replace(first, problems=(*self.problems, *problems), more=tuple(more))
+        return replace(first, problems=tuple(problems), more=tuple(more))
 
     def path(self, stem: str) -> str:
         """Return the path of the first file of a name, as text: a `Path` for each of 100,000 files is slower."""

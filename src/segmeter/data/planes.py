@@ -7,7 +7,6 @@ is then read without the rest, so that memory holds planes.
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -206,12 +205,7 @@ class Volume:
             for source, voxels in zip(self.sources, stored, strict=True)
         ]
         image = np.concatenate(channels, axis=2)
-        return Sample(case_id=self.plane_id(number), image=image, target=self.target_of(number))
-
-    def target_of(self, number: int) -> NDArray[Any] | None:
-        """Return the labels of a plane, (H, W) or (K, H, W) for multilabel; None without masks."""
-        planes = [np.take(_mapped(mask), number, self.axis) for mask in self.masks]
-        return self._joined(planes) if planes else None
+        return Sample(case_id=self.plane_id(number), image=image, target=self.target(number))
 
     @property
     def own_channels(self) -> slice:
@@ -222,12 +216,14 @@ class Volume:
         """Name a plane."""
         return f"{self.case_id}-{AXES[self.axis]}{number:04d}"
 
-    def target(self) -> NDArray[Any] | None:
-        """Return the labels, (D, H, W) or (K, D, H, W) for multilabel; None without masks."""
-        return self._joined([_mapped(mask) for mask in self.masks]) if self.masks else None
-
-    def _joined(self, masks: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return np.stack(masks) if self.spec.is_multilabel else np.ascontiguousarray(masks[0])
+    def target(self, number: int | None = None) -> NDArray[Any] | None:
+        """Return the labels, (D, H, W), or those of one plane, (H, W); for multilabel (K, ...). None without masks."""
+        masks: list[NDArray[Any]] = [_mapped(mask) for mask in self.masks]
+        if number is not None:
+            masks = [np.take(mask, number, self.axis) for mask in masks]
+        if self.spec.is_multilabel and masks:
+            return np.stack(masks)
+        return np.ascontiguousarray(masks[0]) if masks else None
 
 
 def _mapped(path: Path) -> NDArray[Any]:

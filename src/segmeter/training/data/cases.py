@@ -246,5 +246,5 @@ def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | No
 
 def _presence(volume: Volume) -> NDArray[np.bool_]:
     """Tell which planes have which class, (planes, K)."""
-    targets = map(volume.target_of, range(len(volume)))
+    targets = map(volume.target, range(len(volume)))
     return np.array([count_classes(target, volume.spec) > 0 for target in targets if target is not None])

@@ -21,7 +21,6 @@ from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW
 from segmeter.training.data.windows import (
     Image,
     Resizing,
-    Window,
     cut,
     resize_image,
     resize_target,
@@ -88,13 +87,10 @@ class SampleSource:
     ) -> None:
         if config.crop == "auto":
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
-        self.cases = cases
-        self.config = config
-        self.seed = seed
+        self.cases, self.config, self.seed = cases, config, seed
+        self._downsample, self._part, self._defer = downsample, part, defer
         self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
-        self._downsample = downsample
-        self._part = part
         if self.batch_size < part[1]:
             rule = f"to be at least {part[1]}, a sample for each process"
             raise ConfigError(expected("training", "batch_size", rule, self.batch_size))
@@ -102,7 +98,6 @@ class SampleSource:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        self._defer = defer
         balance = config.balance or 0.0
         if balance > 0 and len(cases) > 0 and presence is None:
             targets = (cases[index].target for index in range(len(cases)))
@@ -141,10 +136,9 @@ class SampleSource:
         plan = self._plan(epoch=epoch)
         rank, processes = self._part
         place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
-        numbers, labels = plan.numbers[place], plan.labels[place]
-        cuts = [
-            self.cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
-        ]
+        numbers = plan.numbers[place]
+        samples = zip(numbers.tolist(), plan.labels[place].tolist(), strict=True)
+        cuts = [self.cut(epoch, number, progress, label) for number, label in samples]
         sizes = {size for _, _, size in cuts}
         if len(sizes) > 1:
             remedy = "Set augment.crop=auto or [height,width], or training.batch_size=1."
@@ -178,8 +172,7 @@ class SampleSource:
         if case.target is None:
             raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
         rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number)
-        low, high = np.log(self.config.zoom)
-        zoom = math.exp(rng.uniform(low, high))
+        zoom = math.exp(rng.uniform(*np.log(self.config.zoom)))
         full: Size = (case.image.shape[0], case.image.shape[1])
         size, scale = sample_size(self.config, full, progress, self._downsample)
         window = [max(1, round(side / (scale * zoom))) for side in size]
@@ -196,7 +189,7 @@ class SampleSource:
                 corner.append(low + int(shift[axis] * (high - low + 1)))
             else:
                 corner.append(min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high))
-        return *cut(case.image, case.target, Window(*corner, *window), self.cases.spec), size
+        return *cut(case.image, case.target, corner, window, self.cases.spec), size
 
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:

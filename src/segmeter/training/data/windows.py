@@ -1,7 +1,7 @@
 """Cuts the part of image and target inside a window, from arrays or from files of which only that part is decoded."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,21 +32,15 @@ LEAST_PIXELS = 1 << 22  # of an image; smaller ones decode about as fast as the 
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
 
 
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of an image; it may reach beyond the image."""
+def cut(
+    image: Image, target: NDArray[Any], corner: Sequence[int], size: Sequence[int], spec: ClassSpec
+) -> tuple[Image, NDArray[Any]]:
+    """Cut image and target to a window, from its top left corner on.
 
-    top: int
-    left: int
-    height: int
-    width: int
-
-
-def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:
-    """Cut image and target to a window. Outside, the image is mirrored, and the target ignored if the data allows."""
+    Outside, the image is mirrored, and the target ignored if the data allows.
+    """
     inside, border = [], []
-    spans = (window.top, window.height), (window.left, window.width)
-    for (start, length), full in zip(spans, image.shape[:2], strict=True):
+    for start, length, full in zip(corner, size, image.shape[:2], strict=True):
         inside.append(slice(max(start, 0), min(start + length, full)))
         border.append((inside[-1].start - start, start + length - inside[-1].stop))
     inner, inner_target = image[tuple(inside)], target[..., *inside]
@@ -156,7 +150,7 @@ class StoredArray:
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
     ) -> None:
-        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+        self.shape, self.dtype = shape, dtype
         self.nbytes = int(np.prod(shape)) * dtype.itemsize  # of the whole array in memory
         self._read, self._size = read, shape[axis : axis + 2]
 
@@ -165,9 +159,6 @@ class StoredArray:
             span.indices(side) for span, side in zip(key[-2:], self._size, strict=True)
         )
         return self._read(slice(top, bottom), slice(left, right))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[slice(None), slice(None)].astype(dtype or self.dtype, copy=False)
 
 
 class PartReader:
