@@ -285,15 +285,15 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
     raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)
 
 
+@dataclass(frozen=True)
 class Part:
     """Some cases of a data set."""
 
-    def __init__(self, dataset: Indexed[Sample], indices: Sequence[int]) -> None:
-        self._dataset = dataset
-        self._indices = indices
+    dataset: Indexed[Sample]
+    indices: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self.indices)
 
     def __getitem__(self, index: int) -> Sample:
-        return read_case(self._dataset, self._indices[index])
+        return read_case(self.dataset, self.indices[index])
