@@ -1,6 +1,7 @@
 import pytest
 
 from segmeter.data.config import DATA, CellsConfig, FolderConfig
+from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError
 
 
@@ -90,9 +91,8 @@ def test_an_unknown_preset_is_the_only_problem():
 
 
 def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
-    config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})
-    assert config.labels_of() == {"0": 0, "255": 1, "1,2,3": 1, "-1": 0}
-    assert FolderConfig(root="x", classes=("a", "b"), label_map={7: 2}, ignore_index=2).labels_of() == {"7": 2}
+    config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 2, "1, 2, 3": 1, "-1": 0}, ignore_index=2)
+    assert Reading.of(config, config.spec()).label_map == {"0": 0, "255": 2, "1,2,3": 1, "-1": 0}
 
 
 @pytest.mark.parametrize(

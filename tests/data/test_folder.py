@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import open_images
-from segmeter.data.pairing import list_files
+from segmeter.data.pairing import list_files, scan_folder
 from segmeter.data.verification.report import build_dataset, check_dataset, check_splits, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
@@ -142,8 +142,8 @@ def test_text_files_are_masks_in_a_folder_of_nothing_else_and_a_double_suffix_is
         list_files(tmp_path, role="images")
     for name in ("a.nii.gz", "c.ome.tif"):
         put(tmp_path / name, b"x")
-    assert sorted(list_files(tmp_path, role="masks", whole_suffix=True)) == ["a", "c"]
-    assert sorted(list_files(tmp_path, role="masks")) == ["a", "c.ome"]
+    assert sorted(list_files(tmp_path, role="masks")) == ["a", "c"]
+    assert sorted(scan_folder(tmp_path, role="masks").names) == ["a", "c.ome"]
 
 
 def test_10_missing_root_names_the_absolute_path_and_the_working_folder(tmp_path, monkeypatch):

@@ -57,14 +57,14 @@ def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, mo
 def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
     config = _config(tmp_path)
     changed = _config(tmp_path, **{field: getattr(config, field) + 1})
-    assert cells.cells_folder(config) != cells.cells_folder(changed)
+    assert cells.draw_cells(config) != cells.draw_cells(changed)
 
 
 def test_what_does_not_decide_pixels_shares_the_folder(tmp_path):
     binary = _config(
         tmp_path, task="binary", classes=("rest", "mitotic"), colours=None, label_map={"0": 0, "1": 0, "2": 0, "3": 1}
     )
-    assert cells.cells_folder(binary) == cells.cells_folder(_config(tmp_path))
+    assert cells.draw_cells(binary) == cells.draw_cells(_config(tmp_path))
     assert build_dataset(binary, split="train").spec.num_classes == 2
 
 
@@ -80,14 +80,14 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
 
 def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypatch):
     config = _config(tmp_path)
-    fill = cells._fill
+    draw = cells.draw_scene
 
-    def slow(config, folder):
-        fill(config, folder)
-        monkeypatch.setattr(cells, "_fill", fill)
+    def slow(*args):
+        monkeypatch.setattr(cells, "draw_scene", draw)
         cells.draw_cells(config)
+        return draw(*args)
 
-    monkeypatch.setattr(cells, "_fill", slow)
+    monkeypatch.setattr(cells, "draw_scene", slow)
     folder = cells.draw_cells(config)
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
@@ -96,13 +96,6 @@ def test_root_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"`root` to take the drawn cells, got .* at .*file/cells-"):
         cells.draw_cells(_config(tmp_path / "file"))
-
-
-def test_folder_config_keeps_what_both_kinds_share():
-    config = cells.folder_config(CellsConfig(mean=(0.5,), std=(0.25,), split="val"), "x")
-    assert (config.name, config.lists, config.mean, config.split) == ("folder", ".", (0.5,), "val")
-    assert config.root == "x"
-    assert config.spec() == CellsConfig().spec()
 
 
 @pytest.fixture(scope="module")

@@ -67,27 +67,37 @@ class ClassesConfig(Config, title="data"):
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
         """Fill in what the preset says and the user doesn't."""
-        if not isinstance(values, Mapping) or values.get("preset") not in get_args(Preset):
+        preset = values.get("preset", "") if isinstance(values, Mapping) else ""
+        if preset not in get_args(Preset):
             return values
-        return filled(values, preset_values(values["preset"], instances=bool(values.get("instances"))))
+        known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+        table, labels = known[preset.removesuffix("-colours")], dict[str, int]()
+        if preset.endswith("-colours"):
+            labels = {",".join(map(str, colour)): label for label, colour in enumerate(table["colours"])}
+            labels |= {",".join(map(str, colour)): _VOID for colour in table["void_colours"]}
+        elif "values" in table:
+            stored = {value: label for label, value in enumerate(table["values"])} | dict.fromkeys(table["void"], _VOID)
+            labels = {str(value): stored[value] for value in sorted(stored)}
+        kept = ["classes", "colours"]
+        if preset == "cityscapes" and values.get("instances"):  # its files of instance ids
+            kept.append("instance_divisor")
+        found = {"ignore_index": _VOID, **{key: table[key] for key in kept if key in table}}
+        return filled(values, found | ({"label_map": labels} if labels else {}))
 
-    @rule("classes")
-    def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        check_names(classes, given.task, cls.naming if given.preset is None else "")
-
-    @rule("colours")
-    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
-        if colours is not None:
-            check_colours(colours, given.classes)
-
-    @rule("ignore_index")
-    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
-        check_ignored(ignore_index, given.classes, given.task)
+    @rule("classes", "colours", "ignore_index")
+    def _check_classes(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "classes":
+                check_names(value, given.task, cls.naming if given.preset is None else "")
+            case "colours" if value is not None:
+                check_colours(value, given.classes)
+            case "ignore_index":
+                check_ignored(value, given.classes, given.task)
 
     @rule("label_map")
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
         for key in label_map:
-            parts = _key(key).split(",")
+            parts = key.replace(" ", "").split(",")
             is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
             if not is_colour and not (len(parts) == 1 and parts[0].lstrip("-").isdigit()):
                 raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
@@ -105,13 +115,13 @@ class ClassesConfig(Config, title="data"):
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
 
-    def labels_of(self) -> dict[str, int]:
-        """Return the label map with uniformly written keys."""
-        return {_key(key): label for key, label in self.label_map.items()}
 
+def check_objects(cls: type[Config], instances: Instances, given: Given) -> None:
+    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor.
 
-def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
-    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor."""
+    It is the rule of every key `instances`.
+    """
+    mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
     if given.instance_divisor:
         if not instances or given.task == "multilabel":
             raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
@@ -120,36 +130,6 @@ def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
     elif instances and (given.task != "binary" or mapped):
         remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
         raise RuleError("to be false but for a binary task without label map", remedy)
-
-
-def _key(key: object) -> str:
-    return str(key).replace(" ", "")
-
-
-def preset_values(preset: Preset, *, instances: bool = False) -> dict[str, Any]:
-    """Return classes, label map and ignored value of a data set, as `data` takes them.
-
-    Parameters
-    ----------
-    preset
-        "cityscapes" is its files of label ids, or with `instances` of instance ids; "cityscapes-colours" its colour
-        files. "ade20k" is its benchmark's 150 classes: stored values start at 1, and 0 (other) is ignored. "voc" is
-        palette images, whose 255 is void; "voc-colours" the same as RGB.
-    instances
-        Whether the files hold object numbers.
-    """
-    known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
-    table = known[preset.removesuffix("-colours")]
-    labels: dict[str, int] = {}
-    if preset.endswith("-colours"):
-        labels = {",".join(map(str, colour)): label for label, colour in enumerate(table["colours"])}
-        labels |= {",".join(map(str, colour)): _VOID for colour in table["void_colours"]}
-    elif "values" in table:
-        stored = {value: label for label, value in enumerate(table["values"])} | dict.fromkeys(table["void"], _VOID)
-        labels = {str(value): stored[value] for value in sorted(stored)}
-    kept = ["classes", "colours", *(["instance_divisor"] if instances and preset == "cityscapes" else [])]
-    values = {key: table[key] for key in kept if key in table}
-    return {"ignore_index": _VOID, **values, **({"label_map": labels} if labels else {})}
 
 
 def default_colours(count: int) -> tuple[Colour, ...]:

@@ -80,38 +80,23 @@ class DataConfig(ClassesConfig, PlaceConfig):
     allow_links: bool = False
     """Whether files may be links to places outside the root."""
 
-    @rule("channels")
-    def _check_channels(cls, channels: tuple[str, ...], given: Given) -> None:
-        if channels and (len(channels) != given.in_channels or len(set(channels)) < len(channels)):
-            raise RuleError(f"to be {given.in_channels} different names", "data.in_channels is their number.")
+    @rule("channels", "mean", "std", "clip")
+    def _suits_the_channels(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "channels" if value and (len(value) != given.in_channels or len(set(value)) < len(value)):
+                raise RuleError(f"to be {given.in_channels} different names", "data.in_channels is their number.")
+            case "mean" | "std" if isinstance(value, tuple) and len(value) != given.in_channels:
+                raise RuleError(f"to be {given.in_channels} values, one per channel")
+            case "clip" if value and not all(one in kept for one, kept in zip(value, CLIP_LEVELS, strict=True)):
+                low, high = (", ".join(f"{level:g}" for level in levels) for levels in CLIP_LEVELS)
+                raise RuleError(f"to be one of {low}, and one of {high}")
 
-    @rule("mean")
-    def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
-        _one_per_channel(mean, given.in_channels)
-
-    @rule("std")
-    def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
-        _one_per_channel(std, given.in_channels)
-
-    @rule("clip")
-    def _known_percentiles(cls, clip: tuple[float, float] | None, given: Given) -> None:
-        if clip is not None and not all(level in levels for level, levels in zip(clip, CLIP_LEVELS, strict=True)):
-            low, high = (", ".join(f"{level:g}" for level in levels) for levels in CLIP_LEVELS)
-            raise RuleError(f"to be one of {low}, and one of {high}")
-
-    @rule("instances")
-    def _of_one_class(cls, instances: bool, given: Given) -> None:
-        check_objects(instances, given, mapped=bool(given.label_map))
+    _readable_objects = rule("instances")(check_objects)
 
 
 def channel_label(config: DataConfig, channel: int) -> str:
     """Return the name of a channel, or its number from 0."""
     return config.channels[channel] if config.channels else str(channel)
-
-
-def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
-    if isinstance(values, tuple) and len(values) != in_channels:
-        raise RuleError(f"to be {in_channels} values, one per channel")
 
 
 @DATA.register("folder", builder="segmeter.data.folder:build_folder")
@@ -180,80 +165,48 @@ class FolderConfig(DataConfig):
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_nnunet(cls, values: Any) -> Any:
-        """Fill in what an nnU-Net data set says and the user doesn't."""
-        return nnunet_folder(values)
+    _from_nnunet = model_validator(mode="before")(nnunet_folder)
 
-    @rule("channel_files")
-    def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:
-        if channel_files and given.planes is None:
-            raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
+    @rule("masks", "planes", "channel_files", "context", "core_depth")
+    def _files_go_together(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "masks" if value == given.images and not given.mask_suffix:
+                remedy = "Two names or a suffix tell a mask from its image."
+                raise RuleError("to be another folder, or to have data.mask_suffix", remedy)
+            case "planes" if value is not None and (given.instances or given.instance_divisor):
+                raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
+            case "channel_files" if value and given.planes is None:
+                raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
+            case "context" if value and given.planes is None:
+                raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
+            case "core_depth" if value is not None and (
+                not given.instances or given.instance_divisor or given.ignore_index == CORE
+            ):
+                remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
+                raise RuleError("to be null but for masks of object numbers of one class", remedy)
 
-    @rule("planes")
-    def _of_labels(cls, planes: PlaneAxis | None, given: Given) -> None:
-        if planes is not None and (given.instances or given.instance_divisor):
-            raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
-
-    @rule("context")
-    def _of_planes(cls, context: int, given: Given) -> None:
-        if context and given.planes is None:
-            raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
-
-    @rule("masks")
-    def _told_apart(cls, masks: str, given: Given) -> None:
-        if masks == given.images and not given.mask_suffix:
-            remedy = "Two names or a suffix tell a mask from its image."
-            raise RuleError("to be another folder, or to have data.mask_suffix", remedy)
-
-    @rule("list_files")
-    def _of_splits(cls, list_files: dict[str, str], given: Given) -> None:
-        for split in list_files:
-            if split not in SPLITS[:3]:
-                raise RuleError(f"to be for {', '.join(SPLITS[:3])}, not for {split!r}", nearest(split, SPLITS[:3]))
-
-    @rule("test_fraction")
-    def _rest_for_training(cls, test_fraction: float, given: Given) -> None:
-        if given.val_fraction + test_fraction >= 1:
-            raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
-
-    @rule("fold")
-    def _one_of_several(cls, fold: str | None, given: Given) -> None:
-        parts = _FOLD.fullmatch(fold or "1/2")
-        if parts is None or not 1 <= int(parts[1]) <= int(parts[2]) or int(parts[2]) < 2:
-            raise RuleError("to be i/k, fold i of k, with k at least 2", "Write data.fold=1/5.")
-
-    @rule("strata")
-    def _of_folds(cls, strata: str | None, given: Given) -> None:
-        if strata is not None and given.fold is None:
-            raise RuleError("to be null without folds", "Set data.fold=1/5.")
-
-    @rule("core_depth")
-    def _of_objects(cls, core_depth: float | None, given: Given) -> None:
-        if core_depth is not None and (not given.instances or given.instance_divisor or given.ignore_index == CORE):
-            remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
-            raise RuleError("to be null but for masks of object numbers of one class", remedy)
-
-    @rule("group_by")
-    def _of_names(cls, group_by: str | None, given: Given) -> None:
-        if group_by is not None and (group_by == "prefix:" or not re.fullmatch(r"pair|prefix:(?!0+$).+", group_by)):
-            raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
-
-    @rule("group_until")
-    def _one_rule_for_groups(cls, group_until: str, given: Given) -> None:
-        if group_until and given.group_by is not None:
-            raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
-
-    @rule("group_until")
-    def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
-        if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
-            return
-        for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
-            value = group_until if name == "group_until" else getattr(given, name)
-            if value != FolderConfig.model_fields[name].default:
-                remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
-                raise RuleError("to be left alone beside lists", remedy, key=name)
+    @rule("list_files", "test_fraction", "fold", "strata", "group_by", "group_until")
+    def _splits_go_together(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "list_files" if other := [split for split in value if split not in SPLITS[:3]]:
+                wanted = f"to be for {', '.join(SPLITS[:3])}, not for {other[0]!r}"
+                raise RuleError(wanted, nearest(other[0], SPLITS[:3]))
+            case "test_fraction" if given.val_fraction + value >= 1:
+                raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
+            case "fold" if not (at := _FOLD.fullmatch(value or "1/2")) or not 1 <= int(at[1]) <= int(at[2]) >= 2:
+                raise RuleError("to be i/k, fold i of k, with k at least 2", "Write data.fold=1/5.")
+            case "strata" if value is not None and given.fold is None:
+                raise RuleError("to be null without folds", "Set data.fold=1/5.")
+            case "group_by" if value is not None and not re.fullmatch(r"pair|prefix:(?!0+$).+", value):
+                raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
+            case "group_until" if value and given.group_by is not None:
+                raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
+            case "group_until" if given.lists is not None or len(given.list_files) == len(SPLITS[:3]):
+                for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
+                    set_to = value if name == "group_until" else getattr(given, name)
+                    if set_to != FolderConfig.model_fields[name].default:
+                        remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
+                        raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
 @DATA.register("instances", builder="segmeter.data.folder:build_folder")

@@ -93,13 +93,10 @@ class Dataset:
 
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names a file that is damaged, gone, of another size or changed since the check."""
-        with fetched(self.pairs[index].files):
-            return self._read(index)
-
-    def _read(self, index: int) -> Sample:
         pair = self.pairs[index]
-        image, _ = self.read_image(index)
-        targets = [self.read_target(index, number, image.shape) for number in range(1, len(pair.paths))]
+        with fetched(pair.files):
+            image, _ = self.read_image(index)
+            targets = [self.read_target(index, number, image.shape) for number in range(1, len(pair.paths))]
         for path, target in zip(pair.masks, targets, strict=True):
             check_same_size(pair.image, image.shape[:2], path, target.labels.shape)
         if not targets:
@@ -142,7 +139,9 @@ class Dataset:
             raise file_error(pair.image, "data.instances", rule, "true", remedy)
         limits: dict[str, Any] = {"max_pixels": self.reading.max_pixels, "level": self.reading.level}
         with unchanged(pair.files, in_time), ExitStack() as stack:
-            in_time(partial(self.check_content, index))
+            for path, sha256 in zip(pair.files, pair.sha256, strict=False):
+                if in_time(partial(hash_map, path)) != sha256:
+                    raise content_changed(path)
             opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
             image = in_time.lines(in_time(partial(stack.enter_context, opened)))
             every = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
@@ -151,21 +150,14 @@ class Dataset:
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (stack_planes(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
 
-    def number_of(self, case_id: str) -> int:
-        """Return the index of a case."""
-        return self._numbers[case_id]
-
-    def files_of(self, case_id: str) -> tuple[Path, ...]:
-        """Return the image of a case, then each mask."""
-        return self.pairs[self._numbers[case_id]].files
-
     def locate(self, case_id: str) -> Geometry:
         """Return where the pixels of a case's image lie."""
-        index = self._numbers[case_id]
+        index = self.numbers[case_id]
         return self.limit(index)(partial(read_geometry, self.pairs[index].image, level=self.reading.level))
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
+        """The index of each case."""
         return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
     def header_of(self, index: int, number: int = 0) -> Header:
@@ -179,13 +171,6 @@ class Dataset:
         """Return the time limit of a case."""
         pair = self.pairs[index]
         return TimeLimit(seconds=self.timeout_s, case_id=pair.case_id, index=index, files=pair.files)
-
-    def check_content(self, index: int) -> None:
-        """Raise DataError if a file of a case changed since it was verified."""
-        pair = self.pairs[index]
-        for path, sha256 in zip(pair.files, pair.sha256, strict=False):
-            if hash_map(path) != sha256:
-                raise content_changed(path)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -250,17 +235,13 @@ class Dataset:
     def contents(self) -> dict[str, str]:
         """Return the sha256 of every file by folder and name; files that were not verified are read."""
         unknown = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
-
-        def hash_files(index: int) -> tuple[str, ...]:
-            return self.limit(index)(lambda: tuple(hash_map(path) for path in self.pairs[index].files))
-
-        hashes = map_in_threads(hash_files, unknown)
-        fresh = dict(zip((self.pairs[index].case_id for index in unknown), hashes, strict=True))
-        return {
-            f"{pair.source}{'/' * bool(pair.source)}{_folder_and_name(path)}": sha256
-            for pair in self.pairs
-            for path, sha256 in zip(pair.paths, pair.sha256 or fresh[pair.case_id], strict=True)
-        }
+        hashes = map_in_threads(lambda i: self.limit(i)(lambda: tuple(map(hash_map, self.pairs[i].files))), unknown)
+        fresh, found = dict(zip(unknown, hashes, strict=True)), dict[str, str]()
+        for index, pair in enumerate(self.pairs):
+            for path, sha256 in zip(pair.paths, pair.sha256 or fresh[index], strict=True):
+                name = "/".join(("", *path.rsplit(os.sep, 2))[-2:])  # its folder and its own
+                found[f"{pair.source}/{name}" if pair.source else name] = sha256
+        return found
 
     def fingerprint(self) -> str:
         """Return the sha256 over classes, label map, case ids, and the names and contents of all files."""
@@ -279,11 +260,6 @@ class Dataset:
 def read_case(cases: Indexed[Item], index: int) -> Item:
     """Return ``cases[index]``; LateError after the data set's `timeout_s`."""
     return cases.limit(index)(partial(cases.__getitem__, index)) if isinstance(cases, Dataset) else cases[index]
-
-
-def _folder_and_name(path: str) -> str:
-    folder, _, name = path.rpartition(os.sep)
-    return f"{folder.rpartition(os.sep)[2]}/{name}"
 
 
 def content_changed(path: Path) -> DataError:
@@ -309,15 +285,15 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
     raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)
 
 
+@dataclass(frozen=True)
 class Part:
     """Some cases of a data set."""
 
-    def __init__(self, dataset: Indexed[Sample], indices: Sequence[int]) -> None:
-        self._dataset = dataset
-        self._indices = indices
+    dataset: Indexed[Sample]
+    indices: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self.indices)
 
     def __getitem__(self, index: int) -> Sample:
-        return read_case(self._dataset, self._indices[index])
+        return read_case(self.dataset, self.indices[index])

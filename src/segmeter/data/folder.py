@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,14 @@ from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
 from segmeter.data.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
 from segmeter.data.images import Orientation
+from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.data.pairing import (
     Listing,
-    Names,
     class_folders,
     layout,
     list_images,
-    ordered,
     pair_cases,
     scan_folder,
-    scan_masks,
     twice_problems,
 )
 from segmeter.data.planes import VolumeSet
@@ -59,7 +58,13 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     images = scan_folder(root / config.images, role="images", remedy=layout(config)).by_channel(config.channel_files)
     classes = config.classes if config.task == "multilabel" else ()
     places = class_folders("data", root / config.masks, "masks", classes)
-    masks = [scan_masks(place, role=role, remedy=layout(config)) for place, role in places]
+    masks = []
+    for place, role in places:
+        annotations = annotations_of(place / "_")  # a file in which the part of a class is a folder below it
+        if annotations is None:
+            masks.append(scan_folder(place, role=role, remedy=layout(config)))
+        else:
+            masks.append(Listing(place, {name: [name] for name in open_annotations(annotations).images}))
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
@@ -72,7 +77,9 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
     pairs = pair_cases(config, root, stems, images, masks, problems)
-    return replace(_dataset(config, split, pairs), source=_source(config, root, split), problems=tuple(problems))
+    listed = Path(config.images) if split == "all" else _list_name(config, split)
+    source = f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+    return replace(_dataset(config, split, pairs), source=source, problems=tuple(problems))
 
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
@@ -111,29 +118,23 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
             parts.append(replace(part, pairs=tuple(pairs)))
         except DataError as error:
             problems += error.problems
-    pairs = [pair for part in parts for pair in part.pairs]
-    problems = problems or _same_ids(pairs)  # folders of one name are reported already
-    if problems:
-        raise DataError(problems)
-    return replace(
-        parts[0],
-        pairs=ordered(pairs),
-        problems=tuple(line for part in parts for line in part.problems),
-        source=", ".join(part.source for part in parts),
-        weights={name: config.sources[root] for root, name in names.items()},
-    )
-
-
-def _same_ids(pairs: list[Pair]) -> list[str]:
-    """Report cases of two sources with one id, such as b-c of a, and c of a-b."""
     images: dict[str, list[str]] = defaultdict(list)
-    for pair in pairs:
+    for pair in (pair for part in parts for pair in part.pairs):
         images[pair.case_id].append(show(pair.image))
-    return [
+    problems = problems or [  # such as b-c of a, and c of a-b; folders of one name are reported already
         expected("data", "sources", f"to have one case {case_id!r}", some(paths), "Rename a source or a case.")
         for case_id, paths in images.items()
         if len(paths) > 1
     ]
+    if problems:
+        raise DataError(problems)
+    return replace(
+        parts[0],
+        pairs=tuple(sorted((pair for part in parts for pair in part.pairs), key=attrgetter("case_id"))),
+        problems=tuple(line for part in parts for line in part.problems),
+        source=", ".join(part.source for part in parts),
+        weights={name: config.sources[root] for root, name in names.items()},
+    )
 
 
 def open_images(
@@ -187,7 +188,7 @@ def open_images(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
         in_channels=in_channels,
         split="all",
-        pairs=ordered(pairs),
+        pairs=tuple(sorted(pairs, key=attrgetter("case_id"))),
         orientation=orientation,
         streams=True,
         timeout_s=timeout_s,
@@ -202,24 +203,38 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     """Return the names of one split by folds, by its list or by fractions; of two splits that folds join, one may be
     empty.
     """
-    if config.fold is None or split not in ("train", "val"):
-        stems = _split_stems(config, root, split, images.names)
-        if not stems:
-            remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
-            if split == "train":
-                remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
-            rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
-            raise DataError(expected("data", "split", rule, found, remedy))
-        return stems
-    number, count = map(int, config.fold.split("/"))
-    both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images.names)}
-    strata: Mapping[str, Collection[str]] | None = None
-    if config.strata == BY_CLASS:
-        strata = _classes_of(config, root, sorted(both), images, masks)
-    elif config.strata is not None:
-        strata = read_strata(fetch(root / config.strata))
-    folds = deal_folds(both, count, strata=strata, **_grouping(config))
-    return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
+    folded = config.fold is not None and split in ("train", "val")
+    stems = list[str]()
+    for part in ("train", "val") if folded else (split,):
+        listed = _list_name(config, part)
+        if part == "all":
+            stems = sorted(images.names)
+        elif listed is not None:
+            remedy = "Relative paths of data.lists and data.list_files start at data.root."
+            if listed.absolute().is_file():  # under the working folder instead
+                remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
+            stems += read_list(fetch(root / listed), remedy=remedy)
+        else:
+            shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+            falls = split_names(images.names, **shares, **_grouping(config))
+            stems += [stem for stem in sorted(images.names) if falls[stem] == part]
+    if config.fold is not None and folded:
+        number, count = map(int, config.fold.split("/"))
+        both = sorted(set(stems))
+        strata: Mapping[str, Collection[str]] | None = None
+        if config.strata == BY_CLASS:
+            strata = _classes_of(config, root, both, images, masks)
+        elif config.strata is not None:
+            strata = read_strata(fetch(root / config.strata))
+        folds = deal_folds(both, count, strata=strata, **_grouping(config))
+        return [stem for stem in both if (folds[stem] == number) == (split == "val")]
+    if not stems:
+        remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+        if split == "train":
+            remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+        rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
+        raise DataError(expected("data", "split", rule, found, remedy))
+    return stems
 
 
 def _classes_of(
@@ -241,17 +256,6 @@ def _classes_of(
     }
 
 
-def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) -> list[str]:
-    if split == "all":
-        return sorted(images)
-    listed = _list_name(config, split)
-    if listed is not None:
-        return _listed(root, listed)
-    shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-    falls = split_names(images, **shares, **_grouping(config))
-    return [stem for stem in sorted(images) if falls[stem] == split]
-
-
 def _grouping(config: FolderConfig) -> dict[str, Any]:
     """Return what decides, with a case's name, where it falls."""
     return {"seed": config.split_seed, "group_until": config.group_until, "group_by": config.group_by}
@@ -262,19 +266,3 @@ def _list_name(config: FolderConfig, split: str) -> Path | None:
     if split in config.list_files:
         return Path(config.list_files[split])
     return None if config.lists is None else Path(config.lists) / f"{split}.txt"
-
-
-def _source(config: FolderConfig, root: Path, split: str) -> str:
-    listed = _list_name(config, split)
-    if split == "all":
-        return show((root / config.images).absolute())
-    return f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
-
-
-def _listed(root: Path, name: Path) -> list[str]:
-    """Read the names of a list; if it is under the working folder instead of the root, the message says so."""
-    here = name.absolute()
-    remedy = "Relative paths of data.lists and data.list_files start at data.root."
-    if here.is_file():
-        remedy += f" There is {show(here)}: give absolute paths to take lists from there."
-    return read_list(fetch(root / name), remedy=remedy)

@@ -59,7 +59,13 @@ def read_list(path: Path, *, remedy: str = "") -> list[str]:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise file_error(path, "list", "to be UTF-8 text", f"other bytes at {error.start}") from error
-    names = [_without_suffix(line.strip()) for line in lines if line.strip()]
+    names = []
+    for name in filter(None, map(str.strip, lines)):
+        suffix = Path(name).suffix
+        if suffix.lower() in SUFFIXES:
+            names.append(name[: -len(suffix)])
+        else:
+            names.append(stem_of(name) if name.lower().endswith(tuple(VOLUME_SUFFIXES)) else name)
     outside = [name for name in names if "/" in name or "\\" in name or name in (".", "..")]
     if outside:
         remedy = "Write file names only; folders are set by data.images and data.masks."
@@ -70,13 +76,6 @@ def read_list(path: Path, *, remedy: str = "") -> list[str]:
     if not names:
         raise file_error(path, "list", "to name at least one case", "no names", _EMPTY)
     return names
-
-
-def _without_suffix(name: str) -> str:
-    suffix = Path(name).suffix
-    if suffix.lower() in SUFFIXES:
-        return name[: -len(suffix)]
-    return stem_of(name) if name.lower().endswith(tuple(VOLUME_SUFFIXES)) else name
 
 
 def split_names(
@@ -192,21 +191,16 @@ def deal_folds(
         for name, group in groups.items()
     }
     totals = sum(kinds.values(), Counter[str]())
-
-    def rank(name: str) -> tuple[float, float, str]:
-        largest = max(held / totals[kind] for kind, held in kinds[name].items())
-        return -largest, split_place(groups[name][0], seed=seed), name
-
+    largest = {name: max(own[kind] / totals[kind] for kind in own) for name, own in kinds.items()}
+    ranked = sorted((-largest[name], split_place(groups[name][0], seed=seed), name) for name in groups)
     folds: dict[str, int] = {}
     held = [Counter[str]() for _ in range(count)]
-    for name in sorted(groups, key=rank):
-        own = kinds[name]
-
-        def filled(k: int, own: Counter[str] = own) -> tuple[Fraction, int, int]:
-            shares = (Fraction(held[k][kind] * own[kind], totals[kind] ** 2) for kind in own)
-            return sum(shares, Fraction()), held[k][_ANY], k
-
-        fold = min(range(count), key=filled)
+    for _, _, name in ranked:
+        own, loads = kinds[name], []
+        for k, there in enumerate(held):
+            shares = (Fraction(there[kind] * own[kind], totals[kind] ** 2) for kind in own)
+            loads.append((sum(shares, Fraction()), there[_ANY], k))
+        *_, fold = min(loads)
         held[fold] += own
         folds |= dict.fromkeys(groups[name], fold + 1)
     return folds

@@ -141,20 +141,16 @@ def check_image_header(
             "or set data.orientation=apply (masks fit the turned image) or =ignore (they fit the stored one)."
         )
         raise file_error(path, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy)
-    if channels is not None and channels not in _possible_channels(header):
-        remedy = f"Convert the image, or train with data.in_channels={min(_possible_channels(header))}."
+    # what the file can give without loss, provided that alpha is opaque
+    possible = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}.get(header.kind, {header.channels})
+    if channels is not None and channels not in possible:
+        remedy = f"Convert the image, or train with data.in_channels={min(possible)}."
         raise file_error(path, "image", f"to have {channels} channels", kind_of(header), remedy)
 
 
 def kind_of(header: Header) -> str:
     """Write the kind and number of channels for a message."""
     return f"{header.kind} with {header.channels} channel{'s' if header.channels > 1 else ''}"
-
-
-def _possible_channels(header: Header) -> set[int]:
-    """Return the channel counts that the file can give without loss, provided that alpha is opaque."""
-    exact = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}
-    return exact.get(header.kind, {header.channels})
 
 
 def thumbnail_step(height: int, width: int) -> int:

@@ -197,8 +197,11 @@ class LabelsConfig(ClassesConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_nnunet(cls, values: Any) -> Any:
-        """Fill in what an nnU-Net data set says and the user doesn't."""
+    def _completed(cls, values: Any) -> Any:
+        """Name the classes where only their number is given, and fill in what an nnU-Net data set says."""
+        count = values.get("num_classes") if isinstance(values, Mapping) else None
+        if type(count) is int and 1 <= count <= MAX_CLASSES and not values.get("classes"):
+            values = {**values, "classes": tuple(f"class_{k}" for k in range(count))}
         found = configured_labels(values)
         if found is None:
             return values
@@ -210,29 +213,15 @@ class LabelsConfig(ClassesConfig):
             raise ConfigError(expected("config", "data.classes", rule, list(listed), "Leave out one of the two."))
         return filled(values, found.known)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _numbered(cls, values: Any) -> Any:
-        """Name the classes where only their number is given."""
-        count = values.get("num_classes") if isinstance(values, Mapping) else None
-        if type(count) is int and 1 <= count <= MAX_CLASSES and not values.get("classes"):
-            return {**values, "classes": tuple(f"class_{k}" for k in range(count))}
-        return values
+    _readable_objects = rule("instances")(check_objects)
 
-    @rule("num_classes")
-    def _as_many_as_named(cls, num_classes: int | None, given: Given) -> None:
-        if num_classes not in (None, len(given.classes)):
-            raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
-
-    @rule("instances")
-    def _of_one_class(cls, instances: Instances, given: Given) -> None:
-        mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
-        check_objects(instances, given, mapped=mapped)
-
-    @rule("invalid")
-    def _of_stored_values(cls, invalid: str, given: Given) -> None:
-        if invalid == "count" and (given.task == "multilabel" or given.label_map or given.instances):
-            raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
+    @rule("num_classes", "invalid")
+    def _go_together(cls, value: Any, given: Given) -> None:
+        match given.own_key:
+            case "num_classes" if value not in (None, len(given.classes)):
+                raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
+            case "invalid" if value == "count" and (given.task == "multilabel" or given.label_map or given.instances):
+                raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
 
     def spec(self) -> ClassSpec:
         return super().spec().replace(count_invalid=self.invalid == "count")

@@ -5,13 +5,13 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from segmeter.checks import expected, some
 from segmeter.data.config import FolderConfig
 from segmeter.data.files.sniff import SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import MARKS, is_zarr
-from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
@@ -56,14 +56,14 @@ class Listing:
         parts = [{stem[: -len(end)]: n for stem, n in self.names.items() if stem.endswith(end)} for end in ends]
         rule = f"to end in {', '.join(ends)}"
         others = [stem for stem in self.names if not stem.endswith(tuple(ends))]
-        problems = (
-            [expected(show(self.folder), "images", rule, some(others), "Move others elsewhere.")] if others else []
-        )
+        problems = list(self.problems)
+        if others:
+            problems.append(expected(show(self.folder), "images", rule, some(others), "Move others elsewhere."))
         every = dict.fromkeys(stem for part in parts for stem in part)
         for end, part in zip(ends, parts, strict=True):
             problems += missing_problem(every, part, what=f"channel {end}", remedy="Every case needs every channel.")
         first, *more = (Listing(self.folder, part, self.links) for part in parts)
-        return replace(first, problems=(*self.problems, *problems), more=tuple(more))
+        return replace(first, problems=tuple(problems), more=tuple(more))
 
     def path(self, stem: str) -> str:
         """Return the path of the first file of a name, as text: a `Path` for each of 100,000 files is slower."""
@@ -137,25 +137,12 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
     return Listing(folder, dict(names), frozenset(name for name, is_link in links.items() if is_link), problems)
 
 
-def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
-    """Find the masks of a folder, or of an annotation file, where the part of a class is a folder below it."""
-    annotations = annotations_of(folder / "_")
-    if annotations is not None:
-        return Listing(folder, {name: [name] for name in open_annotations(annotations).images})
-    return scan_folder(folder, role=role, remedy=remedy)
-
-
-def list_files(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Files:
-    """Return the paths that `scan_folder` finds; DataError where the folder has problems."""
-    given = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
-    found = _without_problems(given)
-    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
-
-
-def _without_problems(found: Listing) -> Listing:
+def list_files(folder: Path, *, role: str, remedy: str = "", ending: str = "") -> Files:
+    """Return the paths that `scan_folder` finds, by their whole stem; DataError where the folder has problems."""
+    found = scan_folder(folder, role=role, remedy=remedy, whole_suffix=True, ending=ending)
     if found.problems:
         raise DataError(found.problems)
-    return found
+    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
 
 
 def list_images(place: Path) -> Listing:
@@ -163,7 +150,10 @@ def list_images(place: Path) -> Listing:
     listed = list_place(place)
     if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
         return Listing(listed.path.parent, {stem_of(place): [listed.path.name]})
-    return _without_problems(scan_folder(place, role="images"))
+    found = scan_folder(place, role="images")
+    if found.problems:
+        raise DataError(found.problems)
+    return found
 
 
 def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
@@ -174,7 +164,7 @@ def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, rem
     DataError
         A stem has no file or two, or the folder can't be read.
     """
-    files = list_files(folder, role=role, remedy=remedy, whole_suffix=True)
+    files = list_files(folder, role=role, remedy=remedy)
     chosen = {stem: files.get(stem, []) for stem in stems}
     problems = missing_problem(chosen, files, what=what, remedy=remedy) + twice_problems(chosen, role)
     if problems:
@@ -192,18 +182,6 @@ def class_folders(where: str, folder: Path, role: str, classes: Sequence[str]) -
 
 def _is_zarr(place: Listed) -> bool:
     return is_zarr(place.path) or not place.files.isdisjoint(MARKS)
-
-
-def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
-    """Name the folders and files that links lead out of the root."""
-    home = os.path.realpath(root)
-    outside = [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(home)]
-    if not outside:
-        return []
-    remedy = "Set data.allow_links=true if these links are yours."
-    return [
-        expected("data", "files", f"to lie under {show(root)}", f"links out of it ({some(map(str, outside))})", remedy)
-    ]
 
 
 def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
@@ -278,26 +256,24 @@ def pair_cases(
         stray = "Remove these masks, or add their images."
         problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
     if not config.allow_links:
-        channels = ((one, list(chosen)) for one in (images, *images.more))
-        problems += check_inside(root, _links([*channels, *((mask, wanted) for mask in masks)]))
+        problems += _links_outside(root, [(one, chosen) for one in (images, *images.more)])
+        problems += _links_outside(root, [(mask, wanted) for mask in masks])
     complete = (
-        (stem, name)
+        images.pair(stem, [mask.path(name) for mask in masks])
         for stem, name in zip(chosen, wanted, strict=True)
         if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
     )
-    return ordered([images.pair(stem, [mask.path(name) for mask in masks]) for stem, name in complete])
+    return tuple(sorted(complete, key=attrgetter("case_id")))
 
 
-def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
-    """Return the folders, and the wanted files that are links."""
-    found = [listing.folder for listing, _ in wanted]
+def _links_outside(root: Path, wanted: list[tuple[Listing, Iterable[str]]]) -> list[str]:
+    """Name the folders, and the wanted files, that links lead out of the root."""
+    paths = [listing.folder for listing, _ in wanted]
     for listing, stems in wanted:
         if listing.links:
             names = (listing.names[stem][0] for stem in stems if stem in listing.names)
-            found += [listing.folder / name for name in names if name in listing.links]
-    return found
-
-
-def ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
-    """Sort cases by their ids."""
-    return tuple(sorted(pairs, key=lambda pair: pair.case_id))
+            paths += [listing.folder / name for name in names if name in listing.links]
+    home = os.path.realpath(root)
+    outside = [str(path) for path in paths if not Path(os.path.realpath(path)).is_relative_to(home)]
+    remedy, found = "Set data.allow_links=true if these links are yours.", f"links out of it ({some(outside)})"
+    return [expected("data", "files", f"to lie under {show(root)}", found, remedy)] if outside else []

@@ -7,7 +7,6 @@ is then read without the rest, so that memory holds planes.
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,6 +33,7 @@ from segmeter.remote import fetched
 
 AXES = "kji"  # names of the axes of (D, H, W), as a NIfTI file counts them
 _COARSER = 1.01  # spacings closer than this are equal
+_NO_PLANES = "data.planes is for volumes: NIfTI, MHA, NRRD, NPY, Zarr and TIFF stacks. Leave it out for pictures."
 _ONE_GRID = "Nothing is resampled: bring both onto one grid."
 
 
@@ -66,7 +66,7 @@ class VolumeSet(Dataset):
         return self.limit(index)(lambda: self._look(index, number)[0])
 
     def locate(self, case_id: str) -> Geometry:
-        index = self.number_of(case_id)
+        index = self.numbers[case_id]
         return self.limit(index)(lambda: self._look(index, 0)[1]).having(file=self.pairs[index].image)
 
     def _look(self, index: int, number: int) -> tuple[Header, Geometry]:
@@ -91,25 +91,25 @@ class VolumeSet(Dataset):
                 header, geometry = self.limit(index)(partial(self._look, index, number))
                 if path in pair.masks:
                     check_mask_header(path, header, label_map=self.reading.label_map)
-                _check_planes(path, header)
+                if len(header.lead) != 1 or header.channels != 1:
+                    given = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
+                    raise file_error(path, "file", "to hold planes (depth, height, width)", given, _NO_PLANES)
                 if first is None:
                     first = header, geometry
                     find_axis(self.planes, geometry, path)
-                    self._check_channels(len(pair.images))
+                    if len(pair.images) != self.in_channels:
+                        rule = f"to be {len(pair.images)}, one per file of a case"
+                        remedy = "data.channel_files names the files' ends."
+                        raise DataError(expected("data", "in_channels", rule, self.in_channels, remedy))
                 elif path not in pair.masks and header.dtype != first[0].dtype:
-                    rule, given = f"to be that of {show(pair.image)}, {first[0].dtype}", header.dtype
-                    raise file_error(path, "dtype", rule, given, "Save all channels with one dtype.")
+                    rule = f"to be that of {show(pair.image)}, {first[0].dtype}"
+                    raise file_error(path, "dtype", rule, header.dtype, "Save all channels with one dtype.")
                 found = [geometry.place_problem, geometry.spacing_problem]
                 found += _grid_problem(path, geometry, header, pair.image, *first)
                 problems += filter(None, found)
             except DataError as error:
                 problems += error.problems
         return problems
-
-    def _check_channels(self, files: int) -> None:
-        if files != self.in_channels:
-            rule, remedy = f"to be {files}, one per file of a case", "data.channel_files names the files' ends."
-            raise DataError(expected("data", "in_channels", rule, self.in_channels, remedy))
 
     def open_volume(self, index: int) -> "Volume":
         """Unpack the files of a case; raises as reading it does."""
@@ -205,12 +205,7 @@ class Volume:
             for source, voxels in zip(self.sources, stored, strict=True)
         ]
         image = np.concatenate(channels, axis=2)
-        return Sample(case_id=self.plane_id(number), image=image, target=self.target_of(number))
-
-    def target_of(self, number: int) -> NDArray[Any] | None:
-        """Return the labels of a plane, (H, W) or (K, H, W) for multilabel; None without masks."""
-        planes = [np.take(_mapped(mask), number, self.axis) for mask in self.masks]
-        return self._joined(planes) if planes else None
+        return Sample(case_id=self.plane_id(number), image=image, target=self.target(number))
 
     @property
     def own_channels(self) -> slice:
@@ -221,12 +216,14 @@ class Volume:
         """Name a plane."""
         return f"{self.case_id}-{AXES[self.axis]}{number:04d}"
 
-    def target(self) -> NDArray[Any] | None:
-        """Return the labels, (D, H, W) or (K, D, H, W) for multilabel; None without masks."""
-        return self._joined([_mapped(mask) for mask in self.masks]) if self.masks else None
-
-    def _joined(self, masks: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return np.stack(masks) if self.spec.is_multilabel else np.ascontiguousarray(masks[0])
+    def target(self, number: int | None = None) -> NDArray[Any] | None:
+        """Return the labels, (D, H, W), or those of one plane, (H, W); for multilabel (K, ...). None without masks."""
+        masks: list[NDArray[Any]] = [_mapped(mask) for mask in self.masks]
+        if number is not None:
+            masks = [np.take(mask, number, self.axis) for mask in masks]
+        if self.spec.is_multilabel and masks:
+            return np.stack(masks)
+        return np.ascontiguousarray(masks[0]) if masks else None
 
 
 def _mapped(path: Path) -> NDArray[Any]:
@@ -266,13 +263,6 @@ def find_axis(planes: PlaneAxis, geometry: Geometry, path: Path) -> int:
         return 0
     found, remedy = "a file that does not say how it lies", "Set data.planes=k, j or i."
     raise file_error(path, "data.planes", "to be an axis of the file for axial planes", found, remedy)
-
-
-def _check_planes(path: Path, header: Header) -> None:
-    if len(header.lead) != 1 or header.channels != 1:
-        found = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
-        remedy = "data.planes is for volumes: NIfTI, MHA, NRRD, NPY, Zarr and TIFF stacks. Leave it out for pictures."
-        raise file_error(path, "file", "to hold planes (depth, height, width)", found, remedy)
 
 
 def _grid_problem(

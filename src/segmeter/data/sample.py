@@ -134,7 +134,8 @@ class Reading:
     def of(cls, config: ClassesConfig, spec: ClassSpec, **others: Any) -> "Reading":
         """Read maps as the configuration says, with these classes; `others` override it."""
         given = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
-        given |= {"label_map": config.labels_of(), "divisor": getattr(config, "instance_divisor", None)}
+        given["label_map"] = {key.replace(" ", ""): label for key, label in config.label_map.items()}
+        given["divisor"] = getattr(config, "instance_divisor", None)
         return cls(spec=spec, **given | others)
 
     @property

@@ -238,18 +238,6 @@ def find_unused(model: nn.Module, image: Tensor) -> list[str]:
     return [name for name, gradient in zip(learning, gradients, strict=True) if gradient is None]
 
 
-def find_address(place: Place) -> None:
-    """Set the variables by which the processes find each other, unless they are set.
-
-    torchrun sets MASTER_ADDR and MASTER_PORT. A step of srun, or submitit's tasks on this machine, take the node that
-    launched the job, and a port that follows from the job's number.
-    """
-    os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
-    os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
-    job = os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.environ.get("SLURM_JOB_ID", "9500")
-    os.environ.setdefault("MASTER_PORT", str(20000 + int(job) % 20000))
-
-
 @contextmanager
 def joined(place: Place | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
     """Join the other processes while the block runs: by gloo, and on GPUs by nccl too.
@@ -269,7 +257,12 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    find_address(place)
+    # torchrun sets the address and port at which the processes find each other. A step of srun, or submitit's tasks on
+    # this machine, take the node that launched the job, and a port that follows from the job's number.
+    os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
+    os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
+    job = os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.environ.get("SLURM_JOB_ID", "9500")
+    os.environ.setdefault("MASTER_PORT", str(20000 + int(job) % 20000))
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     patience = _FOR_EVER if limit_s is None else timedelta(seconds=limit_s)
     part = f"segmeter/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_trainings)}"

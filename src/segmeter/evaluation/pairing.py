@@ -171,7 +171,7 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
         found = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
         places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
-        found = [list_files(place, role=name, whole_suffix=True, ending=suffix) for place, name in places]
+        found = [list_files(place, role=name, ending=suffix) for place, name in places]
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]

@@ -99,10 +99,12 @@ class Component(BaseMetadata):
 
 
 class Given:
-    """The keys that are declared above one: each is an attribute. A rule that reads one which failed is not applied."""
+    """The keys that are declared above `own_key`: each is an attribute. A rule that reads one which failed is not
+    applied.
+    """
 
-    def __init__(self, values: Mapping[str, Any], above: Container[str]) -> None:
-        self._values, self._above = values, above
+    def __init__(self, values: Mapping[str, Any], above: Container[str], own_key: str) -> None:
+        self._values, self._above, self.own_key = values, above, own_key
 
     def __getattr__(self, key: str) -> Any:
         if key in self._values:
@@ -116,8 +118,8 @@ class _FailedKeyError(Exception):
     pass
 
 
-def rule(key: str) -> Callable[[Any], Any]:
-    """Declare a rule between `key` and keys above it: a method (cls, value, given) that raises `RuleError`.
+def rule(*keys: str) -> Callable[[Any], Any]:
+    """Declare a rule between each of `keys` and keys above it: a method (cls, value, given) that raises `RuleError`.
 
     Examples
     --------
@@ -139,13 +141,13 @@ def rule(key: str) -> Callable[[Any], Any]:
 
         def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
             try:
-                names = list(cls.model_fields)
-                check(cls, value, Given(info.data, names[: names.index(key)]))
+                names, key = list(cls.model_fields), str(info.field_name)
+                check(cls, value, Given(info.data, names[: names.index(key)], key))
             except _FailedKeyError:
                 pass
             return value
 
-        return field_validator(key, mode="after")(classmethod(apply))
+        return field_validator(*keys, mode="after")(classmethod(apply))
 
     return declare
 

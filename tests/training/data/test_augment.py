@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, to_unit, turned_grid
+from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, turned_grid
 from segmeter.training.data.augment_config import AugmentConfig, choose_crop
 from tests.models.parts import make_spec
 
@@ -169,7 +169,8 @@ def test_noise_is_a_share_of_the_image_s_own_deviation():
 @pytest.mark.parametrize(("dtype", "full"), [(torch.uint8, 255), (torch.uint16, 65535)])
 def test_integers_become_shares_of_their_full_scale_and_stay_within_it(dtype, full):
     values = torch.tensor([0, full // 5, full]).to(dtype).view(1, 1, 1, 3).expand(1, 1, 4, 3)
-    torch.testing.assert_close(to_unit(values)[0, 0, 0], torch.tensor([0.0, 0.2, 1.0]))
+    same, _ = apply(augment_of(brightness=1e-9), values, torch.zeros(1, 4, 3))
+    torch.testing.assert_close(same[0, 0, 0], torch.tensor([0.0, 0.2, 1.0]))
     image, _ = apply(augment_of(brightness=0.9, noise=1.0), values.expand(8, 1, 4, 3), torch.zeros(8, 4, 3))
     assert image.dtype == torch.float32
     assert (float(image.min()), float(image.max())) == (0.0, 1.0)

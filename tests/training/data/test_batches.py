@@ -98,16 +98,16 @@ def test_draws_travel_with_their_batch_and_are_drawn_where_it_is_prepared():
     assert [batch.draws.table.tolist() for batch in taken] == [[[3.0] * 3], [[4.0] * 3], [[10.0] * 3]]
     assert [batch.draws.seeds for batch in taken] == [(0,), (0,), (1,)]
     assert "MainThread" not in threads
-    moved = taken[0].with_tensors([tensor.to("meta") for tensor in taken[0].tensors()])
-    assert {tensor.device.type for tensor in moved.tensors()} == {"meta"}
+    moved = taken[0].moved(lambda tensors: [tensor.to("meta") for tensor in tensors])
+    assert {tensor.device.type for tensor in (moved.image, moved.target, moved.draws.table)} == {"meta"}
     assert moved.draws.seeds == taken[0].draws.seeds
 
 
 def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with():
     with open_batches(CountingSource(np.uint16)) as batches:
-        image, target = batches.take().tensors()
-    assert image.is_contiguous(memory_format=torch.channels_last)
-    assert target.dtype == torch.int32
+        batch = batches.take()
+    assert batch.image.is_contiguous(memory_format=torch.channels_last)
+    assert batch.target.dtype == torch.int32
 
 
 FAULTY = MagicMock(**{"batch.side_effect": KeyError("x"), "__len__.return_value": 5})
@@ -130,4 +130,5 @@ def test_an_error_comes_out_with_the_name_of_its_file_or_its_batch(source, error
 def test_batches_go_to_a_device_that_is_neither_cpu_nor_cuda():
     source = TinySource(TinyCases())
     with Batches(source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("meta")) as batches:
-        assert {tensor.device.type for tensor in batches.take().tensors()} == {"meta"}
+        batch = batches.take()
+    assert batch.image.device.type == batch.target.device.type == "meta"

@@ -11,7 +11,7 @@ from segmeter.errors import ConfigError
 from segmeter.training.data import sampling
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from segmeter.training.data.windows import Window, cut, resize_image, resize_planes, resize_target, slide
+from segmeter.training.data.windows import cut, resize_image, resize_planes, resize_target
 from tests.models.parts import make_spec
 from tests.training.data.test_sampling import array_cases, numbered_cases, sample, source_of
 
@@ -41,19 +41,14 @@ def test_resize_of_a_target_takes_the_value_at_the_centre():
 SPEC = ClassSpec(task="multiclass", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
 
 
-def test_a_window_starts_anywhere_inside_or_around_the_image():
-    assert [slide(10, 7, part) for part in (0.0, 0.24, 0.25, 0.5, 0.99)] == [0, 0, 1, 2, 3]
-    assert [slide(7, 10, part) for part in (0.0, 0.5, 0.99)] == [-3, -1, 0]
-
-
 @pytest.mark.parametrize("ignore_index", [255, None])
 def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_can(ignore_index):
     image = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     target = np.array([[0, 1, 0], [1, 1, 0]], np.uint8)
     spec = SPEC.replace(ignore_index=ignore_index)
-    inside, inside_target = cut(image, target, Window(0, 1, 2, 2), spec)
+    inside, inside_target = cut(image, target, (0, 1), (2, 2), spec)
     assert (inside[..., 0].tolist(), inside_target.tolist()) == ([[1, 2], [4, 5]], [[1, 0], [1, 0]])
-    beyond, beyond_target = cut(image, target, Window(-1, 1, 3, 3), spec)
+    beyond, beyond_target = cut(image, target, (-1, 1), (3, 3), spec)
     assert beyond[..., 0].tolist() == [[1, 2, 2], [1, 2, 2], [4, 5, 5]]
     outside = [[255, 255, 255], [1, 0, 255], [1, 0, 255]] if ignore_index else [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
     assert beyond_target.tolist() == outside
@@ -62,7 +57,7 @@ def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_c
 def test_cut_keeps_the_planes_of_a_multilabel_target():
     planes = np.zeros((2, 4, 4), np.uint8)
     planes[1, 3, 3] = 1
-    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, Window(2, 2, 3, 2), SPEC)
+    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, (2, 2), (3, 2), SPEC)
     assert found.shape == (2, 3, 2)
     assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
 
@@ -75,6 +70,13 @@ def test_where_only_floats_can_be_resized_bytes_are_within_one():
     wide = resize_planes(image.to(torch.uint16), (17, 60)).double()  # takes that way on a CPU too
     assert (wide - exact).abs().max() <= 0.501
     assert (ours - exact).abs().max() <= 1.01
+
+
+def test_a_window_starts_anywhere_inside_a_larger_image():
+    source = source_of(numbered_cases(1, size=(22, 19)), crop=(16, 16))
+    samples = [sample(source, epoch, 0)[0] for epoch in range(90)]
+    assert {int(image[0, 0, 0]) for image in samples} == set(range(7))
+    assert {int(image[0, 0, 1]) for image in samples} == set(range(4))
 
 
 def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():

@@ -9,7 +9,6 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,16 +58,20 @@ class VerifiedFiles:
         """Add rows, replace older ones of the same names, and delete what the cache has no room for."""
         known, kept = self.load()
         fresh = set(names)
-        stay = [(name, place) for name, place in known.items() if name not in fresh]
-        every = np.concatenate([kept[[place for _, place in stay]], rows]).astype(self.dtype, copy=False)
-        listed = json.dumps([*(name for name, _ in stay), *names]).encode()
+        stay = {name: place for name, place in known.items() if name not in fresh}
+        every = np.concatenate([kept[[*stay.values()]], rows]).astype(self.dtype, copy=False)
+        listed = json.dumps([*stay, *names]).encode()
         buffer = io.BytesIO()
         np.savez(buffer, names=np.frombuffer(listed, np.uint8), rows=every)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(self.path) as file:
                 file.write(buffer.getbuffer())
-            _forget(self.path.parent)
+            total, files = 0, self.path.parent.glob(f"*{_SUFFIX}")
+            for number, path in enumerate(sorted(files, key=lambda path: -path.stat().st_mtime_ns)):
+                total += path.stat().st_size
+                if number >= MAX_FILES or total > MAX_BYTES:
+                    path.unlink(missing_ok=True)
         except OSError:
             return
 
@@ -77,12 +80,3 @@ def is_settled(state: NDArray[np.int64], read_at: int) -> NDArray[np.bool_]:
     """Tell whether files in states (..., 4) had been left alone long enough when they were read, in nanoseconds."""
     youngest = np.maximum(state[..., 1], state[..., 2])
     return np.asarray(youngest < read_at - int(SETTLED_SECONDS * 1e9))
-
-
-def _forget(folder: Path) -> None:
-    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda path: -path.stat().st_mtime_ns)
-    total = 0
-    for number, path in enumerate(files):
-        total += path.stat().st_size
-        if number >= MAX_FILES or total > MAX_BYTES:
-            path.unlink(missing_ok=True)

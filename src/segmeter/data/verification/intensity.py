@@ -18,6 +18,7 @@ SHOWN = (1, 50, 99)  # percentiles of a data set
 
 _EVERY = 16  # of the lines of large float images is used for the levels
 _LEAST_USE = 1 / 8  # of the full scale, below which it is hardly the images' own
+_TOGETHER = 8  # images that are judged together, because a single one may be dark
 _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs; networks expect about 0 and 1
 
 Values = NDArray[np.float64]
@@ -61,13 +62,17 @@ class Intensity:
 
 def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
     """Return mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
-    planes = (image[:, :, channel] for channel in range(image.shape[2]))
-    measured = [
-        _measure_floats(plane.ravel()) if plane.dtype.kind == "f" else _measure_counts(count_values(plane))
-        for plane in planes
-    ]
-    mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
-    return mean, variance, levels.T
+    measured = []
+    for plane in (image[:, :, channel] for channel in range(image.shape[2])):
+        if plane.dtype.kind == "f":
+            wide = plane.ravel().astype(np.float64)
+            mean = float(wide.mean())
+            levels = np.quantile(wide, np.array(LEVELS) / 100, method="inverted_cdf")
+            measured.append((mean, float(((wide - mean) ** 2).mean()), levels))
+        else:
+            measured.append(_measure_counts(count_values(plane)))
+    means, variances, levels = (np.array(values) for values in zip(*measured, strict=True))
+    return means, variances, levels.T
 
 
 def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[Values, Values, Values]:
@@ -108,21 +113,20 @@ def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
     return mean, variance, np.searchsorted(counts.cumsum(), ranks).astype(np.float64)
 
 
-def _measure_floats(plane: NDArray[Any]) -> tuple[float, float, Values]:
-    wide = plane.astype(np.float64)
-    mean = float(wide.mean())
-    return mean, float(((wide - mean) ** 2).mean()), np.quantile(wide, np.array(LEVELS) / 100, method="inverted_cdf")
-
-
 def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Values, levels: Values) -> Intensity:
     """Merge what `measure_image` found in N images: pixels (N,), mean and variance (N, C), levels (N, L, C)."""
     weight = (pixels / pixels.sum())[:, None]
     middle = (weight * mean).sum(0)
     spread = (weight * (variance + (mean - middle) ** 2)).sum(0)
     shares = np.diff(np.array(LEVELS, np.float64), prepend=0.0, append=100.0)
-    mass = np.outer(
-        pixels, (shares[:-1] + shares[1:]) / 2
-    )  # a value stands for the pixels up to half-way to its neighbours
+    # a value stands for the pixels up to half-way to its neighbours
+    mass = np.outer(pixels, (shares[:-1] + shares[1:]) / 2).ravel()
+    merged = []
+    for values in (levels[:, :, channel].ravel() for channel in range(levels.shape[2])):
+        order = np.argsort(values, kind="stable")
+        grown = mass[order].cumsum()
+        places = np.searchsorted(grown, np.array(LEVELS) / 100 * grown[-1])
+        merged.append(values[order][np.minimum(places, len(order) - 1)])
     return Intensity(
         dtype=dtype,
         pixels=int(pixels.sum()),
@@ -130,16 +134,8 @@ def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Value
         high=levels[:, -1].max(0),
         mean=middle,
         std=np.sqrt(spread),
-        levels=np.stack([_percentiles(levels[:, :, c], mass) for c in range(levels.shape[2])], axis=1),
+        levels=np.stack(merged, axis=1),
     )
-
-
-def _percentiles(values: Values, mass: Values) -> Values:
-    order = np.argsort(values, axis=None, kind="stable")
-    grown = mass.ravel()[order].cumsum()
-    places = np.searchsorted(grown, np.array(LEVELS) / 100 * grown[-1])
-    found: Values = values.ravel()[order][np.minimum(places, len(order) - 1)]
-    return found
 
 
 def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[Values, Values]:
@@ -150,22 +146,21 @@ def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[V
     """
     weight = np.array([[each.pixels] for each in intensities], np.float64)
     weight /= weight.sum()
-    moments = [_clipped_moments(each, clip) if clip else (each.mean, each.std**2) for each in intensities]
-    mean = np.stack([own / each.full_scale for (own, _), each in zip(moments, intensities, strict=True)])
-    variance = np.stack([own / each.full_scale**2 for (_, own), each in zip(moments, intensities, strict=True)])
-    middle = (weight * mean).sum(0)
-    return middle, np.sqrt((weight * (variance + (mean - middle) ** 2)).sum(0))
-
-
-def _clipped_moments(found: Intensity, clip: Limits) -> tuple[Values, Values]:
-    """Return mean and variance (C,), in stored units, of a quantile function that is linear between the levels."""
-    low, high = np.array(clip).T * found.full_scale
-    values = np.clip(found.levels, low, high)
-    share = np.diff(np.array(LEVELS, np.float64))[:, None] / 100
-    left, right = values[:-1], values[1:]
-    mean = (share * (left + right) / 2).sum(0)
-    square = (share * (left**2 + left * right + right**2) / 3).sum(0)
-    return mean, np.maximum(square - mean**2, 0.0)
+    means, variances = [], []
+    for each in intensities:
+        mean, variance = each.mean, each.std**2
+        if clip:  # of a quantile function that is linear between the levels
+            low, high = np.array(clip).T * each.full_scale
+            values = np.clip(each.levels, low, high)
+            share = np.diff(np.array(LEVELS, np.float64))[:, None] / 100
+            left, right = values[:-1], values[1:]
+            mean = (share * (left + right) / 2).sum(0)
+            square = (share * (left**2 + left * right + right**2) / 3).sum(0)
+            variance = np.maximum(square - mean**2, 0.0)
+        means.append(mean / each.full_scale)
+        variances.append(variance / each.full_scale**2)
+    middle = (weight * np.stack(means)).sum(0)
+    return middle, np.sqrt((weight * (np.stack(variances) + (np.stack(means) - middle) ** 2)).sum(0))
 
 
 def clip_limits(config: DataConfig, intensities: Sequence[Intensity]) -> Limits:
@@ -215,8 +210,13 @@ def normalisation(
         Inputs would be far from mean 0 and spread 1, a channel is constant, or one full scale is given for two dtypes.
     """
     measured = unit_moments(intensities, clip_limits(config, intensities))
-    factor = _factor(config, intensities)
-    chosen = []
+    factor, chosen = 1.0, []  # the configured full scale on the scale of the dtype
+    if config.full_scale is not None:
+        _refuse_mixed(config, intensities, "full_scale")
+        if intensities[0].high.max() > config.full_scale:
+            over = f"{config.full_scale:g}, where values reach {intensities[0].high.max():g}"
+            raise DataError(expected("data", "full_scale", "to be at least the largest value", over))
+        factor = config.full_scale / intensities[0].full_scale
     for given, found, usual in zip((config.mean, config.std), measured, default, strict=True):
         wanted = tuple(usual if given is None or isinstance(given, str) else given)
         chosen.append(found if given == "auto" else np.array(wanted) * factor)
@@ -231,17 +231,6 @@ def normalisation(
         remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
         raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", far, remedy))
     return tuple(map(float, mean)), tuple(map(float, std))
-
-
-def _factor(config: DataConfig, intensities: Sequence[Intensity]) -> float:
-    """Return the configured full scale on the scale of the dtype."""
-    if config.full_scale is None:
-        return 1.0
-    _refuse_mixed(config, intensities, "full_scale")
-    if intensities[0].high.max() > config.full_scale:
-        given = f"{config.full_scale:g}, where values reach {intensities[0].high.max():g}"
-        raise DataError(expected("data", "full_scale", "to be at least the largest value", given))
-    return config.full_scale / intensities[0].full_scale
 
 
 def _refuse_mixed(config: DataConfig, intensities: Sequence[Intensity], key: str) -> None:
@@ -280,23 +269,14 @@ class ScaleWatch:
     ----------
     mean, std, clip
         The model's normalisation.
-    together
-        Images that are judged together, because a single one may be dark.
     at_once
         Whether to judge the newest images after each one.
     """
 
     def __init__(
-        self,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        clip: Limits = (),
-        *,
-        together: int = 8,
-        at_once: bool = False,
+        self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, at_once: bool = False
     ) -> None:
-        self._mean, self._std, self._clip = mean, std, clip
-        self._together, self._at_once = together, at_once
+        self._model, self._at_once = (mean, std, clip), at_once
         self._measured: list[tuple[str, int, Values, Values, Values]] = []
         self._looked = self._told = False
 
@@ -305,7 +285,7 @@ class ScaleWatch:
         if self._told:
             return []
         measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
-        full = len(measured) >= self._together
+        full = len(measured) >= _TOGETHER
         lines = self._look(measured) if full or self._at_once else []
         rest = measured[1:] if self._at_once else []
         self._measured = rest if full else measured  # last, so that an image that fails is forgotten
@@ -318,7 +298,7 @@ class ScaleWatch:
     def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
         rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
-        lines = mismatch_warnings(found, self._mean, self._std, self._clip)
+        lines = mismatch_warnings(found, *self._model)
         self._looked, self._told = True, bool(lines)
         return lines
 

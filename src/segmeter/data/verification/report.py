@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
-from segmeter.classes import IGNORED_KEY, ClassSpec
+from segmeter.classes import IGNORED_KEY
 from segmeter.data.config import DATA, SPLITS, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
@@ -21,6 +21,8 @@ from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, header_problems, verify
 from segmeter.errors import ConfigError, DataError
+
+_NO_CHANNELS = "image to have 0 channels"  # in the cause of a problem every number is 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,53 +103,54 @@ def check_splits(
     passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
     found += [line for verified in passes for line in verified.problems]
-    found += _mixed_channels(found, sum(map(len, datasets)))
+    odd, images = sum(getattr(line, "cause", "").startswith(_NO_CHANNELS) for line in found), sum(map(len, datasets))
+    if 0 < odd < images:  # no number of channels fits all, so advice about one file would only make others fail
+        given = f"another one in {odd} of {images}"
+        remedy = "Convert all images to one number: data.in_channels is that of the whole data set."
+        found.append(expected("data", "images", "to have one number of channels", given, remedy))
     hashes = [verified.hashes for verified in passes]
     for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
-        found += [*_shared_names(one, two), *_shared_images(one, first, two, second)]
-    found += [line for one in datasets for other in unread for line in _shared_names(one, other)]
+        found += _shared(one, first, two, second)
+    found += [line for one in datasets for other in unread for line in _shared(one, [], other, [])]
     if found:
         raise DataError(list(dict.fromkeys(found)))
     return tuple(_report(dataset, verified) for dataset, verified in zip(datasets, passes, strict=True))
 
 
-def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
-    """Report that no number of channels fits all images; advice about one file would only make others fail."""
-    odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
-    if not 0 < odd < images:
-        return []
-    remedy = "Convert all images to one number: data.in_channels is that of the whole data set."
-    return [expected("data", "images", "to have one number of channels", f"another one in {odd} of {images}", remedy)]
+def _shared(one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]) -> list[str]:
+    """Report leakage between two splits: cases of one name, and equal images of different names.
 
-
-def _shared_names(one: Dataset, two: Dataset) -> list[str]:
+    `first` and `second` are the hashes of their files, or empty if they were not read.
+    """
     names = set(one.case_ids) & set(two.case_ids)
-    rule, remedy = "to share no case", "Keep each in one split."
-    return [expected("data", f"{one.split} and {two.split}", rule, some(names), remedy)] if names else []
-
-
-def _shared_images(
-    one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]
-) -> list[str]:
-    """Report leakage: duplicates, which are equal images of different names in two splits."""
-    names = set(one.case_ids) & set(two.case_ids)
-    here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
+    here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=False) if int(hashes[0], 16)}
     twins = [
         f"{here[hashes[0]].case_id} = {pair.case_id}"
-        for hashes, pair in zip(second, two.pairs, strict=True)
+        for hashes, pair in zip(second, two.pairs, strict=False)
         if hashes[0] in here and pair.case_id not in names
     ]
-    rule, remedy = "to share no image", "The images are equal to the last byte. Keep each in one split."
-    return [expected("data", f"{one.split} and {two.split}", rule, some(twins), remedy)] if twins else []
+    where, remedy, found = f"{one.split} and {two.split}", "Keep each in one split.", list[str]()
+    if names:
+        found.append(expected("data", where, "to share no case", some(names), remedy))
+    if twins:
+        remedy = f"The images are equal to the last byte. {remedy}"
+        found.append(expected("data", where, "to share no image", some(twins), remedy))
+    return found
 
 
 def _report(dataset: Dataset, verified: Verified) -> DataReport:
     rows, hashes = verified.rows, verified.hashes
     planes = dataset.spec.num_classes if dataset.spec.is_multilabel else 1
     has_target = any(pair.masks for pair in dataset.pairs)
-    total = int(_pixels(rows).sum()) * planes
+    pixels = np.asarray(rows["size"].astype(np.int64).prod(1) * rows["planes"])  # or voxels, of each image
+    total = int(pixels.sum()) * planes
     digest = hashlib.sha256(rows["sha256"].tobytes().hex().encode())
     sizes, cases = np.unique(rows["size"], axis=0, return_counts=True)
+    intensities = []
+    for code in np.unique(rows["dtype"]):
+        own = rows["dtype"] == code
+        levels, moments = rows["levels"][own].astype(np.float64), (rows["mean"][own], rows["variance"][own])
+        intensities.append(merge_images(DTYPES[code], pixels[own].astype(np.float64), *moments, levels))
     return DataReport(
         split=dataset.split,
         n_cases=len(rows),
@@ -161,30 +164,15 @@ def _report(dataset: Dataset, verified: Verified) -> DataReport:
         presence=rows["classes"] > 0,
         sizes=dict(zip(map(tuple, sizes.tolist()), cases.tolist(), strict=True)),
         dtypes=dict(sorted(Counter(DTYPES[code] for code in rows["dtype"].tolist()).items())),
-        intensities=_intensities(rows),
+        intensities=tuple(intensities),
         content_sha256=digest.hexdigest(),
         file_sha256=tuple(hashes),
-        warnings=tuple(_warnings(dataset, rows, hashes)),
+        warnings=tuple(_warnings(dataset, rows, hashes, pixels)),
     )
 
 
-def _pixels(rows: Rows) -> NDArray[np.int64]:
-    """Return the pixels or voxels of each image."""
-    return np.asarray(rows["size"].astype(np.int64).prod(1) * rows["planes"])
-
-
-def _intensities(rows: Rows) -> tuple[Intensity, ...]:
-    found = []
-    for code in np.unique(rows["dtype"]):
-        own = rows[rows["dtype"] == code]
-        pixels = _pixels(own).astype(np.float64)
-        levels = own["levels"].astype(np.float64)
-        found.append(merge_images(DTYPES[code], pixels, own["mean"], own["variance"], levels))
-    return tuple(found)
-
-
-def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]]) -> list[str]:
-    where, found = f"data, {dataset.split}", []
+def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]], pixels: NDArray[np.int64]) -> list[str]:
+    spec, where, found = dataset.spec, f"data, {dataset.split}", list[str]()
     by_hash: dict[str, list[str]] = defaultdict(list)
     for files, pair in zip(hashes, dataset.pairs, strict=True):
         by_hash[files[0]].append(pair.paths[0])
@@ -195,21 +183,16 @@ def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]]) -> li
         found.append(f"{where}: images of several dtypes, which are scaled by different maxima.")
     if rows["palette"].any():
         found.append(f"{where}: masks with a palette; their indices are the labels, not their colours.")
-    if any(pair.masks for pair in dataset.pairs):
-        found += _class_warnings(where, dataset, rows)
-    return found
-
-
-def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
-    found, spec, per_class = [], dataset.spec, rows["classes"]
+    if not any(pair.masks for pair in dataset.pairs):
+        return found
+    per_class = rows["classes"]
     total = per_class.sum(0)
     absent = [name for name, count in zip(spec.names, total, strict=True) if not count]
     if absent:
         found.append(f"{where}: no pixel of {', '.join(absent)}; their scores are undefined.")
     if spec.is_multilabel:
         return found
-    has_ignored = bool((rows["counted"] < _pixels(rows)[:, None]).any())
-    if has_ignored and not total[1:].any():
+    if (rows["counted"] < pixels[:, None]).any() and not total[1:].any():
         found.append(
             f"{where}: nothing but {spec.names[0]} and ignored pixels; "
             f"if {spec.void} is the object, set data.label_map and another {IGNORED_KEY}."
@@ -229,26 +212,21 @@ def describe_report(report: DataReport, config: DataConfig) -> dict[str, Any]:
 
     A class's share is that of the pixels in which it is decided; None if there are none.
     """
+    classes = {
+        name: {"pixels": int(own), "share": float(own / counted) if counted else None, "cases": int(cases)}
+        for name, own, counted, cases in zip(
+            config.classes, report.class_pixels, report.counted_pixels, report.class_cases, strict=True
+        )
+    }
     return {
         "cases": report.n_cases,
         "sizes": [{"height": h, "width": w, "cases": count} for (h, w), count in report.sizes.items()],
         "dtypes": report.dtypes,
-        "classes": _classes(report, config.spec()),
+        "classes": classes,
         "ignored_share": report.ignored_pixels / report.total_pixels if report.total_pixels else None,
         "intensities": [_values(each, config) for each in report.intensities],
         "content_sha256": report.content_sha256,
         "warnings": list(report.warnings),
-    }
-
-
-def _classes(report: DataReport, spec: ClassSpec) -> dict[str, Any]:
-    return {
-        name: {
-            "pixels": int(report.class_pixels[index]),
-            "share": float(report.class_pixels[index] / counted) if (counted := report.counted_pixels[index]) else None,
-            "cases": int(report.class_cases[index]),
-        }
-        for index, name in enumerate(spec.names)
     }
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,17 +97,26 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
         Whether to use the findings of earlier starts. The findings of this one are stored either way.
     """
     dtype = row_dtype(dataset)
-    store = VerifiedFiles(_settings(dataset), dtype)
+    store, rows = VerifiedFiles(_settings(dataset), dtype), np.zeros(len(dataset), dtype)
     here = str(Path.cwd())
     names = [os.path.join(here, pair.paths[0]) for pair in dataset.pairs]  # noqa: PTH118 - as in `read_state`
-    now = time.time_ns()
-    states = _read_states(dataset)
-    rows, fresh = _take_known(store, names, states, use_cache)
-    problems: list[str] = []
+    now, most = time.time_ns(), rows["state"].shape[1]
+    # in chunks, because a task per file costs more than its work
+    chunks = (dataset.pairs[start : start + _CHUNK] for start in range(0, len(dataset), _CHUNK))
+    found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
+    states = np.concatenate([rows["state"][:0], *found])
+    known, kept = store.load() if use_cache else ({}, rows)
+    places = np.array([known.get(name, -1) for name in names], np.int64)
+    there = places >= 0
+    rows[there] = kept[places[there]]
+    same = there & (rows["state"] == states).all((1, 2))
+    rows[~same] = np.zeros((), dtype)
+    rows["state"] = states
+    fresh, problems = np.flatnonzero(~same).tolist(), list[str]()
     streamed = dataset.streamed_cases() if fresh else frozenset()  # reads headers
     ahead = fetch_ahead(fresh, lambda index: dataset.pairs[index].files)
-    found = map_in_threads(partial(_verify_case, dataset, dtype, streamed), ahead)
-    for place, (row, lines) in zip(fresh, track(found, f"checking {dataset.split}", len(fresh)), strict=True):
+    read = map_in_threads(partial(_verify_case, dataset, dtype, streamed), ahead)
+    for place, (row, lines) in zip(fresh, track(read, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines
     good = [i for i in fresh if rows[i]["size"].all() and is_settled(rows[i]["state"], now).all()]
@@ -126,7 +134,7 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
     `classes`, pixels of each class; `counted`, pixels in which each class is decided; `palette`, whether a mask has
     one.
     """
-    files = _most_files(dataset)
+    files = max((len(pair.paths) for pair in dataset.pairs), default=1)
     channels, classes = dataset.in_channels, dataset.spec.num_classes
     return np.dtype(
         [
@@ -157,37 +165,9 @@ def _settings(dataset: Dataset) -> list[Any]:
     return [_FINDINGS, tools, folders, reading, meaning, planes]
 
 
-def _read_states(dataset: Dataset) -> NDArray[np.int64]:
-    """Return the state of every file (N, F, 4), in chunks, because a task per file costs more than its work."""
-    most = _most_files(dataset)
-    pairs = iter(dataset.pairs)
-    chunks = iter(lambda: tuple(islice(pairs, _CHUNK)), ())
-    found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
-    return np.concatenate([np.zeros((0, most, 4), np.int64), *found])
-
-
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
     states = [read_state(annotations_of(Path(path)) or path) for path in pair.paths]
     return states + [(0, 0, 0, 0)] * (most - len(states))
-
-
-def _most_files(dataset: Dataset) -> int:
-    return max((len(pair.paths) for pair in dataset.pairs), default=1)
-
-
-def _take_known(
-    store: VerifiedFiles, names: list[str], states: NDArray[np.int64], use_cache: bool
-) -> tuple[Rows, list[int]]:
-    """Return rows filled with the findings that still hold, and the places of the other cases."""
-    rows = np.zeros(len(names), store.dtype)
-    known, kept = store.load() if use_cache else ({}, rows)
-    places = np.array([known.get(name, -1) for name in names], np.int64)
-    there = np.flatnonzero(places >= 0)
-    rows[there] = kept[places[there]]
-    same = (rows["state"] == states).all((1, 2)) & (places >= 0)
-    rows[~same] = np.zeros((), store.dtype)
-    rows["state"] = states
-    return rows, np.flatnonzero(~same).tolist()
 
 
 def _verify_case(
@@ -225,9 +205,10 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
         return
     image, sha256 = read
     targets = [mask for mask in masks if mask is not None]
-    target = dataset.stack([mask.labels for mask in targets]) if targets else None
-    (counted,) = _counted([(image, target)], row, dataset.spec)
-    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(counted))
+    if targets:
+        target = dataset.stack([mask.labels for mask in targets])
+        row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
+    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(image))
     row["palette"] = any(mask.stored.is_palette for mask in targets)
 
 

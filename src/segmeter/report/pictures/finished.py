@@ -217,7 +217,7 @@ class EvaluatedCases:
         DataError
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
-        index = self.dataset.number_of(case_id)
+        index = self.dataset.numbers[case_id]
         pair, paths = self.dataset.pairs[index], self._label_files(case_id)
         files = {"image": pair.images, "target": pair.masks}
         if self.dataset.is_streamed(self.dataset.header_of(index)):

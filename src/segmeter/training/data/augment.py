@@ -5,6 +5,7 @@ Axes: B batch, C channels of the image, K classes, H height, W width.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -83,25 +84,21 @@ class Augment:
         mirrored there too if the data has no ignored value.
         """
         numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
-        bounded = image.dtype in _FULL_SCALE
-        if self._turns or self._tones:
-            image = to_unit(image)
-        image, target = self._flip(image, target, numbers)
+        full = _FULL_SCALE.get(image.dtype)
+        if full is not None and (self._turns or self._tones):
+            image = image.to(torch.float32).div_(full)
+        for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
+            if getattr(self.config, name):
+                chosen = numbers[name] < 0.5
+                image = torch.where(_beside(chosen, image), image.flip(axis), image)
+                target = torch.where(_beside(chosen, target), target.flip(axis), target)
         if self._turns:
             image, target = self._turn(image, target, numbers)
         if self._tones:
             image = self._recolour(image, numbers, draws.table[:, len(_DRAWS) :])
             if self.config.noise:
                 image = add_noise(image, numbers["noise"] * self.config.noise, draws.seeds)
-            image = image.clamp(0.0, 1.0) if bounded else image
-        return image, target
-
-    def _flip(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
-        for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
-            if getattr(self.config, name):
-                chosen = draws[name] < 0.5
-                image = torch.where(_beside(chosen, image), image.flip(axis), image)
-                target = torch.where(_beside(chosen, target), target.flip(axis), target)
+            image = image if full is None else image.clamp(0.0, 1.0)
         return image, target
 
     def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
@@ -110,11 +107,12 @@ class Augment:
         shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
         grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
         planes = target.view(len(target), -1, *target.shape[-2:])
-        labels = _look_up(planes.to(torch.float32), grid, "nearest").to(target.dtype)
+        look_up = partial(functional.grid_sample, grid=grid, padding_mode="reflection", align_corners=False)
+        labels = look_up(planes.to(torch.float32), mode="nearest").to(target.dtype)
         if self.spec.has_ignored:
             outside = (grid.abs() > 1).any(-1)
             labels = labels.masked_fill(outside[:, None], self.spec.void)
-        return _look_up(image, grid, "bilinear"), labels.view(target.shape)
+        return look_up(image, mode="bilinear"), labels.view(target.shape)
 
     def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:
         """Change focus, then light, then the rendering by the camera."""
@@ -139,12 +137,6 @@ class Augment:
 def spread(uniform: Tensor, most: float) -> Tensor:
     """Move draws from 0 .. 1 to -most .. most."""
     return (2 * uniform - 1) * most
-
-
-def to_unit(image: Tensor) -> Tensor:
-    """Scale integers to float32 in 0 to 1; floats stay."""
-    full = _FULL_SCALE.get(image.dtype)
-    return image if full is None else image.to(torch.float32).div_(full)
 
 
 def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:
@@ -193,10 +185,6 @@ def add_noise(image: Tensor, share: Tensor, seeds: Sequence[int]) -> Tensor:
     for plane, seed in zip(noise, seeds, strict=True):
         plane.normal_(generator=source.manual_seed(seed))
     return image + noise * image.std((1, 2, 3), keepdim=True) * _beside(share, image)
-
-
-def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
-    return functional.grid_sample(planes, grid, mode=mode, padding_mode="reflection", align_corners=False)
 
 
 def _beside(values: Tensor, batch: Tensor) -> Tensor:

@@ -62,14 +62,11 @@ class AugmentConfig(Config, title="augment"):
     blur: Annotated[float, Unit("pixels")] = Field(0.0, ge=0, le=8)
     """Largest standard deviation of a Gaussian blur."""
 
-    @rule("zoom")
-    def _ordered(cls, zoom: tuple[float, float], given: Given) -> None:
-        if zoom[0] > zoom[1]:
+    @rule("zoom", "resolution_from")
+    def _ordered(cls, value: Any, given: Given) -> None:
+        if given.own_key == "zoom" and value[0] > value[1]:
             raise RuleError("to be [least, largest]")
-
-    @rule("resolution_from")
-    def _grows(cls, resolution_from: float, given: Given) -> None:
-        if resolution_from >= given.resolution_until:
+        if given.own_key == "resolution_from" and value >= given.resolution_until:
             raise RuleError("to be below resolution_until")
 
     @property

@@ -81,14 +81,11 @@ class Batch:
     draws: Draws | None = None
     resizing: Resizing | None = None
 
-    def tensors(self) -> list[Tensor]:
-        """Return the tensors that have to be on the device."""
-        return [self.image, self.target, *([] if self.draws is None else [self.draws.table])]
-
-    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
-        """Return the batch with other tensors in place of `tensors()`."""
-        draws = None if self.draws is None else replace(self.draws, table=tensors[2])
-        return replace(self, image=tensors[0], target=tensors[1], draws=draws)
+    def moved(self, move: Callable[[list[Tensor]], Sequence[Tensor]]) -> Self:
+        """Return the batch with those tensors moved that have to be on the device."""
+        image, target, *table = move([self.image, self.target, *([] if self.draws is None else [self.draws.table])])
+        draws = None if self.draws is None else replace(self.draws, table=table[0])
+        return replace(self, image=image, target=target, draws=draws)
 
 
 class Batches:
@@ -161,7 +158,7 @@ class Batches:
         start = time.perf_counter()
         batch = next(self._batches)
         self.waited += time.perf_counter() - start
-        return batch.with_tensors(self._uploader.move(batch.tensors()))
+        return batch.moved(self._uploader.move)
 
     def _prepare(self, place: tuple[int, float]) -> Batch:
         number, progress = place
@@ -185,7 +182,7 @@ class Batches:
             )
             raise RunError(message) from error
         on_gpu = self._uploader.device.type == "cuda"
-        return batch.with_tensors([each.pin_memory() for each in batch.tensors()]) if on_gpu else batch
+        return batch.moved(lambda tensors: [each.pin_memory() for each in tensors]) if on_gpu else batch
 
 
 def _compute_alone(others: int) -> None:

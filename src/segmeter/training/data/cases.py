@@ -76,7 +76,7 @@ class CachedDataset:
         self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
     ) -> None:
         self.cases, self.spec, self.case_ids = cases, cases.spec, cases.case_ids
-        self._budget, self._parts = budget, parts
+        self._budget, self._parts = budget, cache(parts)
         self._kept: dict[int, Sample] = {}
         # asked for with every checkpoint or every validation
         self.fingerprint, self.kinds, self.contents = cache(cases.fingerprint), cache(cases.kinds), cases.contents
@@ -132,7 +132,12 @@ class FixedCases:
 
     def contents(self) -> Mapping[str, str]:
         """Hash the pixels of each sample."""
-        return {sample.case_id: hashlib.sha256(_pixels(sample)).hexdigest() for sample in self.samples}
+        found = {}
+        for sample in self.samples:
+            digest = hashlib.sha256(repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes())
+            digest.update(b"" if sample.target is None else sample.target.tobytes())
+            found[sample.case_id] = digest.hexdigest()
+        return found
 
     def kinds(self) -> list[tuple[Any, ...]]:
         return [(*sample.image.shape, str(sample.image.dtype)) for sample in self.samples]
@@ -175,11 +180,6 @@ def _size(sample: Sample) -> int:
     return sample.image.nbytes + (0 if sample.target is None else sample.target.nbytes)
 
 
-def _pixels(sample: Sample) -> bytes:
-    target = b"" if sample.target is None else sample.target.tobytes()
-    return repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes() + target
-
-
 class PlaneCases:
     """The planes of all volumes of a data set as cases of training or validation.
 
@@ -193,7 +193,7 @@ class PlaneCases:
     """
 
     def __init__(self, volumes: VolumeSet, *, empty: float | None = None) -> None:
-        self.volumes, self.spec, self._empty = volumes, volumes.spec, empty
+        self.volumes, self.spec, self.contents, self._empty = volumes, volumes.spec, volumes.contents, empty
         count = len(volumes)
         opened = track(map_in_threads(volumes.open_volume, range(count)), f"unpacking {volumes.split}", count)
         self._opened: list[Volume] = list(opened)
@@ -222,9 +222,6 @@ class PlaneCases:
         part.presence, part.case_ids = self.presence[list(indices)], tuple(self.case_ids[index] for index in indices)
         return part
 
-    def contents(self) -> dict[str, str]:
-        return self.volumes.contents()
-
     def fingerprint(self) -> str:
         how = (self.volumes.planes, self.volumes.context, self._empty, len(self))
         return f"{self.volumes.fingerprint()} planes {how}"
@@ -249,5 +246,5 @@ def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | No
 
 def _presence(volume: Volume) -> NDArray[np.bool_]:
     """Tell which planes have which class, (planes, K)."""
-    targets = map(volume.target_of, range(len(volume)))
+    targets = map(volume.target, range(len(volume)))
     return np.array([count_classes(target, volume.spec) > 0 for target in targets if target is not None])

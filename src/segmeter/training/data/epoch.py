@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,6 @@ Numbers = NDArray[np.int64]
 def draw(stream: int, *, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
     """Make the random generator of one stream for one sample in one epoch."""
     return np.random.default_rng([stream, seed, epoch, index])
-
-
-def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
-    """Permute the cases for one turn of an epoch.
-
-    Examples
-    --------
-    >>> sorted(epoch_order(4, seed=0, epoch=1).tolist())
-    [0, 1, 2, 3]
-    """
-    return draw(_ORDER, seed=seed, epoch=epoch, index=turn).permutation(count).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,67 +90,33 @@ def plan_epoch(
     sources
         Shares of the samples; None draws from all cases alike.
     """
-    cases = _cases(count, samples, seed=seed, epoch=epoch, sources=sources)
+    if sources is None:
+        turns = range(-(-samples // count))
+        orders = [draw(_ORDER, seed=seed, epoch=epoch, index=turn).permutation(count) for turn in turns]
+        cases = np.concatenate(orders)[:samples].astype(np.int64)
+    else:
+        rng = draw(_SOURCES, seed=seed, epoch=epoch)
+        # samples per source, as near to the ratio of the weights as whole numbers can be
+        edges = np.rint(samples * np.cumsum((0.0, *sources.weights)) / sum(sources.weights)).astype(int)
+        shares = np.diff(edges).tolist()
+        drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
+        cases = rng.permutation(np.concatenate(drawn))
     labels = np.full(samples, ANYWHERE, np.int64)
     if balance > 0 and presence is not None and presence.any():
         rng = draw(_BALANCE, seed=seed, epoch=epoch)
         chosen = np.sort(rng.permutation(samples)[: round(balance * samples)])
         labels[chosen] = _spread(np.flatnonzero(presence.any(0)), len(chosen), rng)
-        cases = _with_class(cases, labels, presence, np.zeros(count, int) if sources is None else sources.of, rng)
-    return Plan(cases + count * count_before(cases), labels)
-
-
-def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources | None) -> Numbers:
-    """Return the case of each sample."""
-    if sources is None:
-        turns = range(-(-samples // count))
-        orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
-        return np.concatenate(orders)[:samples]
-    rng = draw(_SOURCES, seed=seed, epoch=epoch)
-    shares = split_samples(samples, sources.weights)
-    drawn = [_spread(np.flatnonzero(sources.of == source), share, rng) for source, share in enumerate(shares)]
-    return rng.permutation(np.concatenate(drawn))
-
-
-def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
-    """Return the samples per source, as near to the ratio of the weights as whole numbers can be.
-
-    Examples
-    --------
-    >>> split_samples(8, (1.0, 3.0)), split_samples(7, (1.0, 1.0, 1.0))
-    ([2, 6], [2, 3, 2])
-    """
-    edges = np.rint(samples * np.cumsum((0.0, *weights)) / sum(weights)).astype(int)
-    return [int(share) for share in np.diff(edges)]
-
-
-def _with_class(
-    cases: Numbers, labels: Numbers, presence: NDArray[np.bool_], source: Numbers, rng: np.random.Generator
-) -> Numbers:
-    """Give each sample that is cut around a class a case that has it, from its own source if possible."""
-    home, cases = source[cases], cases.copy()
-    for label in np.unique(labels[labels != ANYWHERE]):
-        for own in np.unique(source):
+        source = np.zeros(count, int) if sources is None else sources.of
+        home = source[cases]
+        for label, own in product(np.unique(labels[chosen]), np.unique(source)):
             places = np.flatnonzero((labels == label) & (home == own))
             having = np.flatnonzero(presence[:, label] & (source == own))
             having = having if len(having) else np.flatnonzero(presence[:, label])
             cases[places] = _spread(having, len(places), rng)
-    return cases
-
-
-def count_before(values: Numbers) -> Numbers:
-    """Count how often each value occurs earlier in the array.
-
-    Examples
-    --------
-    >>> count_before(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(values, kind="stable")
-    starts = np.searchsorted(values[order], values[order])
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = np.arange(len(values)) - starts
-    return ranks
+    order = np.argsort(cases, kind="stable")
+    repeats = np.empty(samples, np.int64)  # how often the epoch had the case before
+    repeats[order] = np.arange(samples) - np.searchsorted(cases[order], cases[order])
+    return Plan(cases + count * repeats, labels)
 
 
 def _spread(values: Numbers, length: int, rng: np.random.Generator) -> Numbers:

@@ -21,11 +21,9 @@ from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW
 from segmeter.training.data.windows import (
     Image,
     Resizing,
-    Window,
     cut,
     resize_image,
     resize_target,
-    slide,
     stack_windows,
 )
 
@@ -89,13 +87,10 @@ class SampleSource:
     ) -> None:
         if config.crop == "auto":
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
-        self.cases = cases
-        self.config = config
-        self.seed = seed
+        self.cases, self.config, self.seed = cases, config, seed
+        self._downsample, self._part, self._defer = downsample, part, defer
         self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
         self.batch_size = max(1, min(batch_size, self.samples))
-        self._downsample = downsample
-        self._part = part
         if self.batch_size < part[1]:
             rule = f"to be at least {part[1]}, a sample for each process"
             raise ConfigError(expected("training", "batch_size", rule, self.batch_size))
@@ -103,10 +98,11 @@ class SampleSource:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        self._defer = defer
         balance = config.balance or 0.0
         if balance > 0 and len(cases) > 0 and presence is None:
-            presence = _find_presence(cases)
+            targets = (cases[index].target for index in range(len(cases)))
+            none = [False] * cases.spec.num_classes
+            presence = np.array([none if each is None else count_classes(each, cases.spec) > 0 for each in targets])
         options: dict[str, Any] = {"balance": balance, "presence": presence, "sources": sources}
         # the batches of the next epoch are prepared during the last steps of one
         self._plan = lru_cache(maxsize=3)(partial(plan_epoch, len(cases), self.samples, seed=seed, **options))
@@ -140,10 +136,9 @@ class SampleSource:
         plan = self._plan(epoch=epoch)
         rank, processes = self._part
         place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
-        numbers, labels = plan.numbers[place], plan.labels[place]
-        cuts = [
-            self.cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
-        ]
+        numbers = plan.numbers[place]
+        samples = zip(numbers.tolist(), plan.labels[place].tolist(), strict=True)
+        cuts = [self.cut(epoch, number, progress, label) for number, label in samples]
         sizes = {size for _, _, size in cuts}
         if len(sizes) > 1:
             remedy = "Set augment.crop=auto or [height,width], or training.batch_size=1."
@@ -177,32 +172,24 @@ class SampleSource:
         if case.target is None:
             raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
         rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number)
-        low, high = np.log(self.config.zoom)
-        zoom = math.exp(rng.uniform(low, high))
+        zoom = math.exp(rng.uniform(*np.log(self.config.zoom)))
         full: Size = (case.image.shape[0], case.image.shape[1])
         size, scale = sample_size(self.config, full, progress, self._downsample)
-        height, width = (max(1, round(side / (scale * zoom))) for side in size)
-        window = self._place(rng, index, case.target, (height, width), label)
-        return *cut(case.image, case.target, window, self.cases.spec), size
-
-    def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
-        """Choose a window anywhere in the image, or around a pixel of a class."""
-        image = target.shape[-2:]
+        window = [max(1, round(side / (scale * zoom))) for side in size]
         shift, which = rng.random(2), rng.random()
-        corner = [slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
-        pixels = self._class_pixels(index, target).get(label) if label != ANYWHERE else None
-        if pixels is not None:
-            pixel = divmod(int(pixels[int(which * len(pixels))]), image[1])
-            for axis in (0, 1):
-                low, high = sorted((0, image[axis] - window[axis]))
-                corner[axis] = min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high)
-        return Window(corner[0], corner[1], *window)
-
-    def _class_pixels(self, index: int, target: NDArray[Any]) -> dict[int, NDArray[np.int64]]:
-        if index not in self._pixels:
-            rng = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that it can be kept
-            self._pixels[index] = class_pixels(target, self.cases.spec, rng)
-        return self._pixels[index]
+        if label != ANYWHERE and index not in self._pixels:
+            drawn = draw(PIXELS, seed=self.seed, index=index)  # the same in every epoch, so that they can be kept
+            self._pixels[index] = class_pixels(case.target, self.cases.spec, drawn)
+        pixels = self._pixels[index].get(label) if label != ANYWHERE else None
+        pixel = None if pixels is None else divmod(int(pixels[int(which * len(pixels))]), full[1])
+        corner = []
+        for axis in (0, 1):  # a smaller image lies anywhere in the window
+            low, high = sorted((0, full[axis] - window[axis]))
+            if pixel is None:
+                corner.append(low + int(shift[axis] * (high - low + 1)))
+            else:
+                corner.append(min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high))
+        return *cut(case.image, case.target, corner, window, self.cases.spec), size
 
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
@@ -222,13 +209,6 @@ def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: i
     return wanted
 
 
-def _find_presence(cases: Cases) -> NDArray[np.bool_]:
-    targets = (cases[index].target for index in range(len(cases)))
-    return np.array(
-        [[False] * cases.spec.num_classes if t is None else count_classes(t, cases.spec) > 0 for t in targets]
-    )
-
-
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
     """Return a sample's size at this point of the run, and its share of the full resolution.
 
@@ -245,14 +225,10 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
     scale = (config.resolution + (1 - config.resolution) * grown) / downsample
     if scale == 1.0:
         return full, scale
-    height, width = (_smaller(side, scale, exact=config.crop is None) for side in full)
+    height, width = (max(1, round(side * scale)) for side in full)
+    if config.crop is not None:  # a window exceeds the crop by half a pixel at most
+        height, width = (side if side < SIZE_STEP else side // SIZE_STEP * SIZE_STEP for side in (height, width))
     return (height, width), scale
-
-
-def _smaller(side: int, scale: float, *, exact: bool) -> int:
-    """Return a side of a sample at a lower resolution; its window exceeds the crop by half a pixel at most."""
-    small = max(1, round(side * scale))
-    return small if exact or small < SIZE_STEP else small // SIZE_STEP * SIZE_STEP
 
 
 def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:

@@ -1,7 +1,7 @@
 """Cuts the part of image and target inside a window, from arrays or from files of which only that part is decoded."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,29 +32,18 @@ LEAST_PIXELS = 1 << 22  # of an image; smaller ones decode about as fast as the 
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
 
 
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of an image; it may reach beyond the image."""
+def cut(
+    image: Image, target: NDArray[Any], corner: Sequence[int], size: Sequence[int], spec: ClassSpec
+) -> tuple[Image, NDArray[Any]]:
+    """Cut image and target to a window, from its top left corner on.
 
-    top: int
-    left: int
-    height: int
-    width: int
-
-
-def slide(image: int, window: int, part: float) -> int:
-    """Draw the start of a window inside an image, or around it if the window is larger; all are equally likely."""
-    low, high = sorted((0, image - window))
-    return low + int(part * (high - low + 1))
-
-
-def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:
-    """Cut image and target to a window. Outside, the image is mirrored, and the target ignored if the data allows."""
-    full = image.shape[:2]
-    rows, above, below = _span(window.top, window.height, full[0])
-    columns, before, after = _span(window.left, window.width, full[1])
-    inner, inner_target = image[rows, columns], target[..., rows, columns]
-    border = ((above, below), (before, after))
+    Outside, the image is mirrored, and the target ignored if the data allows.
+    """
+    inside, border = [], []
+    for start, length, full in zip(corner, size, image.shape[:2], strict=True):
+        inside.append(slice(max(start, 0), min(start + length, full)))
+        border.append((inside[-1].start - start, start + length - inside[-1].stop))
+    inner, inner_target = image[tuple(inside)], target[..., *inside]
     if not any(map(any, border)):
         return inner, inner_target
     return np.pad(inner, (*border, (0, 0)), mode="symmetric"), spec.pad(inner_target, border)
@@ -149,12 +138,6 @@ def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
     return np.ascontiguousarray(target[..., rows[:, None], columns])
 
 
-def _span(start: int, length: int, full: int) -> tuple[slice, int, int]:
-    """Return the part of a span that is inside, and the lengths before and after it."""
-    inside = slice(max(start, 0), min(start + length, full))
-    return inside, inside.start - start, start + length - inside.stop
-
-
 def has_windows(header: Header) -> bool:
     """Tell whether windows of a file can be read: upright TIFF, NPY and Zarr with values that need no conversion."""
     plain = header.orientation == 1 and header.kind != "cmyk" and not header.lead
@@ -167,7 +150,7 @@ class StoredArray:
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
     ) -> None:
-        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+        self.shape, self.dtype = shape, dtype
         self.nbytes = int(np.prod(shape)) * dtype.itemsize  # of the whole array in memory
         self._read, self._size = read, shape[axis : axis + 2]
 
@@ -176,9 +159,6 @@ class StoredArray:
             span.indices(side) for span, side in zip(key[-2:], self._size, strict=True)
         )
         return self._read(slice(top, bottom), slice(left, right))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[slice(None), slice(None)].astype(dtype or self.dtype, copy=False)
 
 
 class PartReader:
@@ -195,17 +175,11 @@ class PartReader:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._samples: dict[int, Sample | None] = {}
         self._folders: dict[Path, FileArray] = {}  # of Zarr, which hold no file open
         self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all files below a folder
 
     def __call__(self, index: int) -> Sample | None:
         """Return a case with `StoredArray`s; None if it is small or can't be read in parts."""
-        if index not in self._samples:
-            self._samples[index] = self._open(index)
-        return self._samples[index]
-
-    def _open(self, index: int) -> Sample | None:
         data, pair = self._dataset, self._dataset.pairs[index]
         if data.reading.instances or not all(map(has_pixels, pair.files)):
             return None
@@ -222,25 +196,26 @@ class PartReader:
         return Sample(case_id=pair.case_id, **arrays)
 
     def _image(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
-        pixels, _ = self._stored(index, 0, rows, columns)
+        pixels, _ = self._dataset.limit(index)(partial(self._read, index, 0, rows, columns))
         return pixels[..., None] if pixels.ndim == 2 else pixels
 
     def _target(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
         data, labels = self._dataset, []
         for number, path in enumerate(data.pairs[index].masks, 1):
-            plane, nodata = self._stored(index, number, rows, columns)
+            plane, nodata = data.limit(index)(partial(self._read, index, number, rows, columns))
             labels.append(to_labels(path, plane, spec=data.spec, label_map=data.reading.label_map, nodata=nodata))
         return data.stack(labels)
 
-    def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
-        """Read a window of a file's pixels within the case's time limit, and the value that marks missing data."""
-        return self._dataset.limit(index)(partial(self._read, index, number, rows, columns))
-
     def _read(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
+        """Read a window of a file's pixels, and the value that marks missing data."""
         pair = self._dataset.pairs[index]
         path = Path(pair.paths[number])
         if path not in self._states:
-            self._verify(path, pair.sha256[number] if pair.sha256 else "")
+            files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+            states = {each: read_state(each) for each in files}
+            if pair.sha256 and hash_map(path) != pair.sha256[number]:
+                raise content_changed(path)
+            self._states[path] = states
         known = self._states[path]
         with self._opened(path, is_mask=number > 0) as array:
             met = array.parts(rows, columns)
@@ -262,11 +237,3 @@ class PartReader:
             if path.is_dir():
                 self._folders[path] = array
             yield array
-
-    def _verify(self, path: Path, sha256: str) -> None:
-        """Record the state of a file, or of all files of a folder, if its content is the verified one."""
-        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
-        states = {each: read_state(each) for each in files}
-        if sha256 and hash_map(path) != sha256:
-            raise content_changed(path)
-        self._states[path] = states
