@@ -26,7 +26,7 @@ from segmeter.cli.config.groups import (
 from segmeter.data.config import DataConfig
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Registry
-from segmeter.schema.declared import MISSING, Node, json_schema_of, node_of, text_of
+from segmeter.schema.declared import MISSING, Node, node_of, text_of
 from segmeter.schema.registry import REGISTRIES, name_of
 
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
@@ -245,6 +245,6 @@ def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any
             node.pop("required", None)  # a file holds a part of the values
         return node
 
-    schema: dict[str, Any] = json.loads(json.dumps(json_schema_of(model)), object_hook=for_editors)
+    schema: dict[str, Any] = json.loads(json.dumps(node_of(model).schema), object_hook=for_editors)
     definitions |= schema.pop("$defs", {})
     return schema
