@@ -175,18 +175,14 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
             takes = ", ".join(filter(None, (declared.describe(), declared.unit)))
             comment = declared.meaning.partition(". ")[0].rstrip(".")
             comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
-        yield from _commented(f"{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}", comment, indent)
+        text = f"{indent}{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}"
+        line, sign = f"{text}  # {comment}" if comment else text, f"{indent}# "
+        room = shutil.get_terminal_size((len(line), 1)).columns
+        if comment and len(line) > room:  # then the comment goes above its key
+            yield from textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign)
+            line = text
+        yield line
         yield from _lines(_inner(node, str(key), value), inside, f"{indent}  ")
-
-
-def _commented(text: str, comment: str, indent: str) -> list[str]:
-    """Put a comment beside a key, or above it where a terminal has no room beside it."""
-    line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
-    room = shutil.get_terminal_size((len(line), 1)).columns
-    if not comment or len(line) <= room:
-        return [line]
-    sign = f"{indent}# "
-    return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
 
 
 def names() -> list[str]:
