@@ -6,13 +6,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from segmeter.cli.app import check, plugins_of, print_schema, run_command, written_out
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import Request, store_schemas
+from segmeter.cli.config.compose import Request
 from segmeter.errors import ConfigError, InputError
-
-
-@pytest.fixture(autouse=True, scope="module")
-def schemas():
-    store_schemas(["train"])
 
 
 def test_flags_and_overrides_may_be_mixed():

@@ -92,7 +92,7 @@ def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.M
     """Mutation seen to fail: no SIGKILL for the one that outlives SIGTERM."""
     monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "1")
     began, before = time.monotonic(), set(multiprocessing.active_children())  # such as joblib's, of an earlier test
-    task = Shipped(job=Job("train", (), None), values={}, plugins=("tests.cli.hanging",), path=())
+    task = Shipped(job=Job("train", (), None), values={"plugins": ["tests.cli.hanging"]}, path=())
     outcome = by_torchrun(task, 2)
     assert time.monotonic() - began < 300  # starting two processes takes over a minute of this on a busy machine
     assert outcome.exit_code == 3

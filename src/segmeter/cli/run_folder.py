@@ -139,9 +139,9 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
 
 def show_files(folder: Path) -> None:
     """Print where the files of a finished evaluation are."""
-    files = {"metrics": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
-    for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
+    for file in ("metrics.json", "cases.csv", "summary.json", "worst.csv", "overlays", "report.html"):
         if (folder / file).exists():
+            name = "nnU-Net" if file == "summary.json" else file.partition(".")[0]
             sys.stdout.write(f"{name:<9} {folder / file}\n")
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of_all, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     NO_GROUP,
     OUTPUTS,
@@ -90,9 +90,10 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     if name not in known:
         raise ConfigError(f"config: no configuration is named {name!r}. {nearest(name, known)}")
     roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
-    choices = {group: [] for group in GROUPS} | options(request.folders, groups_of_all(roots))
+    groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
+    choices = {group: [] for group in GROUPS} | options(request.folders, groups)
     overrides = _sound(request, choices, problems)
-    store_schemas(roots)
+    _store_schemas(roots, groups)
     with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
@@ -112,12 +113,12 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     return [job for job in found if job]
 
 
-def store_schemas(roots: Sequence[str]) -> None:
+def _store_schemas(roots: Sequence[str], groups: Sequence[str]) -> None:
     """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
     for name in roots:
         _store(None, f"schema_{name}", ROOTS[name])
-    for group in groups_of_all(roots):
+    for group in groups:
         for name, schema in schemas_of(group).items():
             _store(group, name, schema)
     ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})

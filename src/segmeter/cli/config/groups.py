@@ -72,11 +72,6 @@ def groups_of(command: str) -> dict[str, str]:
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
 
-def groups_of_all(commands: Iterable[str]) -> list[str]:
-    """List the groups of any of these commands, without presets."""
-    return [group for group in GROUPS if any(group in groups_of(command) for command in commands)]
-
-
 def schemas_of(group: str) -> dict[str, type[BaseModel]]:
     """Return the options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
