@@ -53,11 +53,6 @@ def test_nothing_private_of_hydra_is_imported() -> None:
     assert not [text for text in texts if "hydra._internal" in text]
 
 
-def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["score", "--help"])
-    assert "  data.label_map = {}\n" in capsys.readouterr().out
-
-
 def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     scripts = sorted((ROOT / "scripts").glob("*.py"))
     assert scripts
