@@ -157,14 +157,11 @@ def yaml_text(root: type[BaseModel], values: Any, *, part: str | None) -> str:
         if not isinstance(values, dict) or name not in values:
             known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
             raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
-        node, values = _inner(node, name, values[name]), values[name]
+        key, values = node.keys.get(name) if node else None, values[name]
+        node = key.group(values) if key else None
     if not isinstance(values, dict):
         return f"{as_yaml(values)}\n"
     return "".join(f"{line}\n" for line in _lines(node, values, ""))
-
-
-def _inner(node: Node | None, key: str, value: Any) -> Node | None:
-    return node.keys[key].group(value) if node and key in node.keys else None
 
 
 def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
@@ -182,7 +179,7 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
             yield from textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign)
             line = text
         yield line
-        yield from _lines(_inner(node, str(key), value), inside, f"{indent}  ")
+        yield from _lines(declared.group(value) if declared else None, inside, f"{indent}  ")
 
 
 def names() -> list[str]:
