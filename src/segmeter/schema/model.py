@@ -162,9 +162,8 @@ class Config(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            found = problems_by_key(
-                error, type(self), values, where=self.model_config.get("title") or type(self).__name__
-            )
+            where = self.model_config.get("title") or type(self).__name__
+            found = problems_by_key(error, type(self), values, where=where)
             raise ConfigError([line for lines in found.values() for line in lines]) from None
 
     # pydantic calls a model's own __init__ for nested values too, but for one that is marked so: there the

@@ -202,7 +202,7 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
         elif override.is_discrete_sweep():
             fault, values = f"the sweep {line!r} is empty", list[str]()
             try:
-                values += itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1)
+                values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
             except (ValueError, HydraException) as error:  # a step of 0
                 fault = f"can't read the sweep {line!r} ({error})"
             if not values:
