@@ -6,13 +6,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from segmeter.cli.app import check, plugins_of, print_schema, run_command, written_out
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import Request, store_schemas
+from segmeter.cli.config.compose import Request
 from segmeter.errors import ConfigError, InputError
-
-
-@pytest.fixture(autouse=True, scope="module")
-def schemas():
-    store_schemas(["train"])
 
 
 def test_flags_and_overrides_may_be_mixed():
@@ -96,7 +91,6 @@ def test_a_tuned_file_stands_for_its_values_and_other_overrides_win(tmp_path: Pa
     assert found[-2:] == ["checkpoint=net", "inference.threshold=0.6"]
     parsed = [one.value() for one in OverridesParser.create().parse_overrides(found)]
     assert parsed == [0.4, True, [step], "net", 0.6]
-    assert written_out(["postprocess=cells"]) == ["postprocess=cells"]
 
 
 @pytest.mark.parametrize(
@@ -109,15 +103,6 @@ def test_a_file_that_tune_did_not_write_is_refused(tmp_path: Path, content: str 
         written_out([f"postprocess={tmp_path}/x.yaml"])
 
 
-def test_short_forms_are_written_out() -> None:
-    written = ["logger=wandb", "logger.also=[tensorboard]", "seed=1"]
-    assert written_out(["logger=[wandb, tensorboard]", "seed=1"]) == written
-    for given in ([], ["tensorboard"]):
-        lines = written_out([f"logger=[{','.join(['wandb', *given])}]", "logger.mode=offline"])
-        ((_, config),) = check("train", Request("train", lines))
-        assert (config.logger.name, list(config.logger.also)) == ("wandb", given)
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -126,10 +111,19 @@ def test_short_forms_are_written_out() -> None:
         (["hydra/launcher=submitit_slurm", "hydra.launcher.partition=gpu"], ["launch=slurm", "launch.partition=gpu"]),
         (["hydra/launcher=submitit_local"], ["launch=slurm", "launch.cluster=local"]),
         (["hydra/launcher=ray"], ["hydra/launcher=ray"]),  # refused when it is composed
+        (["logger=[wandb, tensorboard]", "seed=1"], ["logger=wandb", "logger.also=[tensorboard]", "seed=1"]),
+        (["postprocess=cells"], ["postprocess=cells"]),
     ],
 )
-def test_hydras_launchers_are_spellings_of_launch(given: list[str], found: list[str]) -> None:
+def test_short_forms_are_written_out(given: list[str], found: list[str]) -> None:
     assert written_out(given) == found
+
+
+@pytest.mark.parametrize("given", [[], ["tensorboard"]], ids=["alone", "two"])
+def test_loggers_may_be_given_as_a_list(given: list[str]) -> None:
+    lines = written_out([f"logger=[{','.join(['wandb', *given])}]", "logger.mode=offline"])
+    ((_, config),) = check("train", Request("train", lines))
+    assert (config.logger.name, list(config.logger.also)) == ("wandb", given)
 
 
 def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytest.CaptureFixture[str]) -> None:

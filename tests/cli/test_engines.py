@@ -45,7 +45,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def ready(**values: Any) -> Shipped:
-    return Shipped(job=JOB, values=VALUES | values, plugins=(), path=())
+    return Shipped(job=JOB, values=VALUES | values, path=())
 
 
 def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +66,9 @@ def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, mo
     (tmp_path / "shipped_plugin.py").write_text("")
     monkeypatch.setattr(sys, "path", list(sys.path))
     ends(None)
-    missing = Shipped(job=JOB, values=VALUES, plugins=("shipped_plugin",), path=())()
+    missing = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=())()
     assert (missing.exit_code, "can't import the plugin 'shipped_plugin'" in missing.problems[0]) == (2, True)
-    there = Shipped(job=JOB, values=VALUES, plugins=("shipped_plugin",), path=(str(tmp_path),))
+    there = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=(str(tmp_path),))
     assert there().exit_code == 0
     assert sys.path.count(str(tmp_path)) == 1
     del sys.modules["shipped_plugin"]
@@ -81,7 +81,7 @@ def test_only_a_shard_without_a_finished_case_is_removed(ends: Any, tmp_path: Pa
     kept.parent.mkdir(parents=True)
     kept.touch()
     job = Job("check", (), kept.parents[1])
-    assert Shipped(job=job, values=VALUES, plugins=(), path=(), is_shard=is_shard)().exit_code == 0
+    assert Shipped(job=job, values=VALUES, path=(), is_shard=is_shard)().exit_code == 0
     assert kept.exists() is not is_shard
 
 
@@ -104,8 +104,8 @@ def test_whatever_goes_wrong_is_in_the_outcome(error, problems, code, ends):
 )
 def test_a_preempted_job_is_queued_again_and_goes_on_where_it_can(values: Any, resume: Any) -> None:
     pytest.importorskip("submitit", reason="submitit is not installed: it comes with `make test`")
-    again = Shipped(job=JOB, values=values, plugins=("a",), path=("b",)).checkpoint().function
-    assert again == Shipped(job=JOB, values=values | resume, plugins=("a",), path=("b",))
+    again = Shipped(job=JOB, values=values, path=("b",)).checkpoint().function
+    assert again == Shipped(job=JOB, values=values | resume, path=("b",))
 
 
 def test_a_signal_or_what_stops_the_program_is_told_elsewhere_with_its_code(ends: Any) -> None:
@@ -133,7 +133,7 @@ def test_of_several_processes_the_cause_of_a_failure_counts_else_the_one_with_a_
 
 
 def job(number: int, **values: Any) -> Shipped:
-    return Shipped(job=Job("train", (f"seed={number}",), None), values=values, plugins=(), path=())
+    return Shipped(job=Job("train", (f"seed={number}",), None), values=values, path=())
 
 
 @pytest.fixture
@@ -170,8 +170,7 @@ def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS")
     seeds = ["a", "killed", "bb", "ccc"]
     jobs = [
-        Deadly(job=Job("train", (f"seed={n}",), None), values={"seed": seed}, plugins=(), path=())
-        for n, seed in enumerate(seeds)
+        Deadly(job=Job("train", (f"seed={n}",), None), values={"seed": seed}, path=()) for n, seed in enumerate(seeds)
     ]
     found = {each.job.overrides[0]: each for each in in_processes(jobs, 2, threads=7)}
     assert [found[f"seed={n}"].value for n in range(4)] == [8.0, None, 9.0, 10.0]

@@ -68,6 +68,7 @@ def test_the_help_of_a_command_has_its_groups_and_fits_80_columns(command, monke
         assert "\n  plugins = []\n      Modules that register your own components; only" in text
         assert all(f"\n  {group} " in text for group in groups)
         assert "schema_" not in text
+        assert ("  data.label_map = {}\n" in text) == (command in ("score", "agree")), "keys that are empty too"
     for part in (text, *(help_text(command, [group]) for group in groups)):
         assert max(map(len, part.splitlines())) <= 80
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, refuse_masked
+from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.folders import Job
+from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, open_run
 from segmeter.errors import ConfigError
 
 
@@ -22,7 +24,8 @@ def test_values_are_masked_at_any_depth_and_nothing_else():
     assert mask_override("+logger={api_key: x}") == f"+logger={MASK}"
 
 
-def test_a_masked_configuration_is_refused_with_the_place_of_the_secret():
-    with pytest.raises(ConfigError, match=r"`logger` is \[REDACTED\]"):
-        refuse_masked({"logger": [{"token": MASK}]})
-    refuse_masked({"logger": [{"token": "x"}]})
+def test_a_masked_configuration_is_refused_with_the_place_of_the_secret(tmp_path):
+    config = Common(run=RunConfig(root=tmp_path), plugins=(MASK,))
+    with pytest.raises(ConfigError, match=r"`plugins` is \[REDACTED\]"):
+        with open_run(config, Job("eval", (), None), facts={}):
+            pass

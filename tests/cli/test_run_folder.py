@@ -1,5 +1,6 @@
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_a_run_keeps_its_records_and_how_it_ended(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_refused_with_its_process(tmp_path: Path) -> None:
     with open_run(config(tmp_path), JOB, facts={}) as folder:
-        with pytest.raises(ConfigError, match=rf"is in use by process {os.getpid()} on"):
+        with pytest.raises(ConfigError, match=rf"is in use by process {os.getpid()} on {platform.node()}"):
             with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
                 pass
     with open_run(config(tmp_path), JOB, resumed=folder, facts={}) as again:

@@ -19,7 +19,7 @@ from typing import Any
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
-from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
+from segmeter.cli.config.convert import convert, fill_recipe
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.config.hydra_rules import LAUNCHERS, TEXTS, written
 from segmeter.cli.folders import Job, new_root
@@ -46,7 +46,12 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     args.overrides = written_out(args.overrides)
     load_plugins(plugins_of(args.overrides))
-    _warn_of_repeats(args.overrides)
+    given: dict[str, list[str]] = {}  # such as one in a variable of a script and one after it
+    for line in args.overrides:
+        given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
+    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in _ADDED]
+    if last:
+        LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
@@ -65,18 +70,6 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         )
         raise
     return None
-
-
-def _warn_of_repeats(overrides: Sequence[str]) -> None:
-    """Warn of keys with several values, such as one in a variable of a script and one after it, and name those that
-    count.
-    """
-    given: dict[str, list[str]] = {}
-    for line in overrides:
-        given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
-    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in _ADDED]
-    if last:
-        LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
 
 
 def written_out(overrides: Sequence[str]) -> list[str]:
@@ -187,7 +180,10 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
 
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
-    problems += [line for job in jobs for line in unknown_keys(ROOTS[command], job, command=command)]
+    found: list[str] = []
+    for job in jobs:
+        convert(ROOTS[command], job, command=command, problems=found, fill=False)
+    problems += [line for line in found if "unknown key" in line or "is not allowed" in line]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     job = jobs[-1]
@@ -210,6 +206,9 @@ def run_demo(arguments: Sequence[str]) -> None:
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
     if find_spec("torch") is None:  # before the first step, which needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    from segmeter.data.config import CellsConfig
+    from segmeter.data.verification.report import build_dataset
+
     start = time.monotonic()
     root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
     _step("check", "data=cells")
@@ -218,7 +217,8 @@ def run_demo(arguments: Sequence[str]) -> None:
     _step("eval", checkpoint, "postprocess=cells", "export.probs=true", "export.instances=true",
           f"run.root={root}")  # fmt: skip
     evaluated = _newest(root / "eval")
-    _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
+    images = build_dataset(CellsConfig(), split="test").pairs[0].image.parent
+    _step("predict", checkpoint, f"input={images}", f"run.root={root}")
     sys.stdout.write(
         f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
         f"  metrics   {evaluated / 'metrics.json'}\n"
@@ -235,11 +235,3 @@ def _step(command: str, *overrides: str) -> None:
 
 def _newest(folder: Path) -> Path:
     return max(folder.iterdir())
-
-
-def _images() -> Path:
-    """Return the folder of the built-in images."""
-    from segmeter.data.config import CellsConfig
-    from segmeter.data.verification.report import build_dataset
-
-    return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

@@ -249,15 +249,14 @@ def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Ite
         answer = " ".join(str(error).split())
         raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", answer)) from error
 
-    def collect(part: Any, job: Job) -> Outcome:
-        try:
-            outcome: Outcome = part.result()
-        except (faults.UncompletedJobError, faults.FailedJobError):
-            return Outcome.lost(job, f" Its log is {part.paths.stderr}.")
-        return outcome
-
     for handle, task in zip(handles, tasks, strict=True):
-        yield joint([collect(handle.task(number), task.job) for number in range(handle.num_tasks)])
+        outcomes = list[Outcome]()
+        for part in map(handle.task, range(handle.num_tasks)):
+            try:
+                outcomes.append(part.result())
+            except (faults.UncompletedJobError, faults.FailedJobError):
+                outcomes.append(Outcome.lost(task.job, f" Its log is {part.paths.stderr}."))
+        yield joint(outcomes)
 
 
 def needed(package: str, *, extra: str) -> Any:

@@ -56,19 +56,15 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
         flags = [each for flag, said in FLAGS.items() for each in _wrapped(said, f"  {flag:<20} ", " " * 23)]
-        lines = [*head, *_groups(command, folders), "", "keys:", *_keys(own_keys(command)), "", "flags:"]
-        lines += flags
+        lines, groups = head, groups_of(command)
+        if groups:
+            how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
+            lines += ["", *_wrapped(f"groups ({how}):", "", "  ")]
+        for group, default in groups.items():
+            named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
+            lines += _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
+        lines += ["", "keys:", *_keys(own_keys(command)), "", "flags:", *flags]
     return "\n".join(lines) + "\n"
-
-
-def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
-    groups = groups_of(command)
-    if groups:
-        how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
-        yield from ("", *_wrapped(f"groups ({how}):", "", "  "))
-    for group, default in groups.items():
-        named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
-        yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
 
 def _keys(keys: Iterable[Key]) -> Iterator[str]:

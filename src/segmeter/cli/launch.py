@@ -42,9 +42,7 @@ class Shipped:
     job
         The job as it was requested.
     values
-        The checked configuration.
-    plugins
-        Modules that register components, imported where the job runs.
+        The checked configuration. Its plugins are imported where the job runs.
     path
         The module search path.
     is_shard
@@ -53,7 +51,6 @@ class Shipped:
 
     job: Job
     values: Mapping[str, Any]
-    plugins: tuple[str, ...]
     path: tuple[str, ...]
     is_shard: bool = False
 
@@ -65,7 +62,7 @@ class Shipped:
                 folder = self.job.folder
                 if self.is_shard and folder and folder.is_dir() and not (folder / MANIFEST).is_file():
                     remove(folder)  # it can't be resumed
-                load_plugins(self.plugins)
+                load_plugins(self.values.get("plugins", ()))
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
                 code = getattr(error, "exit_code", EXIT_FAULT)
@@ -88,9 +85,8 @@ class Shipped:
 
 def ship(config: Config, job: Job) -> Shipped:
     """Make a job ready to run elsewhere."""
-    values = as_plain(config)
     path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" means the folder that the command was typed in
-    return Shipped(job=job, values=values, plugins=tuple(values.get("plugins", ())), path=path)
+    return Shipped(job=job, values=as_plain(config), path=path)
 
 
 def attempt(config: Any, job: Job) -> Outcome:
@@ -118,21 +114,21 @@ def run_job(config: Any, job: Job) -> float | None:
     launch = getattr(config, "launch", LocalConfig())
     folds = getattr(config, "folds", None) is not None  # each of their trainings is launched
     if folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
-        return _run_here(config, job)
+        return find_command(job.command)(config, job)
     here, job = _sent(config, job)
     if isinstance(launch, SlurmConfig):
-        (outcome,) = _by_slurm([(here, _settled(here, job))], launch)
+        if job.folder is None:  # fixed now, so that it continues there however often SLURM requeues it
+            holds = CHECKPOINTS if job.command == "train" else MANIFEST
+            resumed = find_resumed(here, job, getattr(here, "resume", None), holds=holds)
+            name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(here, job)}"
+            job = replace(job, folder=(resumed or here.run.root / job.command / name).absolute())
+        (outcome,) = _by_slurm([(here, job)], launch)
         return _value(outcome)
     if job.command != "train":
         return _share_out(config, here, job)
     if isinstance(launch, DaskConfig):
         raise ConfigError("config: expected `launch` to be local, processes or slurm for train, got dask.")
     return _value(by_torchrun(ship(here, job), launch.devices))
-
-
-def _run_here(config: Any, job: Job) -> float | None:
-    value: float | None = find_command(job.command)(config, job)
-    return value
 
 
 def _sent(config: Any, job: Job) -> tuple[Any, Job]:
@@ -162,16 +158,6 @@ def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
     return by_submitit([ship(*each) for each in jobs], launch, name=f"segmeter-{jobs[0][1].command}")
 
 
-def _settled(config: Any, job: Job) -> Job:
-    """Fix the folder of a single job now, so that it continues there however often SLURM requeues it."""
-    if job.folder is not None:
-        return job
-    holds = CHECKPOINTS if job.command == "train" else MANIFEST
-    resumed = find_resumed(config, job, getattr(config, "resume", None), holds=holds)
-    name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
-    return replace(job, folder=(resumed or config.run.root / job.command / name).absolute())
-
-
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
     free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
@@ -199,13 +185,18 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
     resumed = find_resumed(config, job, config.resume, holds="run.json")
     if resumed is not None and (resumed / MANIFEST).is_file():  # merged before
-        return _run_here(here, job)
+        return find_command(job.command)(here, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
     if not on_dask:
         check_gpus(count, getattr(here, "device", "cpu"))
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
-        shards = [_shard(here, job, folder, number, count) for number in range(1, count + 1)]
+        quiet = here.replace(report=here.report.replace(html=False), run=here.run.replace(copy_to=None), resume="auto")
+        shards = []
+        for number in range(1, count + 1):
+            part, place = f"{number}/{count}", (folder / _SHARDS / f"{number}of{count}").absolute()
+            own = Job(job.command, (*job.overrides, f"shard={part}"), place, job.argv)
+            shards.append(replace(ship(quiet.replace(shard=part), own), is_shard=True))
         outcomes = by_dask(shards, config.launch) if on_dask else in_processes(_spread(shards), count)
         order = [shard.job for shard in shards]
         _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
@@ -235,11 +226,3 @@ def _value(outcome: Outcome) -> float | None:
     if outcome.exit_code:
         raise SweepError(outcome.problems, exit_code=outcome.exit_code)
     return outcome.value
-
-
-def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
-    quiet = {"report": here.report.replace(html=False), "run": here.run.replace(copy_to=None)}
-    mine = here.replace(shard=f"{number}/{count}", resume="auto", **quiet)
-    place = (folder / _SHARDS / f"{number}of{count}").absolute()
-    own = Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv)
-    return replace(ship(mine, own), is_shard=True)

@@ -6,9 +6,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from segmeter.checks import condense
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, SegmeterError
@@ -51,11 +51,9 @@ class _Shown(logging.Handler):
 class _Log(logging.Handler):
     """Appends to log.txt. If that fails, it says so once and stops: logging must never hide the events it reports."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, lines: Lines, path: Path) -> None:
         super().__init__(logging.INFO)
-        self._path = path
-        self._lines = Lines(path)
-        self._broken = False
+        self._lines, self._path, self._broken = lines, path, False
         self.setFormatter(_FORMAT)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -66,10 +64,6 @@ class _Log(logging.Handler):
         except OSError as error:
             self._broken = True
             sys.stderr.write(f"warning: {self._path}: {error.strerror}. Nothing more is logged.\n")
-
-    def close(self) -> None:
-        self._lines.close()
-        super().close()
 
 
 @contextmanager
@@ -89,19 +83,20 @@ def shown_warnings() -> Iterator[None]:
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
     """Write log messages to the log.txt of a run's folder while the block runs."""
-    log = _Log(folder / "log.txt")
+    path = folder / "log.txt"
     LOGGER.setLevel(logging.INFO)
     shown = [each for each in LOGGER.handlers if isinstance(each, _Shown)]
-    for record in [record for each in shown for record in each.early]:
-        log.handle(record)
-    LOGGER.addHandler(log)
-    try:
-        yield
-    finally:
-        LOGGER.removeHandler(log)
-        log.close()
-        for each in shown:
-            each.early.clear()
+    with closing(Lines(path)) as lines:
+        log = _Log(lines, path)
+        for record in [record for each in shown for record in each.early]:
+            log.handle(record)
+        LOGGER.addHandler(log)
+        try:
+            yield
+        finally:
+            LOGGER.removeHandler(log)
+            for each in shown:
+                each.early.clear()
 
 
 def _thread_ended(fault: threading.ExceptHookArgs) -> None:
@@ -122,7 +117,15 @@ def lenient_streams() -> Iterator[None]:
         stream = getattr(sys, name)
         if stream is None or stream is getattr(sys, f"__{name}__"):  # leave alone a stream that a caller put there
             before[name] = stream
-            setattr(sys, name, _lenient(stream, number))
+            at_once = number == 2 or os.isatty(number)
+            lenient = io.TextIOWrapper(
+                io.BufferedWriter(_Descriptor(number)),
+                "utf-8" if stream is None else stream.encoding,
+                "backslashreplace",  # a name that the terminal's encoding lacks is no reason to stop either
+                line_buffering=at_once,
+                write_through=at_once,
+            )
+            setattr(sys, name, lenient)
     try:
         yield
     finally:
@@ -158,11 +161,3 @@ class _Descriptor(io.RawIOBase):
             except OSError:
                 self.broken = True
         return memoryview(data).nbytes
-
-
-def _lenient(stream: TextIO | None, number: int) -> TextIO:
-    encoding = "utf-8" if stream is None else stream.encoding
-    buffer = io.BufferedWriter(_Descriptor(number))
-    at_once = number == 2 or os.isatty(number)
-    # a name that the terminal's encoding lacks is no reason to stop either
-    return io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=at_once, write_through=at_once)

@@ -25,12 +25,14 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
     objective
         A metric as named by `find_objective`; None means the headline.
     """
-    rows = aggregates(summary)
-    found = {row["name"]: _value(row) for row in rows}
-    if objective is None and find_direction(rows[0]["score"]) == "lower":
-        objective = rows[0]["score"]  # by this name a sweep knows which way is better
-        found.pop(rows[0]["name"])
-    return found if objective is None else {objective: _value(score_row(summary, objective))} | found
+    rows = {row["name"]: row for row in aggregates(summary)}
+    first = next(iter(rows))
+    if objective is None and find_direction(rows[first]["score"]) == "lower":
+        objective = rows.pop(first)["score"]  # by this name a sweep knows which way is better
+    if objective is not None:
+        rows = {objective: score_row(summary, objective)} | rows
+    # the score of the data set where there is one, else the mean over cases
+    return {name: as_number(row["mean"] if row["dataset"] is None else row["dataset"]) for name, row in rows.items()}
 
 
 def finish(
@@ -50,11 +52,6 @@ def finish(
 
         write_report(folder, report)
     return next(iter(found.values()), None)
-
-
-def _value(row: Mapping[str, Any]) -> float | None:
-    """Return the score of the data set where there is one, else the mean over cases."""
-    return as_number(row["mean"] if row["dataset"] is None else row["dataset"])
 
 
 def as_number(value: Any) -> float | None:

@@ -1,8 +1,8 @@
 """Searches with Optuna (hydra/sweeper=optuna): it chooses values from ranges, and a killed search continues."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,12 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
     space, fixed = _space(overrides, optuna)
     direction = _direction(options.direction, config, space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with _opened(options.storage, optuna) as store:
+    what = f"config: hydra.sweeper.storage {options.storage!r} can't be opened"
+    with refusing(ConfigError, what, "Write sqlite:///FILE, with a folder that exists."):
+        store = options.storage and optuna.storages.RDBStorage(options.storage)
+    with ExitStack() as stack:
+        if store:
+            stack.callback(store.engine.dispose)  # it leaves its connections open
         study = optuna.create_study(
             storage=store,
             study_name=options.study_name,
@@ -72,19 +77,6 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
                 trials = [study.ask(space) for _ in range(min(left, options.n_jobs))]
                 failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
         raise_failures(failed, plan.folder)
-
-
-@contextmanager
-def _opened(address: str | None, optuna: Any) -> Iterator[Any]:
-    """Open the database of trials, and close its connections at the end."""
-    what = f"config: hydra.sweeper.storage {address!r} can't be opened"
-    with refusing(ConfigError, what, "Write sqlite:///FILE, with a folder that exists."):
-        store = address and optuna.storages.RDBStorage(address)
-    try:
-        yield store
-    finally:
-        if store:
-            store.engine.dispose()
 
 
 def _run(

@@ -81,7 +81,9 @@ def open_run(
     RunError
         A file can't be written, or the system failed otherwise: one line with file, cause and next step.
     """
-    refuse_masked(as_plain(config))
+    for key, value in flatten(as_plain(config)).items():
+        if MASK in str(value):  # copied from a run folder
+            raise ConfigError(f"config: `{key}` is {MASK}, as run folders keep no secrets. Set it again.")
     if config.run.copy_to is not None:
         check_target(config.run.copy_to)
     begun, entered = time.monotonic(), False
@@ -139,9 +141,9 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
 
 def show_files(folder: Path) -> None:
     """Print where the files of a finished evaluation are."""
-    files = {"metrics": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
-    for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
+    for file in ("metrics.json", "cases.csv", "summary.json", "worst.csv", "overlays", "report.html"):
         if (folder / file).exists():
+            name = "nnU-Net" if file == "summary.json" else file.partition(".")[0]
             sys.stdout.write(f"{name:<9} {folder / file}\n")
 
 
@@ -204,18 +206,15 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
             _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder)
-        LOGGER.error("%s", _state(fault))
+        state = f"failed: {type(fault).__name__}: {fault}"
+        if isinstance(fault, SegmeterError):
+            state = f"stopped: {fault.problems[0]}"
+        elif isinstance(fault, KeyboardInterrupt):
+            state = str(fault) or "interrupted"
+        LOGGER.error("%s", state)
         with suppress(OSError):  # only the first fault is reported; on a full disk the state stays "running"
-            note(_state(fault))
+            note(state)
         raise fault from (error if fault is not error else error.__cause__)
-
-
-def _state(error: BaseException) -> str:
-    if isinstance(error, SegmeterError):
-        return f"stopped: {error.problems[0]}"
-    if isinstance(error, KeyboardInterrupt):
-        return str(error) or "interrupted"
-    return f"failed: {type(error).__name__}: {error}"
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
@@ -294,10 +293,3 @@ def mask_override(line: str) -> str:
     if equals and (is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
         return f"{key}={MASK}"
     return _LOGIN.sub(MASK, line)
-
-
-def refuse_masked(values: Mapping[str, Any]) -> None:
-    """Refuse a configuration that was copied from a run folder, where its secrets are masked."""
-    for key, value in flatten(values).items():
-        if MASK in str(value):
-            raise ConfigError(f"config: `{key}` is {MASK}, as run folders keep no secrets. Set it again.")

@@ -10,7 +10,6 @@ from .model import Unit as Unit
 from .model import as_plain as as_plain
 from .model import defaults as defaults
 from .model import rule as rule
-from .model import title as title
 from .registry import Registry as Registry
 
 __all__ = [
@@ -27,5 +26,4 @@ __all__ = [
     "as_plain",
     "defaults",
     "rule",
-    "title",
 ]

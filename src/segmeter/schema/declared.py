@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from segmeter.schema.registry import REGISTRIES, Registry
+from segmeter.schema.registry import REGISTRIES
 
 MISSING: Any = object()  # where a value was not given
 
@@ -48,6 +48,11 @@ class Node:
         target = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
         self.schema: Mapping[str, Any] = {**target, **schema}
         self._definitions = definitions
+        self.choice = REGISTRIES.get(self.schema.get("component", ""))  # the components that a value chooses from
+        self.default: Any = self.schema.get("default", MISSING)  # a plain value; `MISSING` if one must be given
+        self.meaning = str(self.schema.get("description", ""))  # the docstring on one line
+        constant = [self.schema["const"]] if "const" in self.schema else []
+        self.listed: list[Any] = [*self.schema.get("enum", constant)]  # values that are listed one by one
 
     @property
     def arms(self) -> "list[Node]":
@@ -58,11 +63,6 @@ class Node:
     def keys(self) -> "dict[str, Node]":
         """The keys of a model, with the schema of each."""
         return {key: self._inner(schema) for key, schema in self.schema.get("properties", {}).items()}
-
-    @property
-    def choice(self) -> Registry | None:
-        """The components that a value here chooses from."""
-        return REGISTRIES.get(self.schema.get("component", ""))
 
     @property
     def items(self) -> "list[Node]":
@@ -78,16 +78,6 @@ class Node:
         return self._inner(values) if isinstance(values, dict) else None
 
     @property
-    def default(self) -> Any:
-        """The plain value that holds if none is given; `MISSING` if one must be given."""
-        return self.schema.get("default", MISSING)
-
-    @property
-    def meaning(self) -> str:
-        """The docstring on one line."""
-        return str(self.schema.get("description", ""))
-
-    @property
     def parts(self) -> "Iterator[Node]":
         """The node itself and all within it: the alternatives of unions, the items of lists, the values of mappings."""
         yield self
@@ -101,11 +91,6 @@ class Node:
         kinds = {_TYPES[type(choice)] for choice in self.choices}
         stated = (node.schema for node in self.parts if not node.listed)
         return kinds | {schema.get("format", schema["type"]) for schema in stated if schema.get("type") in _KINDS}
-
-    @property
-    def listed(self) -> list[Any]:
-        """The values that this node itself lists one by one."""
-        return [*self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])]
 
     @property
     def choices(self) -> list[Any]:
@@ -155,7 +140,7 @@ class Node:
             yield "a path"
         else:
             kind = schema.get("type", "")
-            found = [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema]
+            found = [f"{sign} {schema[key]:.15g}" for key, sign in _SIGNS.items() if key in schema]
             found += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
             bounded = kind in ("integer", "number", "string") and found
             yield _KINDS.get(kind, "a value") + (f" {' and '.join(found)}" if bounded else "")
@@ -168,35 +153,20 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # typed into a console, or built in
         return {}
-    return {
-        owner.name: {
-            above.target.id: inspect.cleandoc(below.value.value)
-            for above, below in pairwise(owner.body)
-            if isinstance(above, ast.AnnAssign)
-            and isinstance(above.target, ast.Name)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-            and isinstance(below.value.value, str)
-        }
-        for owner in ast.walk(tree)
-        if isinstance(owner, ast.ClassDef)
-    }
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else f"{value:g}"
+    found: dict[str, dict[str, str]] = {}
+    for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for pair in pairwise(owner.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(key)), ast.Expr(ast.Constant(str(text))):
+                    found.setdefault(owner.name, {})[key] = inspect.cleandoc(text)
+    return found
 
 
 @cache
 def node_of(model: type[BaseModel]) -> Node:
     """Return the node of a whole schema."""
-    schema = json_schema_of(model)
+    schema = model.model_json_schema(schema_generator=_Documented)
     return Node(schema, schema.get("$defs", {}))
-
-
-def json_schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Build the JSON Schema that every description of a model's keys is read from."""
-    return model.model_json_schema(schema_generator=_Documented)
 
 
 class _Documented(GenerateJsonSchema):

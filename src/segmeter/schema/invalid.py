@@ -76,25 +76,21 @@ def problems_by_key(
         key = spot.key
         if key in lines:
             continue
+        given = item["input"] if spot.given is MISSING else spot.given
         if item["type"] == "missing" and key.endswith(str(loc[-1])):
             lines[key] = [f"{where}: `{key}` is required. Set {key}=VALUE."]
         elif item["type"] == "extra_forbidden":
             lines[key] = [f"{_unknown(spot, schema, values, where)} {advice(key)}".rstrip()]
         elif isinstance(cause, ConfigError):
             lines[key] = list(cause.problems)
+        elif isinstance(cause, RuleError):
+            lines[key] = [expected(where, key, cause.rule, show(given), cause.remedy)]
+        elif cause is not None or spot.node is None:  # a validator of somebody else's schema
+            lines[key] = [f"{where}: `{key}`: {cause}"]
         else:
-            given = item["input"] if spot.given is MISSING else spot.given
-            lines[key] = [_broken(spot, cause, given, where, typed(key))]
+            remedy = _remedy(spot.node, given, typed(key))
+            lines[key] = [expected(where, key, f"to be {spot.node.describe()}", show(given), remedy)]
     return lines
-
-
-def _broken(spot: _Spot, cause: Exception | None, given: Any, where: str, typed: str | None) -> str:
-    if isinstance(cause, RuleError):
-        return expected(where, spot.key, cause.rule, show(given), cause.remedy)
-    if cause is not None or spot.node is None:  # a validator of somebody else's schema
-        return f"{where}: `{spot.key}`: {cause}"
-    rule = f"to be {spot.node.describe()}"
-    return expected(where, spot.key, rule, show(given), _remedy(spot.node, given, typed))
 
 
 def _remedy(node: Node, given: Any, typed: str | None) -> str:

@@ -4,10 +4,12 @@ schema.
 Whatever you read about a key anywhere (help, messages, reference, editors) is derived from these declarations.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self, get_args, get_origin
+from types import SimpleNamespace
+from typing import Any, Literal, Self, get_args, get_origin
 
 from annotated_types import BaseMetadata
 from pydantic import (
@@ -67,10 +69,11 @@ class OneOf(BaseMetadata):
     def _check(self, value: Any) -> Any:
         begun = isinstance(value, str) and any(value.startswith(p) and value != p for p in self.prefixes)
         if isinstance(value, str) and value not in self.choices and not begun:
-            _not_a_choice()
+            raise PydanticCustomError("choice", "not one of the choices")
         return value
 
 
+@dataclass(frozen=True)
 class Component(BaseMetadata):
     """Marks a field that holds a component: its values choose their schema by `name`, or are that name alone.
 
@@ -79,8 +82,7 @@ class Component(BaseMetadata):
     ``loss: Annotated[Any, Component(LOSSES)]`` takes "dice" as well as ``{"name": "focal", "gamma": 1.0}``.
     """
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
+    registry: Registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         dumped = core_schema.plain_serializer_function_ser_schema(as_plain, when_used="json")
@@ -92,30 +94,16 @@ class Component(BaseMetadata):
     def _check(self, values: Any) -> Any:
         if isinstance(values, BaseModel):
             return values
-        registry = self.registry
-        if not name_of(values):
-            raise RuleError(f"to name a {registry.group}, one of {', '.join(registry.names())}")
-        return registry.schema(name_of(values)).model_validate({"name": values} if isinstance(values, str) else values)
+        name = name_of(values)
+        if not name:
+            raise RuleError(f"to name a {self.registry.group}, one of {', '.join(self.registry.names())}")
+        return self.registry.schema(name).model_validate({"name": values} if isinstance(values, str) else values)
 
 
-class Given:
-    """The keys that are declared above `own_key`: each is an attribute. A rule that reads one which failed is not
-    applied.
+class Given(SimpleNamespace):
+    """The keys that are declared above `own_key`, the rule's own: each is an attribute. A rule that reads one which
+    failed is not applied.
     """
-
-    def __init__(self, values: Mapping[str, Any], above: Container[str], own_key: str) -> None:
-        self._values, self._above, self.own_key = values, above, own_key
-
-    def __getattr__(self, key: str) -> Any:
-        if key in self._values:
-            return self._values[key]
-        if key not in self._above:
-            raise AttributeError(f"a rule can read the keys that are declared above its own, not {key!r}")
-        raise _FailedKeyError(key)
-
-
-class _FailedKeyError(Exception):
-    pass
 
 
 def rule(*keys: str) -> Callable[[Any], Any]:
@@ -140,11 +128,13 @@ def rule(*keys: str) -> Callable[[Any], Any]:
         check = getattr(check, "__func__", check)  # a rule may say that it is a class method
 
         def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
+            key, names = str(info.field_name), [*cls.model_fields]
+            given = Given(**info.data, own_key=key)
             try:
-                names, key = list(cls.model_fields), str(info.field_name)
-                check(cls, value, Given(info.data, names[: names.index(key)], key))
-            except _FailedKeyError:
-                pass
+                check(cls, value, given)
+            except AttributeError as error:  # it read a key that failed, whose own line is enough
+                if error.obj is not given or error.name not in names[: names.index(key)]:
+                    raise
             return value
 
         return field_validator(*keys, mode="after")(classmethod(apply))
@@ -175,7 +165,8 @@ class Config(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            found = problems_by_key(error, type(self), values, where=title(type(self)))
+            where = self.model_config.get("title") or type(self).__name__
+            found = problems_by_key(error, type(self), values, where=where)
             raise ConfigError([line for lines in found.values() for line in lines]) from None
 
     # pydantic calls a model's own __init__ for nested values too, but for one that is marked so: there the
@@ -191,7 +182,8 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _skip_retired(cls, values: Any) -> Any:
-        gone = {key.rpartition(".")[2]: value for key, value in RETIRED.items() if key.startswith(f"{title(cls)}.")}
+        group = f"{cls.model_config.get('title')}."
+        gone = {key.removeprefix(group): value for key, value in RETIRED.items() if key.startswith(group)}
         if not isinstance(values, Mapping) or gone.keys().isdisjoint(values):
             return values
         return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
@@ -232,17 +224,8 @@ def _as_declared(value: Any, kinds: set[Any]) -> Any:
     if type(value) is str and Path in kinds and str not in kinds:
         return Path(value)
     if type(value) in (int, float) and bool in kinds and not {int, float} & kinds:
-        _not_a_choice()  # pydantic takes 1 for the true of a Literal
+        raise PydanticCustomError("choice", "not one of the choices")  # pydantic takes 1 for the true of a Literal
     return value
-
-
-def _not_a_choice() -> NoReturn:
-    raise PydanticCustomError("choice", "not one of the choices")
-
-
-def title(schema: type[BaseModel]) -> str:
-    """Return the word that begins the lines about a schema's keys: its title, or its class's name."""
-    return schema.model_config.get("title") or schema.__name__
 
 
 def as_plain(value: Any) -> Any:

@@ -62,7 +62,9 @@ class Registry:
 
     def schema(self, name: str) -> type[BaseModel]:
         """Return the schema of `name`; ConfigError with the nearest name if there is none."""
-        return self._entry(name)[0]
+        if name not in self._entries:
+            raise ConfigError(f"{self.group}: expected a registered name, got {name!r}. {nearest(name, self._entries)}")
+        return self._entries[name][0]
 
     def schema_of(self, values: Any) -> type[BaseModel] | None:
         """Return the schema that a configuration's values choose, or None if they choose none."""
@@ -71,7 +73,8 @@ class Registry:
 
     def build(self, config: Any, **context: Any) -> Any:
         """Build the component that ``config.name`` names."""
-        builder = self._entry(config.name)[1]
+        self.schema(config.name)  # refuses an unknown name
+        builder = self._entries[config.name][1]
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)
@@ -81,11 +84,6 @@ class Registry:
             called = ", ".join(["config", *(f"{name}=..." for name in context)])
             raise ConfigError(f"{self.group}: the builder of {config.name!r} must take ({called}): {error}.") from error
         return builder(config, **context)
-
-    def _entry(self, name: str) -> tuple[type[BaseModel], str | Builder]:
-        if name not in self._entries:
-            raise ConfigError(f"{self.group}: expected a registered name, got {name!r}. {nearest(name, self._entries)}")
-        return self._entries[name]
 
 
 REGISTRIES: dict[str, Registry] = {}  # by group; in a JSON Schema {"component": GROUP} stands for any of its components

@@ -73,19 +73,15 @@ def test_bad_files_and_names_that_cannot_be_paired_are_all_listed(capsys: pytest
     assert not Path("runs").exists()
 
 
-def test_a_case_without_an_image_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("images/a.png").unlink()
-    assert run("score", *FOLDERS, *FAST, "images=images") == 2
-    assert "none for 1: a" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("overrides", "message"), [
     pytest.param(["data.num_classes=null"], "Set data.classes=[background,cell], or data.num_classes=2.", id="none"),
     pytest.param(["data.classes=[a,b]"], "`data.num_classes` to be 2, as many as data.classes, got 3", id="both"),
     pytest.param(["missing=skip"], "expected `missing` to be one of error, as_background, got 'skip'", id="missing"),
     pytest.param(["+metrics.groups.g=[nope]"], "got 'nope'", id="groups"),
+    pytest.param(["images=images"], "none for 1: a", id="a case without an image"),
 ])  # fmt: skip
-def test_a_wrong_configuration_has_one_line_and_leaves_no_folder(overrides, message, capsys):
+def test_what_can_not_be_scored_has_one_line_and_leaves_no_folder(overrides, message, capsys):
+    Path("images/a.png").unlink()
     assert run("score", *FOLDERS, *FAST, *overrides) == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config import compose
-from segmeter.cli.config.compose import Request, _as_it_is, compose_jobs
+from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
 
@@ -122,10 +122,10 @@ def test_a_second_requirement_of_the_same_key_is_refused():
 
 
 def test_keys_are_new_to_hydra_but_for_what_it_must_decide_itself():
-    lines = ["seed=1", "loss=dice", "data@x=camvid", "+a=1", "++a=1", "~a", "hydra/launcher=joblib", "hydra.mode=RUN"]
-    known = Request("train").options
-    assert [line for line in lines if not _as_it_is(line, known)] == ["seed=1"]
-    assert not _as_it_is("hydra.sweeper.params={a: 1}", known)
+    own = ["hydra/sweeper=optuna", "hydra.mode=RUN", "hydra.sweeper.params={a: 1}"]
+    (job,) = jobs_of("seed=1", "loss=dice", "+a=1", "++b=1", "new=1", "~training.seed", *own)
+    assert (job.values["loss"]["name"], job.values["new"]) == ("dice", 1)
+    assert (job.hydra["sweeper"]["params"], "seed" in job.values["training"]) == ({"a": 1}, False)
 
 
 def test_an_unknown_configuration_or_folder_is_refused():

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from segmeter.cli.config.compose import Request, compose_jobs, store_schemas
+from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     DIALECT,
@@ -32,7 +32,6 @@ def test_values_are_written_on_one_line_of_yaml(value, text):
 @pytest.fixture(scope="module")
 def shown():
     """Show the composed configuration of a training, or a part of it."""
-    store_schemas(["train"])
     problems = []
     (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5"]), problems)
     assert problems == []

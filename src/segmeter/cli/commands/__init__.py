@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from segmeter.errors import ConfigError
 
@@ -95,11 +95,11 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}. See: {self.prog} --help.")
 
 
-def find_command(name: str) -> Callable[..., Any]:
+def find_command(name: str) -> Callable[..., float | None]:
     """Import the module of a command, and give the function that runs it."""
     with without_collector():
         module = import_module(f"segmeter.cli.commands.{_SHARED.get(name, name)}")
-    found: Callable[..., Any] = getattr(module, f"run_{name}")
+    found: Callable[..., float | None] = getattr(module, f"run_{name}")
     return found
 
 

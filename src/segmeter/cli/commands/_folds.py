@@ -52,7 +52,12 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     args = read_arguments("train", job.argv[2:])
     files = {"--config-name": args.config_name, "--config-dir": args.config_dir}  # of the user's own
     flags = [f"{flag}={value}" for flag, value in files.items() if value]
-    place, evaluated = _override("run.root", root), _evaluated(config)
+    shared = {"device": config.device, "plugins": [*config.plugins]}  # with the evaluation, wherever they were set
+    for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
+        values, usual = as_plain(getattr(config, part)), defaults(type(getattr(config, part)))
+        shared |= {f"{part}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
+    evaluated = [f"{key}={written(value)}" for key, value in shared.items() if value != []]
+    place = _override("run.root", root)
     for number in range(1, count + 1):
         own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
@@ -103,16 +108,6 @@ def _check(config: TrainConfig, count: int) -> None:
         problems.append(expected("config", "resume", rule, config.resume))
     if problems:
         raise ConfigError(problems)
-
-
-def _evaluated(config: TrainConfig) -> list[str]:
-    """Collect the settings that the evaluation shares, wherever they were set: how models run and files are read."""
-    found = {"device": config.device, "plugins": [*config.plugins]}
-    for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
-        values = as_plain(getattr(config, part))
-        usual = defaults(type(getattr(config, part)))
-        found |= {f"{part}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
-    return [f"{key}={written(value)}" for key, value in found.items() if value != []]
 
 
 def _run(arguments: list[str]) -> None:

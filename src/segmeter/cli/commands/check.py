@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
@@ -91,10 +91,8 @@ def _count_folds(
 
 
 def _folds(folds: list[dict[str, Any]]) -> Table:
-    table = Table(title="cases per fold, and cases with each class")
-    table.add_column("class")
-    for fold in folds:
-        table.add_column(f"fold {fold['fold']}", justify="right")
+    columns = [Column(f"fold {fold['fold']}", justify="right") for fold in folds]
+    table = Table("class", *columns, title="cases per fold, and cases with each class")
     for name in folds[0]["classes"]:
         table.add_row(name, *(str(fold["classes"][name]) for fold in folds))
     table.add_section()
@@ -117,9 +115,8 @@ def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
 
 
 def _suggestions(suggested: dict[str, Any], split: str) -> Table:
-    table = Table(title=f"suggestions from {split}; training=auto uses the line of its device", show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
+    title = f"suggestions from {split}; training=auto uses the line of its device"
+    table = Table("", Column(overflow="fold"), title=title, show_header=False)
     for key, values in suggested.items():
         if key in _DEVICES:
             table.add_row(f"on {_DEVICES[key]}", " ".join(values))
@@ -129,10 +126,8 @@ def _suggestions(suggested: dict[str, Any], split: str) -> Table:
 
 
 def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:
-    table = Table(title="share of pixels in % (without ignored ones), and cases with the class")
-    table.add_column("class")
-    for report in reports:
-        table.add_column(report.split, justify="right")
+    columns = [Column(report.split, justify="right") for report in reports]
+    table = Table("class", *columns, title="share of pixels in % (without ignored ones), and cases with the class")
     shares = [100 * (report.class_pixels / np.maximum(1, report.counted_pixels)) for report in reports]
     for index, name in enumerate(names):
         both = zip(shares, reports, strict=True)
@@ -152,18 +147,15 @@ def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tup
 
 
 def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
-    table = Table(title="stored values of the images", pad_edge=False)
-    percentiles = ["median" if level == 50 else f"{level} %" for level in SHOWN]
-    for column in ("split", "dtype", "channel"):
-        table.add_column(column)
-    for column in ("min", *percentiles, "max", "mean", "std"):
-        table.add_column(column, justify="right", overflow="fold")  # fold, so that no digits are cut off
+    numbers = ["min", *("median" if level == 50 else f"{level} %" for level in SHOWN), "max", "mean", "std"]
+    columns = [Column(name, justify="right", overflow="fold") for name in numbers]  # fold, so that no digits are cut
+    table = Table("split", "dtype", "channel", *columns, title="stored values of the images", pad_edge=False)
     for report in reports:
         for intensity in report.intensities:
             for c in range(len(intensity.mean)):
                 values = (intensity.low[c], *intensity.percentiles[:, c], intensity.high[c])
                 moments = (intensity.mean[c], intensity.std[c])
-                numbers = [f"{value:.5g}" for value in values]
-                numbers += [np.format_float_positional(each, 4, fractional=False, trim="-") for each in moments]
-                table.add_row(report.split, intensity.dtype, channel_label(config, c), *numbers)
+                cells = [f"{value:.5g}" for value in values]
+                cells += [np.format_float_positional(each, 4, fractional=False, trim="-") for each in moments]
+                table.add_row(report.split, intensity.dtype, channel_label(config, c), *cells)
     return table

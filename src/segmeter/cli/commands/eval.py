@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -159,10 +159,15 @@ def predicting(
         rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
     series = () if place is None else find_series(place, dataset, config.export)
-    cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    cases, batches, part = dataset, None, dict[str, Any]()
+    if config.shard is not None:
+        shard = parse_shard(config.shard)
+        cases, batches = take_batches(dataset, shard, batch_size=config.inference.batch_size)
+        _LOG.warning("%s", part_warning(shard, len(cases), len(dataset)))
+        part = {"shard": describe_shard(shard, dataset.case_ids)}
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": content, "precision": predictor.precision}
-    identity = identify_run(decided or config, facts, device, precision=predictor.precision) | shard
+    identity = identify_run(decided or config, facts, device, precision=predictor.precision) | part
     accept = partial(check_same, resumed or Path(), identity, cases.case_ids)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         yield CaseRun(
@@ -176,18 +181,6 @@ def predicting(
             batches=batches,
         )
         write_series(folder / PREDICTIONS, series, checkpoint.card.spec)
-
-
-def take_shard(
-    dataset: Dataset, text: str | None, *, batch_size: int
-) -> tuple[Dataset, Sequence[int] | None, dict[str, Any]]:
-    """Return a job's part of the data set, the batches of its cases, and the shard for the job's identity."""
-    if text is None:
-        return dataset, None, {}
-    shard = parse_shard(text)
-    part, batches = take_batches(dataset, shard, batch_size=batch_size)
-    _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
-    return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
 def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None) -> None:

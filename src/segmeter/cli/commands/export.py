@@ -16,7 +16,6 @@ from segmeter.data.verification.report import build_dataset
 from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
-from segmeter.models.config import ModelCard
 from segmeter.models.foreign.opened import find_source
 from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
@@ -29,21 +28,17 @@ def run_export(config: DeployConfig, job: Job) -> None:
     if any(map(find_source, config.checkpoints)):
         raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")
     found = read_checkpoints(config.checkpoints)
-    dataset = _dataset(config, found.card)
+    if config.input is not None:
+        dataset = open_card_images(config.input, found.card, config.data)
+    else:
+        try:
+            dataset = build_dataset(own_data(config.checkpoints[0], config.data), split="test")
+        except (ConfigError, DataError) as error:
+            advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
+            raise ConfigError([*error.problems, f"export: {advice}"]) from error
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(found, folder, images=_images(dataset, config.cases), threshold=config.threshold)
     _show(exported)
-
-
-def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
-    """Return the images to compare on."""
-    if config.input is not None:
-        return open_card_images(config.input, card, config.data)
-    try:
-        return build_dataset(own_data(config.checkpoints[0], config.data), split="test")
-    except (ConfigError, DataError) as error:
-        advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
-        raise ConfigError([*error.problems, f"export: {advice}"]) from error
 
 
 def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:

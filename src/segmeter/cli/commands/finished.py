@@ -73,7 +73,13 @@ def run_merge(config: MergeConfig, job: Job) -> float | None:
     pieces = read_pieces(config.runs)
     merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=Path())
     check_merge(merging)
-    with open_run(config, job, facts=_facts(merging)) as folder:
+    first, *others = (piece.record for piece in pieces)
+    shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
+    same = [key for key in shared if key in first and all(each.get(key) == first[key] for each in others)]
+    facts: dict[str, Any] = {key: first[key] for key in same}
+    joined = [known_place(piece.folder) for piece in pieces]
+    facts["merged"] = {"command": pieces[0].command, "kind": config.kind, "runs": joined}
+    with open_run(config, job, facts=facts) as folder:
         summary, value = merge_into(replace(merging, folder=folder), config.report, None)
     show_merged(folder, summary)
     return value
@@ -103,20 +109,6 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
         raise DataError(expected("merge", "runs", "to have a whole config.yaml", f"{path} ({reason})")) from error
     metrics: MetricsConfig = config.metrics  # type: ignore[attr-defined]
     return metrics
-
-
-def _facts(job: Merge) -> dict[str, Any]:
-    """Return the entries of run.json: the joined runs, and the checkpoint and data that they share."""
-    records = [piece.record for piece in job.pieces]
-    shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
-    kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)
-            and key in records[0]}  # fmt: skip
-    joined = {
-        "command": job.pieces[0].command,
-        "kind": job.kind,
-        "runs": [known_place(piece.folder) for piece in job.pieces],
-    }
-    return {**kept, "merged": joined}
 
 
 def show_merged(folder: Path, summary: dict[str, Any]) -> None:
@@ -177,7 +169,11 @@ def run_report(arguments: Sequence[str]) -> None:
             raise ConfigError(f"report: {rule}, got report.{settings[0]}. {_USAGE}")
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
-    given = dict(_parse(setting) for setting in settings)
+    given = {}
+    for key, mark, value in (setting.partition("=") for setting in settings):
+        if not mark:
+            raise ConfigError(f"report: expected report.{key} to have a value, got none. {_USAGE}")
+        given[key] = yaml.safe_load(value)
     try:
         own = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:
@@ -185,10 +181,3 @@ def run_report(arguments: Sequence[str]) -> None:
     known = own if isinstance(own, dict) else {}  # of another version, perhaps
     kept = {key: value for key, value in known.items() if key in ReportConfig.model_fields}
     sys.stdout.write(f"report    {write_report(folder, ReportConfig(**kept | given))}\n")
-
-
-def _parse(setting: str) -> tuple[str, Any]:
-    key, mark, value = setting.partition("=")
-    if not mark:
-        raise ConfigError(f"report: expected report.{key} to have a value, got none. {_USAGE}")
-    return key, yaml.safe_load(value)

@@ -21,7 +21,6 @@ from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.drive import check_counts
 from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
 from segmeter.evaluation.pairing import (
-    Pairing,
     check_unchanged,
     find_images,
     find_pairs,
@@ -57,8 +56,22 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
     resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
     scoring = replace(scoring, folder=resumed or Path(), resume=resumed is not None)
-    _warn(scoring, config.predictions)
-    facts, accept = _facts(config, scoring.pairing), partial(check_resumed, scoring, scoring.folder)
+    pairing = scoring.pairing
+    if scoring.shard:
+        _LOG.warning("%s", part_warning(scoring.shard, len(scoring.pairs), len(pairing.pairs)))
+    if pairing.missing:
+        _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
+    if pairing.extra:
+        _LOG.warning("predictions without a reference in %s (%s).", show(config.predictions), some(pairing.extra))
+    facts = {
+        "predictions": known_place(config.predictions),
+        "references": known_place(config.references),
+        "probs": known_place(config.probs) if config.probs else None,
+        "data": pairing.fingerprint(),
+        "missing_predictions": list(pairing.missing),
+        "extra_predictions": list(pairing.extra),
+    }
+    accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
         gc.freeze()  # a walk of the garbage collector over all imports takes as long as 100 pairs
@@ -100,28 +113,6 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
     if images and any(each.name == "content" for each in config.metrics.measures):
         scoring = replace(scoring, pairing=put_beside(pairing, images))
     return scoring, images
-
-
-def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
-    """Return the entries of run.json about the files."""
-    return {
-        "predictions": known_place(config.predictions),
-        "references": known_place(config.references),
-        "probs": known_place(config.probs) if config.probs else None,
-        "data": pairing.fingerprint(),
-        "missing_predictions": list(pairing.missing),
-        "extra_predictions": list(pairing.extra),
-    }
-
-
-def _warn(scoring: Scoring, predictions: Path) -> None:
-    pairing = scoring.pairing
-    if scoring.shard:
-        _LOG.warning("%s", part_warning(scoring.shard, len(scoring.pairs), len(pairing.pairs)))
-    if pairing.missing:
-        _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
-    if pairing.extra:
-        _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:

@@ -83,10 +83,9 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     with world.first_alone():
         (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
-
-    def prepared(config: TrainConfig) -> TrainJob:
-        return _job(config, train_data, val_data, seen=seen, world=world, device=device, resumed=resumed)
-
+    prepared = partial(
+        _job, train_data=train_data, val_data=val_data, seen=seen, world=world, device=device, resumed=resumed
+    )
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
         plan = _fit(plan, config, job, prepared, seen=seen, val_cases=val_seen.n_planes)
     config = world.share(_planned(config, plan))

@@ -18,15 +18,16 @@ from pydantic import BaseModel
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of_all, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     NO_GROUP,
+    OUTPUTS,
+    PACKAGE,
     PLUGINS,
     TEXTS,
     SearchConfig,
     check_files,
     one_line,
-    package_fault,
     parse_overrides,
     quoted,
     read_search,
@@ -37,6 +38,7 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
+Choices = dict[str, list[str]]  # the options of each group that the command has; none of the other groups
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
@@ -50,20 +52,11 @@ class Request:
     config_dir: str | None = None
     sweep: bool = False
 
-    @property
-    def folders(self) -> list[Path]:
-        """All folders of YAML files: ours, then the user's own."""
-        return [CONFIGS, *([Path(self.config_dir).absolute()] if self.config_dir else [])]
-
-    @property
-    def roots(self) -> list[str]:
-        """The commands whose configuration this may be: a root file of the user's may start from any."""
-        return [self.config_name] if self.config_name in ROOTS else [*ROOTS]
-
     @cached_property
-    def options(self) -> dict[str, list[str]]:
-        """The options of each group that the command has; none of the other groups."""
-        return {group: [] for group in GROUPS} | options(self.folders, groups_of_all(self.roots))
+    def folders(self) -> list[Path]:
+        """The folders of YAML files, ours and the user's own: first the one that holds the root file."""
+        folders = [CONFIGS, *([Path(self.config_dir).absolute()] if self.config_dir else [])]
+        return sorted(folders, key=lambda folder: not (folder / f"{self.config_name}.yaml").is_file())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +79,32 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     Overrides that can't be parsed, unknown groups and options, failing interpolations, and jobs that can't be composed
     are left out. Each adds a line to `problems`, so that the rest can be checked too.
     """
-    _check_names(request)
-    overrides = _sound(request, problems)
-    store_schemas(request.roots)
-    with initialize_config_dir(str(_folder_of_root(request)), job_name=request.config_name, version_base="1.3"):
+    if not CONFIGS.is_dir():
+        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
+    if request.config_dir:
+        folder = Path(request.config_dir).absolute()
+        if not folder.is_dir():
+            raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
+        check_files(folder)
+    name, known = request.config_name, sorted(path.stem for each in request.folders for path in each.glob("*.yaml"))
+    if name not in known:
+        raise ConfigError(f"config: no configuration is named {name!r}. {nearest(name, known)}")
+    roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
+    groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
+    choices = {group: [] for group in GROUPS} | options(request.folders, groups)
+    overrides = _sound(request, choices, problems)
+    _store_schemas(roots, groups)
+    with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
-        found = [_composed(request, job, problems) for job in jobs[:1]]
+        found = [_composed(request, choices, job, problems) for job in jobs[:1]]
         if len(jobs) > 1 and not (found[0] and is_searched(found[0])):
             if len(jobs) > SWEEP_LIMIT:
                 problems.append(
                     f"config: expected a sweep to be of at most {SWEEP_LIMIT} jobs, got more. Split it, or let "
                     "hydra/sweeper=optuna choose among its values."
                 )
-            found += [_composed(request, job, problems) for job in jobs[1:SWEEP_LIMIT]]
+            found += [_composed(request, choices, job, problems) for job in jobs[1:SWEEP_LIMIT]]
     try:
         if found and found[0]:
             read_search(found[0].hydra)
@@ -108,30 +113,12 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     return [job for job in found if job]
 
 
-def _check_names(request: Request) -> None:
-    if not CONFIGS.is_dir():
-        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
-    for folder in request.folders[1:]:
-        if not folder.is_dir():
-            raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
-        check_files(folder)
-    known = sorted(path.stem for folder in request.folders for path in folder.glob("*.yaml"))
-    if request.config_name not in known:
-        raise ConfigError(
-            f"config: no configuration is named {request.config_name!r}. {nearest(request.config_name, known)}"
-        )
-
-
-def _folder_of_root(request: Request) -> Path:
-    return next(folder for folder in request.folders if (folder / f"{request.config_name}.yaml").is_file())
-
-
-def store_schemas(roots: Sequence[str]) -> None:
+def _store_schemas(roots: Sequence[str], groups: Sequence[str]) -> None:
     """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
     for name in roots:
         _store(None, f"schema_{name}", ROOTS[name])
-    for group in groups_of_all(roots):
+    for group in groups:
         for name, schema in schemas_of(group).items():
             _store(group, name, schema)
     ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
@@ -153,7 +140,7 @@ def _environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(name, default)
 
 
-def _sound(request: Request, problems: list[str]) -> list[Override]:
+def _sound(request: Request, choices: Choices, problems: list[str]) -> list[Override]:
     """Read the overrides, and drop those that can't be composed, with a line each.
 
     A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
@@ -165,17 +152,18 @@ def _sound(request: Request, problems: list[str]) -> list[Override]:
         for key in TEXTS
         if keys.count(key) > 1
     )
-    faults = [[*_faults(override, request)] for override in overrides]
+    faults = [[*_faults(override, choices | PLUGINS, sweep=request.sweep)] for override in overrides]
     problems.extend(itertools.chain(*faults))
     return [override for override, lines in zip(overrides, faults, strict=True) if not lines]
 
 
-def _faults(override: Override, request: Request) -> Iterator[str]:
+def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]:
     """Say why an override can't be composed: its group or option is unknown, a comma is stray, or it is Hydra's own."""
-    key, line, known = override.key_or_group, override.input_line or "", {**request.options, **PLUGINS}
-    fault = setting_fault(key.removeprefix("hydra.")) if key.startswith("hydra.") else package_fault(line)
-    if fault or key == "hydra":
-        yield f"config: {fault or setting_fault('')}"
+    key, line = override.key_or_group, override.input_line or ""
+    if PACKAGE.search(line) and not key.startswith("hydra."):
+        yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
+    elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key.removeprefix("hydra").lstrip("."))):
+        yield f"config: {fault}"
     elif key.startswith("hydra/") and key not in PLUGINS:
         yield f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
     elif key in PLUGINS and override.is_delete():
@@ -184,7 +172,7 @@ def _faults(override: Override, request: Request) -> Iterator[str]:
         yield f"config: unknown group {key!r}. {nearest(key, known)}"
     elif key in known and not known[key]:
         yield f"config: {NO_GROUP.format(key)}"
-    elif override.is_sweep_override() and not request.sweep:
+    elif override.is_sweep_override() and not sweep:
         remedy = f"write a list as '{key}=[1,2]', and quote text that holds commas: \"{key}='a,b'\"."
         yield f"config: {line!r} gives several values. Add --multirun to run each; {remedy}"
     elif key in known and not override.is_delete():
@@ -208,24 +196,19 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
     """
     axes = []
     for override in overrides:
+        key, line = override.get_key_element(), override.input_line or ""
         if not override.is_sweep_override():
-            axes.append([override.input_line or ""])
+            axes.append([line])
         elif override.is_discrete_sweep():
-            axes.append(_axis(override, problems))
+            fault, values = f"the sweep {line!r} is empty", list[str]()
+            try:
+                values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
+            except (ValueError, HydraException) as error:  # a step of 0
+                fault = f"can't read the sweep {line!r} ({error})"
+            if not values:
+                problems.append(f"config: {fault}. List its values: {key}=1,2.")
+            axes.append([f"{key}={value}" for value in values])
     return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT + 1))
-
-
-def _axis(override: Override, problems: list[str]) -> list[str]:
-    """Return the values of one key, enough of them that no combination below the limit is lost."""
-    key, line = override.get_key_element(), override.input_line
-    try:
-        values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
-    except (ValueError, HydraException) as error:  # a step of 0
-        problems.append(f"config: can't read the sweep {line!r} ({error}). List its values: {key}=1,2.")
-        return []
-    if not values:
-        problems.append(f"config: the sweep {line!r} is empty. List its values: {key}=1,2.")
-    return [f"{key}={value}" for value in values]
 
 
 def is_searched(job: Composed) -> bool:
@@ -233,13 +216,17 @@ def is_searched(job: Composed) -> bool:
     return bool(job.hydra["runtime"]["choices"].get("hydra/sweeper") == "optuna")
 
 
-def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed | None:
-    lines = [line if _as_it_is(line, request.options) else f"++{line}" for line in overrides]  # Hydra accepts any key
-    try:
-        config = _compose(request, lines)
-    except _FAULTS as error:  # Hydra stops at the first: each override is also composed alone
-        alone = (_fault_of(request, line) for line in lines)
-        problems.extend([line for line in alone if line] or [one_line(error)])
+def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], problems: list[str]) -> Composed | None:
+    lines = []
+    for line in overrides:
+        key, _, value = line.partition("=")
+        as_it_is = key.startswith(("+", "~")) or (key.startswith("hydra.") and not value.startswith("{"))
+        is_group = "/" in key or key.partition("@")[0] in choices
+        lines.append(line if as_it_is or is_group else f"++{line}")  # which sets any key, and the schema knows them
+    config = _compose(request, lines)
+    if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed alone
+        alone = [found for line in lines if isinstance(found := _compose(request, [line]), str)]
+        problems.extend(alone or [config])
         return None
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
@@ -254,28 +241,16 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
     )
 
 
-def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
-    others = [quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
+def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
+    """Return what Hydra composes, or its message on one line."""
+    others = [quoted(f"file://{folder}") for folder in request.folders[1:]]
     found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
     try:
         return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
     except RecursionError:
-        raise HydraException(f"the defaults of a file in {request.config_dir} lead back to that file") from None
-
-
-def _fault_of(request: Request, override: str) -> str | None:
-    try:
-        _compose(request, [override])
+        return one_line(HydraException(f"the defaults of a file in {request.config_dir} lead back to that file"))
     except _FAULTS as error:
         return one_line(error)
-    return None
-
-
-def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
-    """Tell whether an override chooses a group, has its own +, ++ or ~, or sets a Hydra key that is not a mapping."""
-    key, _, value = line.partition("=")
-    own = key.startswith("hydra.") and not value.startswith("{")
-    return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:

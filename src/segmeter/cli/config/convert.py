@@ -25,7 +25,9 @@ AUTO = "auto"
 PLANNED_RATE = 3e-3  # of AdamW from random weights, with training=auto
 
 
-def convert(root: type[Config], job: Composed, *, command: str, problems: list[str]) -> Config | None:
+def convert(
+    root: type[Config], job: Composed, *, command: str, problems: list[str], fill: bool = True
+) -> Config | None:
     """Check the values of a job.
 
     Parameters
@@ -36,46 +38,39 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
         Its name, for lines that name the help to look at.
     problems
         Takes a line per problem; the result is then None.
+    fill
+        Whether to complete the values first.
     """
     values, told = job.values, tuple[str, ...]()
     try:
-        values = fill_resumed(job)
-        if command in (*WITH_TRAINED_DATA, "predict"):
+        if fill:
+            values = fill_resumed(job)
+        if fill and command in (*WITH_TRAINED_DATA, "predict"):
             from segmeter.cli.config.trained_data import fill_trained
 
             values = fill_trained(values, job.overrides, data=command in WITH_TRAINED_DATA)
-        values = fill_recipe(values, job) if command == "train" else values
+        if fill and command == "train":
+            values = fill_recipe(values, job)
     except InputError as error:
         told = error.problems
-    config, found = _checked(root, job, values, command=command, filled=not told)
-    problems.extend([*told, *found])
-    return None if told else config
-
-
-def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
-    """Write a line for each key that the command does not have; values are not looked at."""
-    _, problems = _checked(root, job, job.values, command=command, filled=True)
-    return [line for line in problems if "unknown key" in line or "is not allowed" in line]
-
-
-def _checked(
-    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, filled: bool
-) -> tuple[Config | None, list[str]]:
-    unknown = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED  # as no checkpoint is given
-    untold = {"data"} if unknown or not filled else set()
-    values = {key: value for key, value in values.items() if key not in untold}
+    no_data = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED  # as no checkpoint is given
+    left_out = {"data"} if no_data or told else set()
+    values = {key: value for key, value in values.items() if key not in left_out}
 
     def advice(key: str) -> str:
         group = key.partition(".")[0]
         page = f" {group}" if "." in key and group in root.model_fields else ""
         return f"See: segmeter {command} --help{page}."
 
+    problems.extend(told)
     try:
-        return root.model_validate(values), []
+        config = root.model_validate(values)
     except ValidationError as error:
         found = problems_by_key(error, root, values, typed=lambda key: _typed(key, job.overrides), advice=advice)
-    left_out = untold | set(_followers(job, found))  # a line on the followed key is enough
-    return None, [line for key, lines in found.items() if key not in left_out for line in lines]
+        left_out |= set(_followers(job, found))  # a line on the followed key is enough
+        problems.extend(line for key, lines in found.items() if key not in left_out for line in lines)
+        return None
+    return None if told else config
 
 
 def _typed(key: str, overrides: Sequence[str]) -> str | None:

@@ -2,10 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import EntryPoint, distribution, distributions
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,6 @@ def groups_of(command: str) -> dict[str, str]:
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
 
-def groups_of_all(commands: Iterable[str]) -> list[str]:
-    """List the groups of any of these commands, without presets."""
-    return [group for group in GROUPS if any(group in groups_of(command) for command in commands)]
-
-
 def schemas_of(group: str) -> dict[str, type[BaseModel]]:
     """Return the options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
@@ -104,33 +99,26 @@ def load_plugins(modules: Sequence[str]) -> None:
     ConfigError
         A module can't be imported; the line says why.
     """
-    for point in _installed():
-        try:
-            point.load()
-        except Exception as error:
-            raise ConfigError(_fails(f"entry point {point.value!r}", error)) from error
+    found = {each.name: None for each in distributions() if "[segmeter." in (each.read_text("entry_points.txt") or "")}
+    # reading the text first saves 20 ms: most packages have no plugins; of one that is there twice, the first counts
+    points = [point for name in found for point in distribution(name).entry_points]
+    loads: dict[str, Callable[[], object]] = {
+        f"entry point {point.value!r}": point.load for point in points if point.group.startswith("segmeter.")
+    }
     if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
         sys.path.append(str(Path.cwd()))
     for module in modules:
         if not _MODULE.fullmatch(module):
             rule = "to name modules, for example my_package.my_module"
             raise ConfigError(f"config: expected `plugins` {rule}, got {module!r}.")
+        loads[f"plugin {module!r}"] = partial(import_module, module)
+    for what, load in loads.items():
         try:
-            import_module(module)
+            load()
+        except ImportError as error:
+            remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
+            example = "segmeter train --help plugins has an example."
+            raise ConfigError(f"config: can't import the {what}: {error}. {remedy} {example}") from error
         except Exception as error:
-            raise ConfigError(_fails(f"plugin {module!r}", error)) from error
-
-
-def _installed() -> Iterator[EntryPoint]:
-    """Find installed plugins. Most packages have none, and parsing the entry points of all takes 20 ms."""
-    found = {each.name: None for each in distributions() if "[segmeter." in (each.read_text("entry_points.txt") or "")}
-    for name in found:  # of a package that is there twice, the first on the path counts
-        yield from (point for point in distribution(name).entry_points if point.group.startswith("segmeter."))
-
-
-def _fails(what: str, error: Exception) -> str:
-    if isinstance(error, ImportError):
-        remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
-        return f"config: can't import the {what}: {error}. {remedy} segmeter train --help plugins has an example."
-    reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-    return f"config: the {what} can't be loaded: {' '.join(reason.split())}"
+            reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            raise ConfigError(f"config: the {what} can't be loaded: {' '.join(reason.split())}") from error

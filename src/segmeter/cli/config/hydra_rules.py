@@ -35,12 +35,12 @@ LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
 }
 PLUGINS = {"hydra/launcher": [*LAUNCHERS], "hydra/sweeper": ["basic", "optuna"]}  # groups of Hydra's own, and options
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
-_OUTPUTS = (
+OUTPUTS = (
     "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
     "hydra.sweeper). launch says where jobs run."
 )
 _SETTABLE = ("sweep.dir", "sweeper.", "mode")
-_PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
+PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
     "found duplicate key": "Keep one of the two.",
@@ -211,8 +211,8 @@ def _count(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
-    if _PACKAGE.search(text):
-        return "its package is 'hydra', which can't be set here. " + _OUTPUTS
+    if PACKAGE.search(text):
+        return "its package is 'hydra', which can't be set here. " + OUTPUTS
     chosen = str(values.get("defaults"))
     if "hydra/launcher" in chosen:
         return "its defaults choose hydra/launcher. Choose launch instead: `override /launch: joblib`."
@@ -225,15 +225,10 @@ def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
 def setting_fault(path: str) -> str | None:
     """Explain why hydra.PATH can't be set; None if it can."""
     if not path.startswith(_SETTABLE):
-        return f"'hydra.{path}' can't be set here. {_OUTPUTS}"
+        return f"'hydra.{path}' can't be set here. {OUTPUTS}"
     if any(part.startswith("_") for part in path.split(".")):
         return f"'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
     return None
-
-
-def package_fault(line: str) -> str | None:
-    """Explain why an override can't be: it would put a group's values into Hydra's own node."""
-    return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
 
 
 def read_search(node: Mapping[str, Any]) -> SearchConfig:
@@ -259,10 +254,7 @@ def one_line(error: Exception) -> str:
     text = str(cause or error)
     if group := _NO_GROUP.match(text):
         return f"config: {NO_GROUP.format(group[1])}"
-    kept = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
-    ]
+    lines = (line.strip() for line in text.splitlines())
+    kept = [line for line in lines if line and not line.startswith(("full_key", "object_type", "reference_type"))]
     line = f"config: {' '.join(kept)}"
     return line.rstrip(".") + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")

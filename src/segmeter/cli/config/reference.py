@@ -26,7 +26,7 @@ from segmeter.cli.config.groups import (
 from segmeter.data.config import DataConfig
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Registry
-from segmeter.schema.declared import MISSING, Node, json_schema_of, node_of, text_of
+from segmeter.schema.declared import MISSING, Node, node_of, text_of
 from segmeter.schema.registry import REGISTRIES, name_of
 
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
@@ -157,14 +157,11 @@ def yaml_text(root: type[BaseModel], values: Any, *, part: str | None) -> str:
         if not isinstance(values, dict) or name not in values:
             known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
             raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
-        node, values = _inner(node, name, values[name]), values[name]
+        key, values = node.keys.get(name) if node else None, values[name]
+        node = key.group(values) if key else None
     if not isinstance(values, dict):
         return f"{as_yaml(values)}\n"
     return "".join(f"{line}\n" for line in _lines(node, values, ""))
-
-
-def _inner(node: Node | None, key: str, value: Any) -> Node | None:
-    return node.keys[key].group(value) if node and key in node.keys else None
 
 
 def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
@@ -175,18 +172,14 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
             takes = ", ".join(filter(None, (declared.describe(), declared.unit)))
             comment = declared.meaning.partition(". ")[0].rstrip(".")
             comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
-        yield from _commented(f"{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}", comment, indent)
-        yield from _lines(_inner(node, str(key), value), inside, f"{indent}  ")
-
-
-def _commented(text: str, comment: str, indent: str) -> list[str]:
-    """Put a comment beside a key, or above it where a terminal has no room beside it."""
-    line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
-    room = shutil.get_terminal_size((len(line), 1)).columns
-    if not comment or len(line) <= room:
-        return [line]
-    sign = f"{indent}# "
-    return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
+        text = f"{indent}{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}"
+        line, sign = f"{text}  # {comment}" if comment else text, f"{indent}# "
+        room = shutil.get_terminal_size((len(line), 1)).columns
+        if comment and len(line) > room:  # then the comment goes above its key
+            yield from textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign)
+            line = text
+        yield line
+        yield from _lines(declared.group(value) if declared else None, inside, f"{indent}  ")
 
 
 def names() -> list[str]:
@@ -245,6 +238,6 @@ def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any
             node.pop("required", None)  # a file holds a part of the values
         return node
 
-    schema: dict[str, Any] = json.loads(json.dumps(json_schema_of(model)), object_hook=for_editors)
+    schema: dict[str, Any] = json.loads(json.dumps(node_of(model).schema), object_hook=for_editors)
     definitions |= schema.pop("$defs", {})
     return schema

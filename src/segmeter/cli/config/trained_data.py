@@ -87,7 +87,15 @@ def _of_ours(paths: Sequence[str], data: Mapping[str, Any], overrides: Sequence[
         filled = {**data, **{key: value for key, value in known.items() if key in data and key not in chosen}}
     else:
         return dict(data)
-    _refuse_contradictions(filled, card)
+    theirs = _of_card(card)
+    theirs |= {"channels": card.data.get("channels") or filled.get("channels"), "clip": card.data.get("clip")}
+    problems = [
+        expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", filled[key], "Leave it out.")
+        for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
+        if as_plain(filled.get(key)) not in (None, [], REQUIRED, theirs[key])
+    ]
+    if problems:
+        raise ConfigError(problems)
     for path in paths:
         check_dealing(filled, _read(path)[0].data, split=filled["split"], model=path)
     return filled
@@ -153,19 +161,6 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
 def _untold(model: str) -> ConfigError:
     remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
     return ConfigError(f"eval: {model} does not say which data it was trained on. {remedy}")
-
-
-def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
-    """Refuse options that contradict the network's input and output."""
-    theirs = _of_card(card)
-    theirs |= {"channels": card.data.get("channels") or data.get("channels"), "clip": card.data.get("clip")}
-    problems = [
-        expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", data[key], "Leave it out.")
-        for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
-        if as_plain(data.get(key)) not in (None, [], REQUIRED, theirs[key])
-    ]
-    if problems:
-        raise ConfigError(problems)
 
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
