@@ -128,34 +128,21 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]
 
 
-def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane)."""
-    entries = summary.get("per_class", {})
-    support = {name: entry.get("support") or 0 for name, entry in entries.items()}
-    planes = summary.get("confusion_matrices")
-    if planes:
-        totals = {name: sum(map(sum, plane)) for name, plane in zip(summary["classes"], planes, strict=True)}
-    else:
-        totals = dict.fromkeys(support, sum(support.values()))
-    return [
-        _overlap(summary, name, entry) | {"share": support[name] / totals[name] if totals[name] else None}
-        for name, entry in entries.items()
-    ]
+def classes(summary: Mapping[str, Any], *, groups: bool = False) -> list[dict[str, Any]]:
+    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane).
 
-
-def _overlap(summary: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of a class or a group, over the data set and as means over cases."""
-    row = {score: entry.get(score) for score in (*SCORES, "support")}
-    row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
-    return row | {"name": name, "ci95": (entry.get("ci95") or {}).get("iou")}
-
-
-def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the groups of classes that were scored as one region, with the same scores as a class."""
-    return [
-        _overlap(summary, name, entry) | {"name": f"{name} ({', '.join(entry['classes'])})", "share": None}
-        for name, entry in summary.get("per_group", {}).items()
-    ]
+    With `groups` list the groups of classes that were scored as one region instead; they have no share.
+    """
+    entries, planes = summary.get("per_group" if groups else "per_class", {}), summary.get("confusion_matrices")
+    pixels, rows = sum(entry.get("support") or 0 for entry in entries.values()), []
+    for k, (name, entry) in enumerate(entries.items()):
+        total = sum(map(sum, planes[k])) if planes and not groups else pixels
+        row = {score: entry.get(score) for score in (*SCORES, "support")}
+        row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
+        row |= {"name": f"{name} ({', '.join(entry['classes'])})" if groups else name}
+        row |= {"ci95": (entry.get("ci95") or {}).get("iou")}
+        rows.append(row | {"share": None if groups or not total else (entry.get("support") or 0) / total})
+    return rows
 
 
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -254,23 +241,16 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the conventions: ``name, figures``, and in words how each ``differs`` and what its means leave out."""
+    """List the conventions: ``name, figures``, and in words how each ``differs``, what its means leave out, and what
+    we ``refused`` to copy; "" for nothing.
+    """
     words, rows = headlines(summary), []
     for entry in summary.get("conventions", ()):
-        left = [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
-        rows.append(
-            {"name": entry["name"], "figures": entry["figures"], "differs": "; ".join([*entry["differs"], *left])}
-        )
+        name, left = entry["name"], entry.get("left_out", {}).items()
+        differs = "; ".join([*entry["differs"], *(f"{count} left out of {words[score]}" for score, count in left)])
+        refused = f"not copied from {name}: {'; '.join(entry['refused'])}" if entry.get("refused") else ""
+        rows.append({"name": name, "figures": entry["figures"], "differs": differs, "refused": refused})
     return rows
-
-
-def refused(summary: Mapping[str, Any]) -> list[str]:
-    """List the habits of other tools that we do not copy, one line per tool."""
-    return [
-        f"not copied from {entry['name']}: {'; '.join(entry['refused'])}"
-        for entry in summary.get("conventions", ())
-        if entry.get("refused")
-    ]
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
@@ -291,7 +271,9 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     lines += summary.get("spacing", {}).get("warnings", [])
     if "ap" in summary.get("measures", {}):
         lines.append("AP is tp / (tp + fp + fn) over objects, not COCO's")
-    lines += _unlearned(summary)
+    entries = summary.get("per_class", {}).items()
+    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
+    lines += [f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}"] if found else []
     resampling = summary.get("bootstrap") or {}
     if resampling.get("resamples"):
         units = "clusters" if resampling.get("cluster") else "cases"
@@ -317,9 +299,3 @@ def outside(summary: Mapping[str, Any]) -> str | None:
     """State how many pixels were predicted outside the classes; None without any."""
     pixels = sum(summary.get("invalid", {}).values())
     return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None
-
-
-def _unlearned(summary: Mapping[str, Any]) -> list[str]:
-    entries = summary.get("per_class", {}).items()
-    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
-    return [f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}"] if found else []

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import segmeter.report.page as room
-from segmeter.report.page.render import SCRIPTS, config_text, content_policy, load_json, render
+from segmeter.records import read_json
+from segmeter.report.html import write_report
+from segmeter.report.page.render import SCRIPTS, content_policy, if_there, render
 
 FILES = sorted((Path(room.__file__).parent / "scripts").glob("*.js"))
 
@@ -41,8 +43,12 @@ def test_no_script_makes_markup_or_code_of_text(path):
 
 
 def test_what_is_there_is_read_and_what_is_missing_is_none(tmp_path):
-    record, config = tmp_path / "a.json", tmp_path / "config.yaml"
-    assert (load_json(record), config_text(config)) == (None, "")
+    record = tmp_path / "a.json"
+    assert if_there(read_json, record) is if_there(read_json, record / "b") is None
     record.write_text('{"a": 1}')
-    config.write_bytes(b"a: \xff")
-    assert (load_json(record), config_text(config)) == ({"a": 1}, "a: \ufffd")
+    assert if_there(read_json, record) == {"a": 1}
+
+
+def test_a_configuration_is_shown_as_it_was_written(run):
+    (run / "config.yaml").write_bytes(b"a: \xff")
+    assert "<pre>a: \ufffd</pre>" in write_report(run).read_text()

@@ -23,7 +23,7 @@ def cases_link(choice: Mapping[str, str]) -> str:
 
 def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
     """List the notes below the scores, with a link for the one that counts pixels."""
-    links = {figures.outside(summary): most_first("invalid", columns)}
+    links = {figures.outside(summary): _by_value("invalid", columns)}
     return [(line, links.get(line)) for line in figures.notes(summary)]
 
 
@@ -46,14 +46,19 @@ def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> lis
     ``links`` has for each score the cases that have it, and for "support" those with such pixels, the most first.
 
     `found` are the columns of the run, of which a page may have left some out: these are counted, without a link.
-    ``bars`` has how many cases have an IoU in each tenth, and ``key`` the column that the page has of it, or None.
+    ``bars`` has how many cases have an IoU in each tenth, rounded as on the page, and ``key`` the column that the page
+    has of it, or None.
     """
     words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
     rows = figures.classes(summary)
     for k, row in enumerate(rows):
         whole, iou, status = _holding(k, columns), f"iou/{k}", f"status/{k}"
-        links = {name: _of_figure(f"{name}/{k}", columns) or whole for name in (*figures.SCORES, "support")}
-        row |= {"link": whole, "links": links, "bars": count_tenths(found[iou]), "key": iou if iou in columns else None}
+        scores = {name: _by_value(f"{name}/{k}", columns, "defined") or whole for name in figures.SCORES}
+        links = scores | {"support": _by_value(f"support/{k}", columns) or whole}
+        values = np.asarray(found[iou].values, np.float64)
+        tenths = 10 * score_steps(values[~np.isnan(values)]) // SCORE_STEPS
+        bars = np.bincount(tenths.clip(max=9), minlength=10).tolist()
+        row |= {"link": whole, "links": links, "bars": bars, "key": iou if iou in columns else None}
         counts, is_here = Counter(found[status].values), status in columns
         row["statuses"] = [(counts[word], cases_link({f"is.{status}": word}) if is_here else None) for word in words]
     return rows
@@ -65,34 +70,10 @@ def _holding(k: int, columns: Columns) -> str:
     return cases_link({"has": str(k), "sort": score, "h": score})
 
 
-def _of_figure(key: str, columns: Columns) -> str | None:
-    """Link to the cases behind a number: those with a score, the worst first, or those with pixels, the most first."""
-    if key not in columns:
-        return None
-    if columns[key].kind == "count":
-        return most_first(key, columns)
-    return cases_link({f"un.{key}": "defined", "sort": key, "h": key})
-
-
-def count_tenths(column: CaseColumn) -> list[int]:
-    """Count the cases with a score in each tenth from 0 to 1, rounded as on the page; undefined ones don't count.
-
-    Examples
-    --------
-    >>> values = [0.0, 0.09996, 0.3, 1.0, float("nan")]
-    >>> count_tenths(CaseColumn(key="", label="", values=values, kind="score", group=""))
-    [1, 1, 0, 1, 0, 0, 0, 0, 0, 1]
-    """
-    values = np.asarray(column.values, np.float64)
-    tenths = 10 * score_steps(values[~np.isnan(values)]) // SCORE_STEPS
-    counts: list[int] = np.bincount(tenths.clip(max=9), minlength=10).tolist()
-    return counts
-
-
 def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the groups of classes, each linked to all cases, the worst first."""
     names = ("name", *figures.SCORES, "support")
-    rows = enumerate(figures.groups(summary))
+    rows = enumerate(figures.classes(summary, groups=True))
     return [row | {"links": dict.fromkeys(names, worst_first(f"group/{place}", columns))} for place, row in rows]
 
 
@@ -102,30 +83,23 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     A number of objects leads to the cases that have any, the most first. A gain of the data set has no value of a case,
     and leads to that of the errors themselves.
     """
-    rows, regions = figures.measures(summary), _regions(summary)
+    # the page's scripts name a class by its number, a group as "1-2", and the mean over classes as "0.1.2"
+    places, members = {name: str(k) for k, name in enumerate(summary["classes"])}, summary.get("per_group") or {}
+    measured = {region for entry in summary.get("measures", {}).values() for region in entry}
+    averaged = [name for name in summary.get("mean_classes", places) if name in measured]
+    regions = places | {name: "-".join(places[each] for each in entry["classes"]) for name, entry in members.items()}
+    regions["mean"] = ".".join(places[name] for name in averaged)
+    rows = figures.measures(summary)
     for row in rows:
         key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
         if key not in columns:
             continue
-        first = (most_first if columns[key].kind == "count" else worst_first)(key, columns)
+        first = _by_value(key, columns) if columns[key].kind == "count" else worst_first(key, columns)
         row["links"] = dict.fromkeys(("label", "dataset", "mean", "median"), first)
         counted = {"n_used": {f"un.{key}": "defined"}, "n_undefined": {f"un.{key}": "undefined"}}
         counted |= {"n_penalised": {"wrong": regions[row["region"]]}} if regions.get(row["region"]) else {}
         row["links"] |= {name: cases_link(choice | {"h": key}) for name, choice in counted.items() if row[name]}
     return rows
-
-
-def _regions(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Give everything that was measured the name that the page's scripts have for it.
-
-    A class is its number. A group is the numbers of its classes with "-" between them. The mean over classes is the
-    numbers of all its classes with "." between them.
-    """
-    places, members = {name: str(k) for k, name in enumerate(summary["classes"])}, summary.get("per_group") or {}
-    groups = {name: "-".join(places[each] for each in entry["classes"]) for name, entry in members.items()}
-    measured = {region for entry in summary.get("measures", {}).values() for region in entry}
-    counted = [name for name in summary.get("mean_classes", places) if name in measured]
-    return places | groups | {"mean": ".".join(places[name] for name in counted)}
 
 
 def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -156,9 +130,9 @@ def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         for name, share in shares.items():
             left = 100 * iou + sum(part["width"] for part in parts)
             gain = found[f"{name}_gain"].get(region, {}).get("dataset")
-            link = most_first(f"measure/{name}_errors/{region}", columns) if share else None
+            link = _by_value(f"measure/{name}_errors/{region}", columns) if share else None
             parts.append({"name": name, "share": share, "gain": gain, "link": link, "left": left, "width": 100 * share})
-        rows.append({"region": region, "iou": iou, "parts": parts, "link": _of_figure(keys[region], columns)})
+        rows.append({"region": region, "iou": iou, "parts": parts, "link": _by_value(keys[region], columns, "defined")})
     return rows
 
 
@@ -170,9 +144,12 @@ def calibration(summary: Mapping[str, Any], columns: Columns) -> tuple[list[Row]
     return whole, classes
 
 
-def most_first(key: str, columns: Columns) -> str | None:
-    """Link to the cases with a value above 0 in a column, the highest first."""
-    return cases_link({f"un.{key}": "above 0", "sort": f"-{key}", "h": key}) if key in columns else None
+def _by_value(key: str, columns: Columns, having: str = "above 0") -> str | None:
+    """Link to the cases with a value above 0 in a column, the highest first, or to those with a score, the worst
+    first.
+    """
+    sort = f"-{key}" if having == "above 0" else key
+    return cases_link({f"un.{key}": having, "sort": sort, "h": key}) if key in columns else None
 
 
 def worst_first(key: str, columns: Columns) -> str | None:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from segmeter.records import read_own
+from segmeter.records import read_own, read_run
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
-from segmeter.report.page.render import load_run
+from segmeter.report.page.render import if_there
 from segmeter.report.pictures.maps import encode
 
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
@@ -53,7 +53,7 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     config
         The limit of bytes for pictures.
     """
-    monitor = next(iter(load_run(folder).get("result", ())), "")
+    monitor = next(iter((if_there(read_run, folder) or {}).get("result", ())), "")
     leading = (*_VALIDATED, figures.title(monitor)) if monitor not in ("", "loss") else None
     charts: dict[tuple[str, str], Series] = {_VALIDATED: {leading[-1]: []}} if leading else {}
     for place, row in enumerate(history):
