@@ -139,10 +139,12 @@ def choose_pictures(
     for name in order if any(here) else ():
         runs = [number for number, names in enumerate(here) if safe_id(name) in names]
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
-        for number in runs[1:]:
-            _drop_shared(pictures[number])
         for picture in pictures.values() if len(folders) > 1 else ():
             picture.pop("planes", None)  # runs are compared by one plane
+        for picture in [*pictures.values()][1:]:
+            picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
+            own = _files_of(picture["maps"])
+            picture["files"] = {name: picture["files"][name] for name in own if name in picture["files"]}
         if take(*pictures.values()):
             for number, picture in pictures.items():
                 found[number][name] = picture
@@ -190,9 +192,3 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
 
 def _files_of(maps: Sequence[Mapping[str, Any]]) -> list[str]:
     return [each[key] for each in maps for key in ("file", "small") if each.get(key)]
-
-
-def _drop_shared(picture: dict[str, Any]) -> None:
-    """Leave out the image and the target."""
-    picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
-    picture["files"] = {name: picture["files"][name] for name in _files_of(picture["maps"]) if name in picture["files"]}
