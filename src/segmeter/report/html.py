@@ -217,27 +217,24 @@ def _load(folder: Path, root: Path) -> dict[str, Any]:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
         _LOG.warning("%s", line)
         summary, record, settings = None, {"command": folder.parent.name, "state": line}, {}
-    for name, value in () if found else (record.get("result") or {}).items():
+    for name, value in () if found else record.get("result", {}).items():
         if value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
             found[name] = value
     page, place = next((name for name in _LINKED if (folder / name).is_file()), None), folder.relative_to(root)
     link = None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page))
     run = Cell(str(place) if folder != root else folder.resolve().name, link=link)
-    row = {key: record.get(key) for key in ("state", "overrides")} | {"command": str(record.get("command", ""))}
-    row |= {"run": run, "began": str(record.get("start", "")), "cases": summary.get("n_cases") if summary else None}
-    row |= {"start": str(record.get("start") or "")[:19].replace("T", " ")}
-    return (
-        row
-        | {f"figures.{name}": value for name, value in found.items()}
-        | {f"settings.{key}": value for key, value in settings.items()}
-    )
+    row = {"run": run, "state": record.get("state"), "cases": summary.get("n_cases") if summary else None}
+    row |= {"command": record.get("command", ""), "overrides": record.get("overrides", ())}
+    row |= {"began": record.get("start", ""), "start": record.get("start", "")[:19].replace("T", " ")}
+    row |= {f"figures.{name}": value for name, value in found.items()}
+    return row | {f"settings.{key}": value for key, value in settings.items()}
 
 
 def _table(command: str, runs: list[dict[str, Any]]) -> Table:
     """Lay out the runs of one command with the settings in which they differ, those that users set themselves first."""
-    runs.sort(key=lambda run: str(run["began"]), reverse=True)
+    runs.sort(key=lambda run: run["began"], reverse=True)
     names = dict.fromkeys(name for run in runs for name in run)
-    given = {str(each).partition("=")[0].lstrip("+~") for run in runs for each in run["overrides"] or ()}
+    given = {each.partition("=")[0].lstrip("+~") for run in runs for each in run["overrides"]}
     missing = object()
     keys = [name.removeprefix("settings.") for name in names if name.startswith("settings.")]
     keys = [key for key in keys if len({repr(run.get(f"settings.{key}", missing)) for run in runs}) > 1]

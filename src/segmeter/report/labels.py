@@ -49,10 +49,12 @@ def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
     leading = result["scores"][result["headline"]]
     words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
-    further = []
+    further, heads = [], ["reference", "reader", "mean", "95 %", "cases"]
     for name, entry in result["scores"].items():
         further += [_readers(result, entry, title(name))] if entry is not leading else []
-        further.append(_pairs(result, entry, f"{title(name)} of each pair"))
+        pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
+        rows = [[a, b, number(one["mean"]), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
+        further.append(Table(heads=heads, rows=rows, names=2, title=f"{title(name)} of each pair", strong=()))
     return Shown(
         tables=[_matrix(result, leading, words), _readers(result, leading, f"readers by {title(result['headline'])}")],
         further=further,
@@ -69,17 +71,14 @@ def verdicts(result: Mapping[str, Any]) -> list[str]:
         told = ", ".join(result["apart"])
         lines.append(f"stands apart: {told}" if told else "no reader stands apart beyond chance")
     for name in (name for name in result["models"] if name in contrasts):
-        told = f"{signed(contrasts[name]['mean'])} {interval(contrasts[name]['ci95'], 3)}"
-        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({_ceiling(contrasts[name])})")
+        one, ceiling = contrasts[name], "not told apart from the human ceiling"
+        ends = [float(end) for end in one["ci95"] or () if end is not None]
+        if len(ends) == 2 and not ends[0] <= 0 <= ends[1]:
+            worse = one["change"] == "worse"
+            ceiling = "further than readers from each other" if worse else "closer than readers to each other"
+        told = f"{signed(one['mean'])} {interval(one['ci95'], 3)}"
+        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({ceiling})")
     return lines
-
-
-def _ceiling(one: Mapping[str, Any]) -> str:
-    """Compare a model with the human ceiling, by the interval of its contrast."""
-    ends = [float(end) for end in one["ci95"] or () if end is not None]
-    if len(ends) < 2 or ends[0] <= 0 <= ends[1]:
-        return "not told apart from the human ceiling"
-    return "further than readers from each other" if one["change"] == "worse" else "closer than readers to each other"
 
 
 def agreement_notes(result: Mapping[str, Any]) -> list[str]:
@@ -108,28 +107,19 @@ def _names(result: Mapping[str, Any]) -> list[str]:
     return [*result["readers"], *result["models"]]
 
 
-def _mean(entry: Mapping[str, Any] | None) -> str:
-    return "" if entry is None else number(entry["mean"])
-
-
-def _with_ends(entry: Mapping[str, Any] | None) -> str:
-    return "" if entry is None else f"{_mean(entry)} {interval(entry['ci95'], 3)}".rstrip()
-
-
 def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out the mean score of each pair; the darker, the better the agreement."""
-    names = _names(result)
-    cells = [[entry["matrix"][a].get(b) for b in names] for a in names]
-    known = [one["mean"] for row in cells for one in row if one and isinstance(one["mean"], float)]
+    names, rows, shades = _names(result), list[list[str]](), list[list[int]]()
+    means = {(a, b): one["mean"] for a in names for b, one in entry["matrix"][a].items()}
+    known = [mean for mean in means.values() if isinstance(mean, float)]
     worst, best = min(known, default=0.0), max(known, default=0.0)
     worst, best = (best, worst) if entry["better"] == "lower" else (worst, best)
-
-    def shade(one: Mapping[str, Any] | None) -> int:
-        told = one is not None and isinstance(one["mean"], float) and best != worst
-        return round(4 * (one["mean"] - worst) / (best - worst)) if one and told else -1
-
-    rows = [[a, *map(_mean, row)] for a, row in zip(names, cells, strict=True)]
-    shades = [[-1, *map(shade, row)] for row in cells]
+    for a in names:
+        rows.append([a, *(number(means[a, b]) if (a, b) in means else "" for b in names)])
+        shades.append([-1] * len(rows[-1]))
+        for place, b in enumerate(names, 1):
+            if isinstance(means.get((a, b)), float) and best != worst:
+                shades[-1][place] = round(4 * (means[a, b] - worst) / (best - worst))
     return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
 
 
@@ -137,19 +127,13 @@ def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) ->
     """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
     for place, name in enumerate(_names(result)):
-        found = entry["contrast"].get(name)
-        contrast = f"{signed(found['mean'])} {interval(found['ci95'], 3)}".rstrip() if found else ""
-        p = probability(found.get("p_holm")) if found else ""
-        rows.append([name, *(_with_ends(entry[kind].get(name)) for kind in ("majority", "rest")), contrast, p])
+        shown, found = [name], entry["contrast"].get(name)
+        for form, one in ((number, entry["majority"].get(name)), (number, entry["rest"].get(name)), (signed, found)):
+            shown.append(f"{form(one['mean'])} {interval(one['ci95'], 3)}".rstrip() if one else "")
+        rows.append([*shown, probability(found.get("p_holm")) if found else ""])
         apart += [place] if found and found.get("apart") else []
     heads = ["reader", "with the majority", "with the rest's majority", "contrast", "p (Holm)"]
     return Table(heads=heads, rows=rows, title=words, strong=apart)
-
-
-def _pairs(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
-    rows = [[a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
-    return Table(heads=["reference", "reader", "mean", "95 %", "cases"], rows=rows, names=2, title=words, strong=())
 
 
 def draw_crop(

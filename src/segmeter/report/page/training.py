@@ -62,7 +62,9 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
             for title, axis, line in found:
                 charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
-    curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
+    order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
+    curves = [chart for chart in curves if chart["lines"]]
+    curves.sort(key=lambda chart: order.index(chart["title"]) if chart["title"] in order else len(order))
     pictures, left_out = _validation_pictures(folder, config)
     best = [row.get("step") for row in history if row.get("best") is True]
     first_batch = folder / FIRST_BATCH
@@ -112,11 +114,6 @@ def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str,
             values = [value if value is None else float(f"{value:.6g}") for _, value in kept]
             lines.append({"name": name, "best": kept.index(best[0]) if best else None, **line, "values": values})
     return {"title": title, "axis": axis, "lines": lines}
-
-
-def _importance(chart: Mapping[str, Any]) -> int:
-    order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
-    return order.index(chart["title"]) if chart["title"] in order else len(order)
 
 
 def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:

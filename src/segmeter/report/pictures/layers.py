@@ -262,11 +262,7 @@ class LargeParts:
 
 
 def read_large(
-    image: LazyArray,
-    target: LazyArray | None,
-    labels: LazyArray,
-    spec: ClassSpec,
-    files: Mapping[str, Sequence[Path]],
+    image: LazyArray, target: LazyArray | None, labels: LazyArray, spec: ClassSpec, files: Mapping[str, Sequence[Path]]
 ) -> DrawnCase:
     """Read a case larger than memory: all lines once for the overview, and those of the tiles again."""
     height, width = image.shape[:2]
