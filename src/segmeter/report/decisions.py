@@ -92,24 +92,23 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
         aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
     heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
     heads += ["now", "10 more", "from"]
+    spares = [_SPARE.get(head, 0) for head in heads]
     for aim, words in aims.items():
-        lines = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
-        spares = [_SPARE.get(head, 0) for head in heads]
+        lines = []
+        for row in rows:
+            part, needed = row["slice"], row[aim]
+            line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
+            if needed is None:
+                line += ["can't tell", *[""] * (len(heads) - 4)]
+            else:
+                ends = "" if needed["units_ci95"] is None else f"[{', '.join(map(_count, needed['units_ci95']))}]"
+                line += [_count(needed["units"]), ends, *([_count(needed["cases"])] if result["cluster"] else [])]
+                law = "root law" if needed["extrapolated"] else "pilot"
+                line += [number(needed["now"], 3), number(needed["after_10_more"], 3), law]
+            lines.append(line)
         tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", spares=spares))
         charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
-
-
-def _plan_line(row: Mapping[str, Any], needed: Mapping[str, Any] | None, *, clustered: bool) -> list[str]:
-    part = row["slice"]
-    line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
-    if needed is None:
-        return [*line, "can't tell", *[""] * (5 if clustered else 4)]
-    ends = needed["units_ci95"]
-    shown = "" if ends is None else f"[{_count(ends[0])}, {_count(ends[1])}]"
-    line += [_count(needed["units"]), shown, *([_count(needed["cases"])] if clustered else [])]
-    law = "root law" if needed["extrapolated"] else "pilot"
-    return [*line, number(needed["now"], 3), number(needed["after_10_more"], 3), law]
 
 
 def _count(units: int | None) -> str:
@@ -168,12 +167,9 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     ranked = sorted(  # "inf" is a number here, and an undefined score comes last
         range(len(every)), key=lambda s: math.inf if every[s]["score"] is None else -sign * float(every[s]["score"])
     )
-    kept = list(dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]))
-    heads = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
-    rows = []
-    for s in kept:
-        mark = "chosen" if s == chosen else "usual" if s == usual else ""
-        one = every[s]
+    heads, rows = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"], []
+    for s in dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]):
+        one, mark = every[s], "chosen" if s == chosen else "usual" if s == usual else ""
         shown = [number(one["score"], 4), interval(one["ci95"], 4), signed(one["gain"]), f"{one['share']:.0%}"]
         rows.append([*map(str, one["values"].values()), mark, *shown])
     names = len(every[0]["values"]) + 1

@@ -43,7 +43,11 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
     sliced, unlisted = slice_columns(board, hashes, table=sections.get("table"))
     cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # pixels of multilabel have several classes
-    found = case_columns(board, rows, summary, further=sliced, cells=cells) + _files(folder, board.run.case_ids)
+    found = case_columns(board, rows, summary, further=sliced, cells=cells)
+    maps = folder / "predictions" / "labels"
+    if names := {path.stem: path.relative_to(folder).as_posix() for path in (maps.iterdir() if maps.is_dir() else ())}:
+        files = [names.get(safe_id(case_id), "") for case_id in board.run.case_ids]
+        found.append(CaseColumn("file", "prediction", files, "text", "case"))
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
     order = take_turns(Ranking.of(board))
@@ -127,15 +131,6 @@ def script_json(content: Any) -> Markup:
     """Write JSON for a script element; no name in it can end the element."""
     text = figures.clean(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
-
-
-def _files(folder: Path, case_ids: Sequence[str]) -> list[CaseColumn]:
-    """Add the path of each case's prediction, if the run wrote label maps."""
-    below = "predictions/labels"
-    paths = (folder / below).iterdir() if (folder / below).is_dir() else ()
-    names = {path.stem: f"{below}/{path.name}" for path in paths}
-    files = [names.get(safe_id(case_id), "") for case_id in case_ids]
-    return [CaseColumn("file", "prediction", files, "text", "case")] if names else []
 
 
 def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:

@@ -92,11 +92,6 @@ class Layers:
         return tiles
 
     @property
-    def has_small(self) -> bool:
-        """Whether there are also smaller maps; a tile has none."""
-        return max(self.image.shape) > SMALL and "at" not in self.facts
-
-    @property
     def notes(self) -> dict[str, Any]:
         """The plain values that a page needs in addition to the files.
 
@@ -107,7 +102,7 @@ class Layers:
         found, maps = set[int](), []
         for each in self.maps:
             found |= {*each.planes, *(entry["class"] for entry in each.entries if "class" in entry)}
-            small = {"small": f"small-{each.file}"} if self.has_small else {}
+            small = {"small": f"small-{each.file}"} if max(self.image.shape) > SMALL and "at" not in self.facts else {}
             values = {"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)}
             maps.append({"role": each.role, "file": each.file, **small, **values})
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
@@ -119,8 +114,10 @@ class Layers:
     def files(self) -> dict[str, bytes]:
         """Contents by file name: ``image.webp``, a grey PNG of each map, and smaller ones beside large maps."""
         files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
-        small = self.reduce(SMALL).maps if self.has_small else ()
-        for name, each in (*((one.file, one) for one in self.maps), *((f"small-{one.file}", one) for one in small)):
+        maps = {each.file: each for each in self.maps}
+        if max(self.image.shape) > SMALL and "at" not in self.facts:  # a tile is shown large alone
+            maps |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
+        for name, each in maps.items():
             spread = each.index * np.uint8(255 // max(1, each.size - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files
