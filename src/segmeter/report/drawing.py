@@ -84,10 +84,8 @@ class Chart:
     def _draw(self, pen: "_Svg | _Png") -> None:
         """Draw everything on the chart, the lowest first."""
         places = [place for curve in self.curves for place in (*curve.points, *curve.dots)]
-        xs, ys = (
-            [x for x, _ in places] + [*self.vertical.values()],
-            [y for _, y in places] + [*self.horizontal.values()],
-        )
+        xs = [x for x, _ in places] + [*self.vertical.values()]
+        ys = [y for _, y in places] + [*self.horizontal.values()]
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
         x = _axis(min(xs), max(xs), (_LEFT, WIDTH - _RIGHT), log=self.log_x)
         low, high = self.y_range or (min(ys), max(ys))

@@ -255,32 +255,33 @@ def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """List the facts that readers need beside the scores: convention, cases, classes left out, and the intervals."""
-    lines = [f"convention {summary['convention']}", f"{summary['n_cases']:,} cases"]
-    if summary.get("ignore_index") is not None:
-        lines.append(f"label {summary['ignore_index']} ignored")
-    undefined = summary.get("dataset", {}).get("n_classes_undefined")
-    if undefined:
-        lines.append(f"{undefined} of {len(summary['classes'])} classes undefined, left out of the means")
-    left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
-    if left_out:
-        lines.append(f"means without {', '.join(left_out)}")
-    lines += filter(None, [outside(summary)])
-    if summary.get("units"):
-        unit = next(iter(summary["units"].values()))  # all are of one spacing
-        lines.append(f"distances and tolerances in {unit or 'the unnamed unit of the spacing'}")
-    lines += summary.get("spacing", {}).get("warnings", [])
-    if "ap" in summary.get("measures", {}):
-        lines.append("AP is tp / (tp + fp + fn) over objects, not COCO's")
-    entries = summary.get("per_class", {}).items()
+    ignored, undefined = summary.get("ignore_index"), summary.get("dataset", {}).get("n_classes_undefined")
+    names, entries, units = summary["classes"], summary.get("per_class", {}).items(), summary.get("units", {})
+    left_out = [name for name in names if name not in summary.get("mean_classes", names)]
     found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
-    lines += [f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}"] if found else []
+    unit = next(iter(units.values()), None) or "the unnamed unit of the spacing"  # all are of one spacing
     resampling = summary.get("bootstrap") or {}
-    if resampling.get("resamples"):
-        units = "clusters" if resampling.get("cluster") else "cases"
-        lines.append(f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}")
-    if resampling.get("warning"):
-        lines.append(resampling["warning"])
-    return lines
+    lines = [
+        f"convention {summary['convention']}",
+        f"{summary['n_cases']:,} cases",
+        f"label {ignored} ignored" if ignored is not None else "",
+        f"{undefined} of {len(names)} classes undefined, left out of the means" if undefined else "",
+        f"means without {', '.join(left_out)}" if left_out else "",
+        outside(summary),
+        f"distances and tolerances in {unit}" if units else "",
+        *summary.get("spacing", {}).get("warnings", []),
+        "AP is tp / (tp + fp + fn) over objects, not COCO's" if "ap" in summary.get("measures", {}) else "",
+        f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}" if found else "",
+        resampled(resampling) if resampling.get("resamples") else "",
+        resampling.get("warning"),
+    ]
+    return [line for line in lines if line]
+
+
+def resampled(bootstrap: Mapping[str, Any]) -> str:
+    """Name the intervals, and what they draw."""
+    units = "clusters" if bootstrap.get("cluster") else "cases"
+    return f"95 % intervals: {bootstrap['interval']} bootstrap, {bootstrap['resamples']} draws of {units}"
 
 
 def on_lines(facts: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS
 from segmeter.metrics.summary.agreement import CERTAIN
 from segmeter.records import read_own
 from segmeter.report.decisions import Shown
-from segmeter.report.figures import interval, number, probability, signed, title
+from segmeter.report.figures import interval, number, probability, resampled, signed, title
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
@@ -83,24 +83,23 @@ def verdicts(result: Mapping[str, Any]) -> list[str]:
 
 def agreement_notes(result: Mapping[str, Any]) -> list[str]:
     """State how the agreement was measured."""
-    resampling = result["bootstrap"]
-    units = "clusters" if resampling["cluster"] else "cases"
+    resampling, readers, few = result["bootstrap"], len(result["readers"]), ""
+    if readers < 3:
+        few = "two readers: there is no majority and no contrast, so neither can be told to stand apart"
+    elif readers ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
+        units = "clusters" if resampling["cluster"] else "cases"
+        few = f"{resampling['n_units']} {units}: too few to tell anyone apart, whatever the difference"
+    tied = ", ".join(f"{100 * share:.2f} % ({kind})" for kind, share in result["tied"].items() if share)
     lines = [
         f"convention {result['convention']}",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
+        resampled(resampling),
         "contrast: agreement with the others, minus the agreement of the others among each other; 0 if all are alike",
+        few,
+        f"pixels without a majority are left out there, which flatters every reader: {tied}" if tied else "",
+        f"{len(result['left_out'])} cases left out, as not every reader has them" if result.get("left_out") else "",
+        resampling["warning"],
     ]
-    if len(result["readers"]) < 3:
-        lines.append("two readers: there is no majority and no contrast, so neither can be told to stand apart")
-    elif len(result["readers"]) ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
-        lines.append(f"{resampling['n_units']} {units}: too few to tell anyone apart, whatever the difference")
-    shares = {kind: share for kind, share in result["tied"].items() if share}
-    if shares:
-        told = ", ".join(f"{100 * share:.2f} % ({kind})" for kind, share in shares.items())
-        lines.append(f"pixels without a majority are left out there, which flatters every reader: {told}")
-    if result.get("left_out"):
-        lines.append(f"{len(result['left_out'])} cases left out, as not every reader has them")
-    return lines + ([resampling["warning"]] if resampling["warning"] else [])
+    return [line for line in lines if line]
 
 
 def _names(result: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_co
 from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
-from segmeter.report.figures import SCORES, interval, on_lines, signed, title
+from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
 from segmeter.report.page.evaluation import explorer_values, part_columns
 from segmeter.report.page.render import if_there
 from segmeter.report.page.tables import cases_link
@@ -96,15 +96,13 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     lines = [
         f"convention {result['convention']}",
         f"{result['n_cases']} cases",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
+        resampled(resampling),
         f"p (Holm): two-sided sign-flip test on the {units}, adjusted over all scores of all classes, and over all of "
         "single classes",
+        resampling["warning"],
+        f"not measured in all runs: {shorten(result['not_shared'])}" if result["not_shared"] else "",
     ]
-    if resampling["warning"]:
-        lines.append(resampling["warning"])
-    if result["not_shared"]:
-        lines.append(f"not measured in all runs: {shorten(result['not_shared'])}")
-    return lines
+    return [line for line in lines if line]
 
 
 def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
