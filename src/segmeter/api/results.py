@@ -278,9 +278,8 @@ def _leaves(name: str, value: Any, intervals: Mapping[str, Any]) -> Iterator[tup
             yield from _leaves(f"{name}/{key}", each, {})
             both = intervals.get(key) or own.get(key) or (None,)
             if None not in both:
-                yield from (
-                    (f"{name}/{key}_{side}", float(end)) for side, end in zip(("low", "high"), both, strict=True)
-                )
+                for side, end in zip(("low", "high"), both, strict=True):
+                    yield f"{name}/{key}_{side}", float(end)
     elif not isinstance(value, bool) and (isinstance(value, int | float) or value in ("inf", "-inf")):
         yield name, float(value)
 

@@ -74,13 +74,11 @@ def case_columns(
             options: dict[str, Any] = {"short": short, "better": "higher", "shown": few and metric == "iou"}
             column = CaseColumn(key, f"{short} of {name}", values, "score", of, of_class=k, **options)
             by_class[metric].append(column)
-        became, pixels = words[statuses[:, k]].tolist(), margins.target[:, k].astype(np.int64)
-        status = CaseColumn(
-            f"status/{k}", name, became, "choice", "found, missed or absent", of_class=k, short="status"
-        )
-        by_class["status"].append(status)
-        label, short = f"target pixels of {name}", "target pixels"
+        became, of = words[statuses[:, k]].tolist(), "found, missed or absent"
+        status = CaseColumn(f"status/{k}", name, became, "choice", of, of_class=k, short="status")
+        pixels, label, short = margins.target[:, k].astype(np.int64), f"target pixels of {name}", "target pixels"
         support = CaseColumn(f"support/{k}", label, pixels, "count", "pixels by class", of_class=k, short=short)
+        by_class["status"].append(status)
         by_class["support"].append(support)
     means, measures = _measured(board, summary)
     groups = [
@@ -107,9 +105,7 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
         among = np.where(np.isnan(iou), np.inf, iou)
         weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
         yield CaseColumn("weakest", "weakest class", weakest, "choice", "case", shown=True)
-    sizes = [
-        " \N{MULTIPLICATION SIGN} ".join(str(edge) for edge in shape if edge >= 0) for shape in run.shapes.tolist()
-    ]
+    sizes = [" \N{MULTIPLICATION SIGN} ".join(map(str, shape[shape >= 0])) for shape in run.shapes]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
     inner = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]

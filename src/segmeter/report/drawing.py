@@ -68,10 +68,8 @@ class Chart:
         pen = _Svg()
         self._draw(pen)
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-        label = escape(f"{self.y_label} by {self.x_label}")
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{"".join(pen.parts)}</svg>'
-        )
+        label = f'role="img" aria-label="{escape(f"{self.y_label} by {self.x_label}")}"'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {label}>{"".join(pen.parts)}</svg>'
 
     def png(self) -> bytes:
         """Draw the chart as a PNG, with twice as many pixels on each side, on white."""

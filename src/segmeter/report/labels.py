@@ -187,9 +187,8 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
 
 def show_label_next(result: Mapping[str, Any]) -> Shown:
     """Lay out label_next.json."""
-    rows = [
-        [str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]
-    ]
+    images = result["images"]
+    rows = [[str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in images]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
     single = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
     gain = single if result["by"] == "entropy" else "gain: entropy of the mean minus the mean of the entropies"
@@ -198,7 +197,7 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         rest="images in label_next.json and on the page.",
         notes=["gain x distance to the images above: the first ones differ from each other", gain],
         objections=["Images chosen this way are not a random sample: do not measure on them."],
-        ids=[one["case_id"] for one in result["images"]],
+        ids=[one["case_id"] for one in images],
     )
 
 

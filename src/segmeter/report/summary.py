@@ -148,6 +148,5 @@ def convention_table(summary: Mapping[str, Any]) -> Table:
     names = figures.headlines(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
     rows = [dict.fromkeys(names, "") | row["figures"] | row for row in figures.conventions(summary)]
-    return Table.of(
-        (Column("convention", "name"), *scores, Column("what differs from ours", "differs", spare=PAGE)), rows
-    )
+    differs = Column("what differs from ours", "differs", spare=PAGE)
+    return Table.of([Column("convention", "name"), *scores, differs], rows)

@@ -142,9 +142,8 @@ class Table:
         head = Markup().join(Markup("<th>{}</th>").format(head) for head in table.heads)
         body = Markup()
         for number, row in enumerate(table.rows):
-            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(
-                "b" if number in table.strong else "span"
-            )
+            weight = "b" if number in table.strong else "span"
+            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(weight)
             body += Markup("<tr>{}</tr>\n").format(Markup().join(map(cell.format, sides, row)))
         title = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup()
         text = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)

@@ -120,11 +120,8 @@ def explorer_values(
     if unshown:
         some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
         notes.append(f"report.picture_mb={config.picture_mb:g} leaves no room for {len(unshown)} pictures: {some}.")
-    return {
-        "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
-        "layers": script_json(shown),
-        "notes": notes,
-    }
+    data = Markup(pack_page(common | dict(facts), columns, dict(arrays or {})))  # Base64
+    return {"data": data, "layers": script_json(shown), "notes": notes}
 
 
 def script_json(content: Any) -> Markup:

@@ -108,9 +108,7 @@ def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str,
             kept = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
             best = [pick(known, key=lambda point: point[1])] if pick else []
             kept = sorted({*kept, points[-1], known[-1], *best}, key=lambda point: point[0])
-            line = {
-                axis: [history[row].get(axis, row if axis == "step" else None) for row, _ in kept] for axis in _PLACE
-            }
+            line = {at: [history[row].get(at, row if at == "step" else None) for row, _ in kept] for at in _PLACE}
             values = [value if value is None else float(f"{value:.6g}") for _, value in kept]
             lines.append({"name": name, "best": kept.index(best[0]) if best else None, **line, "values": values})
     return {"title": title, "axis": axis, "lines": lines}
@@ -136,9 +134,7 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], int]:
     """Load pictures by case and step; also return how many steps the limit of bytes left out."""
-    places = {
-        int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
-    }
+    places = {int(path.name[5:]): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()}
     steps, sources = sorted(places), dict[int, dict[str, str]]()
     for step in steps:
         sources[step] = {path.stem: _source(folder, path, config) for path in sorted(places[step].glob("*.png"))}

@@ -220,10 +220,8 @@ class EvaluatedCases:
             return DrawnCase(image=planes, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
         sample, numbers = read_case(dataset, index), _with_suffix(self.predictions / "instances" / name)
         labels = self._labels(paths, sample.image.shape[:2])
-        known = numbers.exists() and not spec.is_multilabel
-        objects = measured_objects(
-            self.metrics, sample.instances, self._read(numbers, instances=True) if known else None
-        )
+        own = self._read(numbers, instances=True) if numbers.exists() and not spec.is_multilabel else None
+        objects = measured_objects(self.metrics, sample.instances, own)
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
 
     def _labels(self, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[Any]:
