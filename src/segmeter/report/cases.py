@@ -70,10 +70,9 @@ def case_columns(
     by_class = defaultdict[str, list[CaseColumn]](list)
     for k, name in enumerate(spec.names):
         for metric, short in figures.SCORES.items():
-            key, values, of = f"{metric}/{k}", board.values(f"{metric}/{name}"), f"{short} by class"
+            label, values, of = f"{short} of {name}", board.values(f"{metric}/{name}"), f"{short} by class"
             options: dict[str, Any] = {"short": short, "better": "higher", "shown": few and metric == "iou"}
-            column = CaseColumn(key, f"{short} of {name}", values, "score", of, of_class=k, **options)
-            by_class[metric].append(column)
+            by_class[metric].append(CaseColumn(f"{metric}/{k}", label, values, "score", of, of_class=k, **options))
         became, of = words[statuses[:, k]].tolist(), "found, missed or absent"
         status = CaseColumn(f"status/{k}", name, became, "choice", of, of_class=k, short="status")
         pixels, label, short = margins.target[:, k].astype(np.int64), f"target pixels of {name}", "target pixels"

@@ -231,26 +231,23 @@ def signed(value: float | str | None) -> str:
     return UNDEFINED if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 
-def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Name the scores by which conventions are compared, in a fixed order, with words for each."""
-    found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
-    order = list(HEADLINES)
+def conventions(summary: Mapping[str, Any]) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Name the scores by which conventions are compared, in a fixed order, and list the conventions.
+
+    The names have words for each. A row has ``name, figures``, and in words how the convention ``differs``, what its
+    means leave out, and what we ``refused`` to copy; "" for nothing.
+    """
+    entries, order, rows = summary.get("conventions", ()), list(HEADLINES), list[dict[str, Any]]()
+    found = dict.fromkeys(name for entry in entries for name in entry["figures"])
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
     words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
-    return {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
-
-
-def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the conventions: ``name, figures``, and in words how each ``differs``, what its means leave out, and what
-    we ``refused`` to copy; "" for nothing.
-    """
-    words, rows = headlines(summary), []
-    for entry in summary.get("conventions", ()):
+    words = {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
+    for entry in entries:
         name, left = entry["name"], entry.get("left_out", {}).items()
         differs = "; ".join([*entry["differs"], *(f"{count} left out of {words[score]}" for score, count in left)])
         refused = f"not copied from {name}: {'; '.join(entry['refused'])}" if entry.get("refused") else ""
         rows.append({"name": name, "figures": entry["figures"], "differs": differs, "refused": refused})
-    return rows
+    return words, rows
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:

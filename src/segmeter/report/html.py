@@ -13,23 +13,12 @@ from urllib.parse import quote
 
 from pydantic import Field
 
+from segmeter import records
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, write_bytes
 from segmeter.metrics.summary.agreement import Agreement
-from segmeter.records import (
-    CONFIG,
-    RUN,
-    Form,
-    Summary,
-    flatten,
-    read_json,
-    read_json_lines,
-    read_own,
-    read_run,
-    read_yaml,
-)
 from segmeter.report import figures
 from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
@@ -51,7 +40,7 @@ _LINKED = ("report.html", "compare.html", "agree.html", "suspects.html", "label_
 _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
 
-class _Comparison(Form):
+class _Comparison(records.Form):
     """The form of compare.json."""
 
     folders: dict[str, str]
@@ -83,7 +72,7 @@ _PAGES = {
     ),
     "label_next.json": _decision("label_next.html", show_label_next),
     "compare.json": _Page("compare.html", "compare.html", comparison_values, _Comparison),
-    "metrics.json": _Page("report.html", "report.html", evaluation_values, Summary),
+    "metrics.json": _Page("report.html", "report.html", evaluation_values, records.Summary),
     "history.jsonl": _Page("report.html", "train.html", training_values),
 }
 
@@ -117,7 +106,8 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     config = config or ReportConfig()
     for name, page in _PAGES.items():
         path = run_folder / name
-        read = if_there(read_json_lines, path) if path.suffix == ".jsonl" else if_there(read_json, path, page.form)
+        lines = path.suffix == ".jsonl"
+        read = if_there(records.read_json_lines, path) if lines else if_there(records.read_json, path, page.form)
         if read is None:
             continue
         try:
@@ -140,8 +130,8 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
             raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
         page, values = _PAGES["metrics.json"], prediction_values(run_folder, config)
         values["scripts"] = None if values["explorer"] else PLAIN
-    written = (if_there(read_own, run_folder / CONFIG) or b"").decode(errors="replace")
-    values |= {"title": run_folder.resolve().name, "run": if_there(read_run, run_folder) or {}}
+    written = (if_there(records.read_own, run_folder / records.CONFIG) or b"").decode(errors="replace")
+    values |= {"title": run_folder.resolve().name, "run": if_there(records.read_run, run_folder) or {}}
     content = render(page.template, linked=config.pictures == "link", config_text=written[:_LONGEST_CONFIG], **values)
     write_bytes(run_folder / page.name, content)
     return run_folder / page.name
@@ -190,7 +180,7 @@ def write_index(root: Path) -> Path:
 
 def _find(root: Path, depth: int = 0) -> Iterator[Path]:
     """Find the folders with run.json; a run contains no other runs."""
-    if (root / RUN).is_file():
+    if (root / records.RUN).is_file():
         yield root
         return
     if depth == _DEEPEST:
@@ -209,9 +199,12 @@ def _load(folder: Path, root: Path) -> dict[str, Any]:
     """
     summary, settings, found = None, dict[str, Any](), dict[str, Any]()
     try:
-        summary, record = if_there(read_json, folder / "metrics.json", Summary), read_run(folder)
+        summary, record = (
+            if_there(records.read_json, folder / "metrics.json", records.Summary),
+            records.read_run(folder),
+        )
         with suppress(OSError):  # there is no configuration, or it may not be read
-            settings = flatten(read_yaml(folder / CONFIG))
+            settings = records.flatten(records.read_yaml(folder / records.CONFIG))
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
     except (InputError, LookupError, TypeError, AttributeError) as error:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."

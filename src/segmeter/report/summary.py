@@ -88,7 +88,7 @@ def render_summary(summary: Mapping[str, Any]) -> str:
 
 def small_print(summary: Mapping[str, Any]) -> list[str]:
     """Return the lines below the tables."""
-    rows = figures.conventions(summary)
+    _, rows = figures.conventions(summary)
     differing = [f"{row['name']} differs from ours: {row['differs']}" for row in rows if row["differs"]]
     refused = [row["refused"] for row in rows if row["refused"]]
     return [*differing, *refused, *figures.on_lines(figures.notes(summary))]
@@ -145,8 +145,8 @@ def calibration_tables(calibration: tuple[Sequence[Mapping[str, Any]], Sequence[
 
 def convention_table(summary: Mapping[str, Any]) -> Table:
     """Lay out the leading scores by the definitions of other tools."""
-    names = figures.headlines(summary)
+    names, found = figures.conventions(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
-    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in figures.conventions(summary)]
+    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in found]
     differs = Column("what differs from ours", "differs", spare=PAGE)
     return Table.of([Column("convention", "name"), *scores, differs], rows)

@@ -64,7 +64,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "measures": measure_table(tables.measures(summary, here)),
         "slices": slice_table(summary, tables.slices(summary, here)),
         "conventions": convention_table(summary),
-        "refused": [row["refused"] for row in figures.conventions(summary) if row["refused"]],
+        "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
         "calibration": calibration_tables(tables.calibration(summary, here)) if charts else [],
         "calibration_charts": charts,
         "calibration_curves": script_json(charts),

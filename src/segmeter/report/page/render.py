@@ -34,6 +34,8 @@ SCRIPTS = {
 def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool = False, **values: Any) -> bytes:
     """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
+    Its policy allows it this style, this script, and pictures in it or beside it.
+
     Parameters
     ----------
     template
@@ -52,18 +54,13 @@ def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool 
         library, its_style, licence = ((_UPLOT / name).read_text("utf-8") for name in _LIBRARY)
         style, parts = its_style + style, [f"/*\n{licence}*/\n{library}", *parts]
     script = "\n".join(['"use strict";', *parts])
-    policy = content_policy(style, script, linked=linked)
-    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
-    return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")
-
-
-def content_policy(style: str, script: str, *, linked: bool = False) -> str:
-    """Build the policy that allows a page its one style, its one script, and pictures in it or beside it."""
     digests = (hashlib.sha256(text.encode()).digest() for text in (style, script))
     own_style, own_script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     beside = " file: 'self'" if linked else ""
     rules = [f"default-src 'none'; img-src data:{beside}", f"style-src {own_style}", f"script-src {own_script}"]
-    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+    policy = "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
+    return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")
 
 
 @cache
