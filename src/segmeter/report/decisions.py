@@ -6,6 +6,7 @@ The terminal and the page of every decision show the same parts, which `Shown` h
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,24 +199,23 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     first.
     """
     every, chosen = result["settings"], result["settings"][result["chosen"]]
-    numbers = {key: {one["values"][key] for one in every if _is_float(one["values"][key])} for key in chosen["values"]}
-    key = max(numbers, key=lambda name: len(numbers[name]))
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for one in every:
-        if _is_float(one["values"][key]) and isinstance(one["score"], float):
+    places = {key: [_number(one["values"][key]) for one in every] for key in chosen["values"]}
+    key = max(places, key=lambda name: len({*places[name]} - {None}))
+    lines: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    for one, place in zip(every, places[key], strict=True):
+        if place is not None and isinstance(one["score"], float):
             rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
-            lines.setdefault(rest, []).append(one)
-    own = next((name for name, held in lines.items() if chosen in held), None)
-    drawn = sorted(lines, key=lambda name: name != own)[: len(COLOURS)]
-    if len(numbers[key]) < 2 or own is None:
+            lines.setdefault(rest, []).append((place, one))
+    own = next((name for name, held in lines.items() if any(one is chosen for _, one in held)), None)
+    if len({*places[key]} - {None}) < 2 or own is None:
         return []
-    curves = []
+    drawn, curves = sorted(lines, key=lambda name: name != own)[: len(COLOURS)], list[Curve]()
     for name, colour in zip(drawn, COLOURS, strict=False):
-        held = sorted(lines[name], key=lambda one: float(one["values"][key]))
-        told = [one for one in held if name == own and all(isinstance(end, float) for end in one["ci95"])]
-        ends = [(float(one["values"][key]), *one["ci95"]) for one in told]
-        points, name = [(float(one["values"][key]), one["score"]) for one in held], name.removeprefix("postprocess.")
-        curves.append(Curve(name=name, points=points, dots=points, band=ends, colour=colour))
+        held = sorted(lines[name], key=lambda pair: pair[0])
+        told = [pair for pair in held if name == own and all(isinstance(end, float) for end in pair[1]["ci95"])]
+        band, points = [(at, *one["ci95"]) for at, one in told], [(at, one["score"]) for at, one in held]
+        name = name.removeprefix("postprocess.")
+        curves.append(Curve(name=name, points=points, dots=points, band=band, colour=colour))
     marks = {"chosen": float(chosen["values"][key])}
     shown = f"{len(drawn)} of {len(lines)} curves"
     caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
@@ -223,9 +223,7 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     return [(caption, chart)]
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _number(text: str) -> float | None:
+    with suppress(ValueError):
+        return float(text)
+    return None

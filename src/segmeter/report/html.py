@@ -199,10 +199,8 @@ def _load(folder: Path, root: Path) -> dict[str, Any]:
     """
     summary, settings, found = None, dict[str, Any](), dict[str, Any]()
     try:
-        summary, record = (
-            if_there(records.read_json, folder / "metrics.json", records.Summary),
-            records.read_run(folder),
-        )
+        summary = if_there(records.read_json, folder / "metrics.json", records.Summary)
+        record = records.read_run(folder)
         with suppress(OSError):  # there is no configuration, or it may not be read
             settings = records.flatten(records.read_yaml(folder / records.CONFIG))
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
