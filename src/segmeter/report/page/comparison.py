@@ -22,9 +22,8 @@ from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
-from segmeter.report.page.evaluation import explorer_values, part_columns
+from segmeter.report.page.evaluation import cases_link, explorer_values, part_columns
 from segmeter.report.page.render import if_there
-from segmeter.report.page.tables import cases_link
 from segmeter.report.pictures.chosen import choose_pictures
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
