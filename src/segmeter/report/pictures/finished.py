@@ -214,9 +214,9 @@ class EvaluatedCases:
                 return read_large(image, target, stack_planes(maps) if spec.is_multilabel else maps[0], spec, files)
         if isinstance(dataset, VolumeSet):
             volume = dataset.open_volume(index)
-            labels, target, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
+            labels, reference, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
             planes: Any = VolumeImage(volume)
-            moved = None if target is None else np.moveaxis(target, first, -3)  # the planes come first
+            moved = None if reference is None else np.moveaxis(reference, first, -3)  # the planes come first
             return DrawnCase(image=planes, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
         sample, numbers = read_case(dataset, index), _with_suffix(self.predictions / "instances" / name)
         labels = self._labels(paths, sample.image.shape[:2])

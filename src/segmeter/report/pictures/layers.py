@@ -281,21 +281,21 @@ def read_large(
         for place, block in read_blocks(top, range(0, width, edge)):
             reduced, wrong[place] = _reduce(block, step, spec)
             grid[-1].append(reduced)
-    overview, its_target, its_labels, errors = (
+    joined: list[Any] = [
         None if grid[0][0][k] is None else np.block([[block[k] for block in row] for row in grid]) for k in range(4)
-    )
-    overview = np.moveaxis(overview, 0, -1)
+    ]
+    overview, whole_target, whole_labels, errors = np.moveaxis(joined[0], 0, -1), *joined[1:]
     places = sorted(wrong, key=lambda place: (-wrong[place], place))[:MOST_TILES]
     found = dict[tuple[int, int], Maps]()
     for top in sorted({top for top, _ in places}):
         found |= dict(read_blocks(top, [left for first, left in places if first == top]))
     ranges, tiles = display_ranges(overview), []
     for place in places:
-        real, *own_maps = found[place]
-        tiles.append(draw_layers(display_image(real, ranges), *own_maps, spec, notes={"at": place}))
+        real, its_target, its_labels = found[place]
+        tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
     worst = found[places[0]], places[0]
     parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
-    return DrawnCase(image=overview, target=its_target, labels=its_labels, files=files, large=parts)
+    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, large=parts)
 
 
 def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
