@@ -127,11 +127,11 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
     if each.planes:
-        bits = (np.arange(each.size)[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
+        bits = (np.arange(2 ** len(each.planes))[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
         count = bits.sum(axis=1)
         colours = bits @ np.array([spec.colours[k] for k in each.planes], float) / np.maximum(count, 1)[:, None]
         return colours, np.where(count > 0, TINT, 0.0)
-    colours, opacities = np.zeros((each.size, 3)), np.zeros(each.size)
+    colours, opacities = np.zeros((len(each.entries), 3)), np.zeros(len(each.entries))
     for i, entry in enumerate(each.entries):
         if entry.get("hidden") or entry.get("hatched"):
             continue

@@ -118,7 +118,8 @@ class Layers:
         if max(self.image.shape) > SMALL and "at" not in self.facts:  # a tile is shown large alone
             maps |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
         for name, each in maps.items():
-            spread = each.index * np.uint8(255 // max(1, each.size - 1))
+            values = 2 ** len(each.planes) if each.planes else len(each.entries)
+            spread = each.index * np.uint8(255 // max(1, values - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files
 

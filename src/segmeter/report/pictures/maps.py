@@ -54,11 +54,6 @@ class LayerMap:
     entries: Sequence[Entry] = ()
     planes: Sequence[int] = ()
 
-    @property
-    def size(self) -> int:
-        """The number of values that the index can have."""
-        return 2 ** len(self.planes) if self.planes else len(self.entries)
-
     def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
         """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
 
