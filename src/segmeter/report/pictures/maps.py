@@ -149,11 +149,12 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
     names = [f"missed: predicted as {first}", f"false: {first} in the target", "another class"]
     if spec.is_multilabel:
         names = ["missed", "false", "missed and false"]
-    looks, entries = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True), list[Entry]()
-    for kind, (name, colour) in enumerate(looks, start=1):
-        more: Entry = {"hatched": True} if kind == IGNORED else {}
-        entries.append({"name": name, "colour": colour, **more, **({} if (errors == kind).any() else {"absent": True})})
-    return LayerMap(role="errors", file="errors.png", index=errors, entries=[{"hidden": True}, *entries])
+    entries: list[Entry] = [{"hidden": True}]
+    for name, colour in zip(names, (MISSED, FALSE, WRONG), strict=True):
+        absent = {} if (errors == len(entries)).any() else {"absent": True}
+        entries.append({"name": name, "colour": colour, **absent})
+    void, _ = _void(errors == IGNORED)
+    return LayerMap(role="errors", file="errors.png", index=errors, entries=[*entries, void])
 
 
 def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
