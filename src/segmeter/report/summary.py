@@ -35,7 +35,8 @@ _CLASSES = (
     Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%", 1),
     Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", PAGE),
 )
-_MEASURES = (
+GROUPS = (Column("group", "name"), *_CLASSES[1:])
+MEASURES = (
     Column("measure", "label"),
     Column("class", "region"),
     Column("data set", "dataset", quantity),
@@ -114,20 +115,12 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
         kept = [row for row in every if row["region"] == MEAN or row["metric"] not in averaged]
         kept.sort(key=lambda row: not figures.headline(summary).startswith(f"{row['metric']}/"))
         measured = kept[:MOST_ROWS]
-    tables = [measure_table(measured, len(every) - len(measured)), slice_table(summary, figures.slices(summary))]
-    tables += [*calibration_tables(figures.calibration(summary)), convention_table(summary)]
+    note = f"{len(every) - len(measured)} more {_FILES}." if len(every) > len(measured) else ""
+    tables = [Table.of(MEASURES, measured, names=2, strong=(), note=note)]
+    tables += [slice_table(summary, figures.slices(summary)), *calibration_tables(figures.calibration(summary))]
+    tables.append(convention_table(summary))
     leading = [Table.of(_SCORES, rows), classes.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else classes]
     return [*leading, *(table for table in tables if table.rows)]
-
-
-def group_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay out the groups among the rows of `figures.classes`."""
-    return Table.of((Column("group", "name"), *_CLASSES[1:]), rows, strong=())
-
-
-def measure_table(rows: Sequence[Mapping[str, Any]], left_out: int = 0) -> Table:
-    """Lay out rows of `figures.measures`."""
-    return Table.of(_MEASURES, rows, names=2, strong=(), note=f"{left_out} more {_FILES}." if left_out else "")
 
 
 def slice_table(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:

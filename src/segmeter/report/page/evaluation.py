@@ -19,7 +19,8 @@ from segmeter.report.cases import HEADLINE, STATUS_WORDS, board_of, case_columns
 from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, score_steps, within
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
-from segmeter.report.summary import calibration_tables, convention_table, group_table, measure_table, slice_table
+from segmeter.report.summary import GROUPS, MEASURES, calibration_tables, convention_table, slice_table
+from segmeter.report.tables import Table
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
@@ -61,10 +62,10 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "notes": [*notes(summary, here), *((line, None) for line in unlisted)],
         "aggregates": aggregates(summary, here),
         "classes": classes(summary, here, columns),
-        "groups": group_table(groups(summary, here)),
+        "groups": Table.of(GROUPS, groups(summary, here), strong=()),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "errors": error_types(summary, here),
-        "measures": measure_table(measures(summary, here)),
+        "measures": Table.of(MEASURES, measures(summary, here), names=2, strong=()),
         "slices": slice_table(summary, slices(summary, here)),
         "conventions": convention_table(summary),
         "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
@@ -308,7 +309,6 @@ def _by_value(key: str, columns: Columns, having: str = "above 0") -> str | None
 
 def worst_first(key: str, columns: Columns) -> str | None:
     """Link to all cases sorted by a column, the worst first."""
-    column = columns.get(key)
-    if column is None:
+    if key not in columns:
         return None
-    return cases_link({"sort": f"-{key}" if column.better == "lower" else key, "h": key})
+    return cases_link({"sort": f"-{key}" if columns[key].better == "lower" else key, "h": key})
