@@ -28,7 +28,7 @@ from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import evaluation_values, explorer_values
 from segmeter.report.page.render import PLAIN, if_there, plain_text, render
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
+from segmeter.report.pictures.chosen import Ranking, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
 from segmeter.report.tables import Cell, Column, Table
 
@@ -150,11 +150,10 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
     names, colours = tuple(each["name"] for each in looks), tuple(tuple(each["colour"]) for each in looks)
     spec = ClassSpec(task=notes[0]["task"], names=names, colours=colours)
     ids = sorted(each["case"] for each in notes)
-    (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
     columns = [CaseColumn("id", "case", ids, "text", "case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
-    explorer = explorer_values(columns, spec, shown, config, facts=facts, unshown=left_out)
-    return {"evaluation": None, "explorer": explorer}
+    order = take_turns(Ranking(case_ids=ids))
+    return {"evaluation": None, "explorer": explorer_values(folder, columns, spec, config, order=order, facts=facts)}
 
 
 def write_index(root: Path) -> Path:

@@ -24,7 +24,6 @@ from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
 from segmeter.report.page.evaluation import cases_link, explorer_values, part_columns
 from segmeter.report.page.render import if_there
-from segmeter.report.pictures.chosen import choose_pictures
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
 _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
@@ -155,9 +154,10 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
     order = [found[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
-    shown, left_out = choose_pictures(folders, order, config, page=folder)
     facts = {"runs": list(result["folders"]), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    explorer = explorer_values(columns, boards[0].spec, shown, config, facts=facts, left=left, unshown=left_out)
+    explorer = explorer_values(
+        folder, columns, boards[0].spec, config, order=order, facts=facts, runs=folders, left=left
+    )
     explorer["notes"] += unlisted
     tables = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
     comparison = {"lines": order_lines(result), "notes": notes(result), "tables": tables}

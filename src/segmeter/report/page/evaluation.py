@@ -54,8 +54,6 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         found.append(CaseColumn("file", "prediction", files, "text", "case"))
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
-    order = take_turns(Ranking.of(board))
-    (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
@@ -78,7 +76,8 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
     facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
-    explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays, unshown=left_out)
+    order = take_turns(Ranking.of(board))
+    explorer = explorer_values(folder, kept, spec, config, order=order, facts=facts, left=left, arrays=arrays)
     return {"evaluation": evaluation, "explorer": explorer}
 
 
@@ -89,33 +88,38 @@ def part_columns(columns: Sequence[CaseColumn]) -> tuple[list[CaseColumn], list[
 
 
 def explorer_values(
+    folder: Path,
     columns: Sequence[CaseColumn],
     spec: ClassSpec,
-    shown: Any,
     config: ReportConfig,
     *,
+    order: Sequence[str],
     facts: Mapping[str, Any],
+    runs: Sequence[Path] = (),
     left: Sequence[CaseColumn] = (),
     arrays: Mapping[str, Any] | None = None,
-    unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather the values of the section of cases: ``data`` and ``layers``, which scripts read, and ``notes``.
 
     Parameters
     ----------
+    folder
+        The folder of the page, and of its pictures unless it compares `runs`.
     columns
         The columns of the page.
-    shown
-        Pictures by case, as `choose_pictures` loads them; a list of these for several runs.
+    order
+        The cases, the most important first: their pictures are shown as far as there is room.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
+    runs
+        The folders of several runs, whose pictures are shown beside each other.
     left
         Columns that were left out; a note names them.
     arrays
         Further whole numbers by name.
-    unshown
-        Cases whose pictures did not fit; a note names them.
     """
+    found, unshown = choose_pictures(runs or [folder], order, config, page=folder)
+    shown: Any = found if runs else found[0]
     colours, linked = [list(colour) for colour in spec.colours], config.pictures == "link"
     common = {"classes": list(spec.names), "colours": colours, "task": spec.task, "linked": linked}
     common |= {"noPictures": _NO_PICTURES, "noPicture": _NO_PICTURE if any(shown) else _NO_PICTURES}
