@@ -129,38 +129,34 @@ def measure_pairs(
         if case_id in rows:
             raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
         try:
-            maps = _maps(case, usual, spec, instances)
-            place = replace(usual, warnings=_doubts(maps))
+            maps, doubts = _read(case, usual, spec, instances)
             row = make_row(maps, measures)
         except InputError as error:
             known = (f"{case_id}: ", f"case {case_id}: ")
             named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
             raise InputError(named) from None
-        rows[case_id] = replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row
-        places.add(case_id, vars(place))
+        rows[case_id] = replace(row, spacing=usual.spacing, unit=usual.unit) if usual.spacing else row
+        places.add(case_id, vars(replace(usual, warnings=doubts)))
     if not rows:
         raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
     return [*rows.values()], places
 
 
-def _maps(case: Case, place: CaseSpacing, spec: ClassSpec, instances: bool) -> CaseMaps:
+def _read(case: Case, usual: CaseSpacing, spec: ClassSpec, instances: bool) -> tuple[CaseMaps, tuple[str, ...]]:
+    """Make the maps of a case; also warn of object numbers that look like labels."""
     case_id, target, labels = case
     numbers: dict[str, Any] = {}
+    doubts: tuple[str | None, ...] = ()
     if instances:
         check_maps(WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
-        target, numbers["target_instances"] = split_objects(Path(f"{case_id} (target)"), target, spec)
-        labels, numbers["instances"] = split_objects(Path(f"{case_id} (prediction)"), labels, spec)
-    spacing = place.spacing or (1.0,) * (target.ndim - spec.is_multilabel)
-    return CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec, **numbers)
-
-
-def _doubts(maps: CaseMaps) -> tuple[str, ...]:
-    """Warn of maps of object numbers that look like labels."""
-    target, prediction = maps.target_instances, maps.instances
-    if target is None or prediction is None:
-        return ()
-    first = doubt_object_numbers(Path(f"{maps.case_id} (target)"), target, prediction, "references")
-    return tuple(filter(None, (first, doubt_object_numbers(Path(f"{maps.case_id} (prediction)"), prediction, target))))
+        ours, theirs = Path(f"{case_id} (target)"), Path(f"{case_id} (prediction)")
+        target, first = split_objects(ours, target, spec)
+        labels, second = split_objects(theirs, labels, spec)
+        numbers = {"target_instances": first, "instances": second}
+        doubts = doubt_object_numbers(ours, first, second, "references"), doubt_object_numbers(theirs, second, first)
+    spacing = usual.spacing or (1.0,) * (target.ndim - spec.is_multilabel)
+    maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec, **numbers)
+    return maps, tuple(filter(None, doubts))
 
 
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:

@@ -82,25 +82,20 @@ class Model:
         return probs
 
     def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:
-        _check_image(image)
+        plain = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
+        if not plain or image.ndim not in (2, 3):
+            given = f"shape {image.shape}" if plain else type(image).__name__
+            raise InputError(expected("Model", "image", "to be an array (H, W, C), or (H, W) for one channel", given))
+        if image.dtype.name not in FULL_SCALE:
+            floating = image.dtype.kind == "f"
+            remedy = "Pass image.astype(np.float32)." if floating else "Bring other values to 0 .. 1 in float32."
+            raise InputError(expected("Model", "image", "to be uint8, uint16 or float32", image.dtype, remedy))
         plane = image[..., None] if image.ndim == 2 else image
         sample = Sample(case_id="image", image=plane, target=None)
         (prediction,) = self.predictor.predict([sample], probs=probs)
         for line in self._watch.add(plane):
             _LOG.warning("%s", line)
         return prediction
-
-
-def _check_image(image: Any) -> None:
-    """Check the image before the network, or the watch for its scale, sees it."""
-    plain = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
-    if not plain or image.ndim not in (2, 3):
-        given = f"shape {image.shape}" if plain else type(image).__name__
-        raise InputError(expected("Model", "image", "to be an array (H, W, C), or (H, W) for one channel", given))
-    if image.dtype.name not in FULL_SCALE:
-        floating = image.dtype.kind == "f"
-        remedy = "Pass image.astype(np.float32)." if floating else "Bring other values to 0 .. 1 in float32."
-        raise InputError(expected("Model", "image", "to be uint8, uint16 or float32", image.dtype, remedy))
 
 
 def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto", **options: Any) -> Model:

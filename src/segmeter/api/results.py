@@ -131,12 +131,12 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """Convert `cases` to a pandas.DataFrame, if pandas is installed."""
-        _need("pandas")
+        _import("pandas")
         return self.cases.to_pandas()
 
     def to_polars(self) -> Any:
         """Convert `cases` to a polars.DataFrame, if polars is installed."""
-        return _need("polars").from_arrow(self.cases)
+        return _import("polars").from_arrow(self.cases)
 
     def table(self) -> str:
         """Return the tables that the command line prints."""
@@ -153,8 +153,22 @@ class Evaluation:
         write_summary(path, self.rows, self.spec, **options)
 
     def write_grand_challenge(self, path: str | Path) -> None:
-        """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.cases, self.summary)
+        """Write the metrics.json of an evaluation container of grand-challenge.org.
+
+        Its ``results`` are the cases with the columns of cases.csv. Its ``aggregates`` are the numbers of `flat`,
+        nested at each "/", so that a leaderboard takes "aggregates.dataset.mean_iou". Undefined is null, and infinity
+        the text "inf".
+        """
+        rows, aggregates = self.cases.drop_columns(["confusion"]).to_pylist(), dict[str, Any]()
+        results = [{name: _plain(value) for name, value in row.items()} for row in rows]
+        for name, value in self.flat().items():
+            *folders, leaf = name.split("/")
+            place = aggregates
+            for folder in folders:
+                place = place.setdefault(folder, {})
+            place[leaf] = _plain(value)
+        file = known_file("Evaluation.write_grand_challenge", "path", path)
+        write_json(file, {"results": results, "aggregates": aggregates})
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("base", "new"), require: Sequence[str] = ()
@@ -212,7 +226,7 @@ class Evaluation:
         return render_summary(self.summary)
 
 
-def _need(package: str) -> Any:
+def _import(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
@@ -259,36 +273,15 @@ def _leaves(name: str, value: Any, intervals: Mapping[str, Any]) -> Iterator[tup
         ends = value.get("ci95")
         own = ends if isinstance(ends, Mapping) else {"mean": ends, "dataset": value.get("dataset_ci95")}
         for key, each in value.items():
-            if key not in _LEFT_OUT:
-                yield from _leaves(f"{name}/{key}", each, {})
-                yield from _ends(f"{name}/{key}", intervals.get(key) or own.get(key))
-    elif isinstance(value, bool) or value is None or isinstance(value, list):
-        return
-    elif isinstance(value, int | float) or value in ("inf", "-inf"):
+            if key in _LEFT_OUT:
+                continue
+            yield from _leaves(f"{name}/{key}", each, {})
+            both = intervals.get(key) or own.get(key) or (None,)
+            if None not in both:
+                for side, end in zip(("low", "high"), both, strict=True):
+                    yield f"{name}/{key}_{side}", float(end)
+    elif not isinstance(value, bool) and (isinstance(value, int | float) or value in ("inf", "-inf")):
         yield name, float(value)
-
-
-def _ends(name: str, ends: Any) -> Iterator[tuple[str, float]]:
-    if ends and None not in ends:
-        yield from ((f"{name}_{side}", float(end)) for side, end in zip(("low", "high"), ends, strict=True))
-
-
-def write_metrics(path: Path, cases: pa.Table, summary: dict[str, Any]) -> None:
-    """Write ``{"results": [one per case], "aggregates": {...}}``.
-
-    A result has the columns of cases.csv; aggregates are the numbers of `flatten`, nested at each "/", so that a
-    leaderboard takes "aggregates.dataset.mean_iou". Undefined is null, and infinity the text "inf".
-    """
-    table = cases.drop_columns(["confusion"])
-    results = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
-    aggregates: dict[str, Any] = {}
-    for name, value in flatten(summary).items():
-        *folders, leaf = name.split("/")
-        place = aggregates
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[leaf] = _plain(value)
-    write_json(path, {"results": results, "aggregates": aggregates})
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ A column of the page is a table column, a filter, a histogram and an axis, so th
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -64,69 +64,47 @@ def case_columns(
     cells
         Receives the confusion matrix of every case, if it is not None.
     """
-    spec, words = board.spec, [*STATUS_WORDS.values()]
+    spec, few = board.spec, board.spec.num_classes <= _FEW_CLASSES and board.spec.task != "binary"
     margins = board.run.totals(spec.names)
-    statuses = class_statuses(margins)
-
-    def by_class(key: str, kind: Kind, group: str, values: Callable[[int], Any], **more: Any) -> Iterator[CaseColumn]:
-        begin = f"{more['short']} of " if key != "status" else ""
-        for k, name in enumerate(spec.names):
-            yield CaseColumn(f"{key}/{k}", f"{begin}{name}", values(k), kind, group, of_class=k, **more)
-
-    def scores(metric: str, *, shown: bool = False) -> Iterator[CaseColumn]:
-        short, group = figures.SCORES[metric], f"{figures.SCORES[metric]} by class"
-        more: dict[str, Any] = {"short": short, "better": "higher", "shown": shown}
-        return by_class(metric, "score", group, lambda k: board.values(f"{metric}/{spec.names[k]}"), **more)
-
-    def status(k: int) -> list[str]:
-        return [words[place] for place in statuses[:, k]]
-
-    def support(k: int) -> NDArray[np.int64]:
-        return margins.target[:, k].astype(np.int64)
-
-    return [
-        CaseColumn(ID, "case", board.run.case_ids, "text", "case", shown=True),
-        *_scores(board, summary),
-        *_facts(board, summary),
-        *_stored(rows, spec, cells),
-        *further,
-        *(
-            CaseColumn(
-                f"group/{place}", f"IoU of {name}", board.values(f"iou/{name}"), "score", "groups", better="higher"
-            )
-            for place, name in enumerate(board.config.groups)
-        ),
-        *_measures(board, summary, means=True),
-        *scores("iou", shown=spec.num_classes <= _FEW_CLASSES and spec.task != "binary"),
-        *by_class("status", "choice", "found, missed or absent", status, short="status"),
-        *by_class("support", "count", "pixels by class", support, short="target pixels"),
-        *_measures(board, summary, means=False),
-        *_object_counts(board, summary),
-        *scores("dice"),
-        *scores("precision"),
-        *scores("recall"),
+    statuses, words = class_statuses(margins), np.array([*STATUS_WORDS.values()])
+    by_class = defaultdict[str, list[CaseColumn]](list)
+    for k, name in enumerate(spec.names):
+        for metric, short in figures.SCORES.items():
+            label, values, of = f"{short} of {name}", board.values(f"{metric}/{name}"), f"{short} by class"
+            options: dict[str, Any] = {"short": short, "better": "higher", "shown": few and metric == "iou"}
+            by_class[metric].append(CaseColumn(f"{metric}/{k}", label, values, "score", of, of_class=k, **options))
+        became, of = words[statuses[:, k]].tolist(), "found, missed or absent"
+        status = CaseColumn(f"status/{k}", name, became, "choice", of, of_class=k, short="status")
+        pixels, label, short = margins.target[:, k].astype(np.int64), f"target pixels of {name}", "target pixels"
+        support = CaseColumn(f"support/{k}", label, pixels, "count", "pixels by class", of_class=k, short=short)
+        by_class["status"].append(status)
+        by_class["support"].append(support)
+    means, measures = _measured(board, summary)
+    groups = [
+        CaseColumn(f"group/{place}", f"IoU of {name}", board.values(f"iou/{name}"), "score", "groups", better="higher")
+        for place, name in enumerate(board.config.groups)
     ]
+    begin = [CaseColumn(ID, "case", board.run.case_ids, "text", "case", shown=True), *_facts(board, summary)]
+    leading = [*begin, *_stored(rows, spec, cells), *further, *groups, *means]
+    leading += [*by_class["iou"], *by_class["status"], *by_class["support"], *measures]
+    return [*leading, *by_class["dice"], *by_class["precision"], *by_class["recall"]]
 
 
-def _scores(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
+def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
+    """Yield the scores of all classes, and what is known about the case itself."""
+    run, spec = board.run, board.spec
     names = {HEADLINE: board.headline} | {name: name for name in figures.AGGREGATES if name != board.headline}
     for key, name in names.items():
         facts, unit = find_facts(name), summary.get("units", {}).get(name.partition("/")[0]) or ""
         kind: Kind = "score" if facts and facts.highest == 1 else "number"
         options: dict[str, Any] = {"unit": unit, "better": find_direction(name), "shown": True}
         yield CaseColumn(key, figures.title(name), board.values(name), kind, "scores", **options)
-
-
-def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
-    run, spec = board.run, board.spec
     if spec.num_classes > 2:
         iou = np.stack([board.values(f"iou/{name}") for name in board.counted], axis=1)
         among = np.where(np.isnan(iou), np.inf, iou)
         weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
         yield CaseColumn("weakest", "weakest class", weakest, "choice", "case", shown=True)
-    sizes = [
-        " \N{MULTIPLICATION SIGN} ".join(str(edge) for edge in shape if edge >= 0) for shape in run.shapes.tolist()
-    ]
+    sizes = [" \N{MULTIPLICATION SIGN} ".join(map(str, shape[shape >= 0])) for shape in run.shapes]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
     inner = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
@@ -165,25 +143,27 @@ def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> Iterat
             yield CaseColumn(f"extra/{score}", score, values, "number", "further scores")
 
 
-def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> Iterator[CaseColumn]:
-    """Yield the measures of each case: means over several classes, or the values of each region."""
-    several = Counter(name for name, region in board.measured if region in board.counted)
+def _measured(board: Scoreboard, summary: Mapping[str, Any]) -> tuple[list[CaseColumn], list[CaseColumn]]:
+    """Lay out the means of measures over several classes, then their values by region and the numbers of objects.
+
+    Numbers have a column only where they add up to those of the data set.
+    """
+    several, means, others = Counter(name for name, region in board.measured if region in board.counted), [], []
     for (metric, region), values in board.measured.items():
-        if (region == MEAN) == means and (region != MEAN or several[metric] > 1):
-            yield _measure(metric, region, values, summary)
-
-
-def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
-    """Yield numbers of objects that add up to those of the data set."""
-    whole = summary.get("measures", {})
+        if region != MEAN:
+            others.append(_measure(metric, region, values, summary))
+        elif several[metric] > 1:
+            means.append(_measure(metric, region, values, summary))
     for (name, region, summed), values in board.run.measured.items():
         kind, _, rest = name.partition("_")
         metric = f"{_OBJECT_COUNTS[kind]}{rest}" if kind in _OBJECT_COUNTS else name
         if not summed or not is_number(metric):
             continue
         counts = np.where(np.isnan(values), _NOT_COUNTED, values).astype(np.int64)
-        if whole.get(metric, {}).get(region, {}).get("dataset") == counts[counts > 0].sum():
-            yield _measure(metric, region, counts, summary)
+        whole = summary.get("measures", {}).get(metric, {}).get(region, {})
+        if whole.get("dataset") == counts[counts > 0].sum():
+            others.append(_measure(metric, region, counts, summary))
+    return means, others
 
 
 def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[str, Any]) -> CaseColumn:

@@ -84,7 +84,7 @@ def pack_page(
     parts: list[bytes] = []
     header = facts | {
         "columns": [_describe(column, parts) for column in columns],
-        "arrays": {name: _put(_whole(values), parts) for name, values in (arrays or {}).items()},
+        "arrays": {name: _put(values, parts) for name, values in (arrays or {}).items()},
     }
     text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
     text += b" " * (-(len(text) + 4) % 8)
@@ -101,21 +101,16 @@ def within(columns: Iterable[CaseColumn], most_bytes: int) -> tuple[list[CaseCol
     """
     kept, left = list[CaseColumn](), list[CaseColumn]()
     for _, neighbours in itertools.groupby(columns, key=lambda column: column.group):
-        group = list(neighbours)
-        size = sum(map(_told_bytes, group))
+        group, size = list(neighbours), 0
+        for column in group:
+            if column.kind != "text" and column.kind != "choice":
+                values = np.asarray(column.values)
+                told = values > 0 if column.kind == "count" else ~np.isnan(values)
+                size += int(np.count_nonzero(told)) * (2 if column.kind == "score" else 4)
         fits = size <= most_bytes
         (kept if fits else left).extend(group)
         most_bytes -= size if fits else 0
     return kept, left
-
-
-def _told_bytes(column: CaseColumn) -> int:
-    """Estimate the bytes of the values that are neither undefined nor zero, before compression."""
-    if column.kind == "text" or column.kind == "choice":
-        return 0
-    values = np.asarray(column.values)
-    told = values > 0 if column.kind == "count" else ~np.isnan(values)
-    return int(np.count_nonzero(told)) * (2 if column.kind == "score" else 4)
 
 
 def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
@@ -123,13 +118,21 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
     facts = {name: getattr(column, name) for name in kept} | {"of": column.of_class}
     if column.kind == "text":
         return facts | {"values": [clean(value) for value in column.values]}
+    values = np.asarray(column.values)
     if column.kind == "choice":
         shown = {text: clean(text) for text in set(column.values)}
         names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
-        kind = np.int8 if len(names) < 128 else np.int32
-        return facts | {"names": names} | _put(np.array([place[shown[text]] for text in column.values], kind), parts)
-    return facts | _put(_encode(column), parts)
+        facts["names"] = names
+        values = np.array([place[shown[text]] for text in column.values], np.int8 if len(names) < 128 else np.int32)
+    elif column.kind == "number":  # rounded to the nearest with fewer bits; infinite and undefined ones stay
+        floats, dropped = values.astype(np.float32), 23 - _KEPT_BITS
+        rounded = (floats.view(np.uint32) + (1 << (dropped - 1))) >> dropped << dropped
+        values = np.where(np.isfinite(floats), rounded.view(np.float32), floats)
+    elif column.kind == "score":
+        undefined = np.isnan(values.astype(np.float64))
+        values = np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, values))).astype(np.uint16)
+    return facts | _put(values, parts)
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
@@ -138,39 +141,17 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
 
 
-def _encode(column: CaseColumn) -> NDArray[Any]:
-    values = np.asarray(column.values)
-    if column.kind == "count":
-        return _whole(values)
-    floats = values.astype(np.float64)
-    if column.kind == "number":
-        return _round_bits(floats.astype(np.float32))
-    undefined = np.isnan(floats)
-    return np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, floats))).astype(np.uint16)
-
-
 def score_steps(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round defined scores to the whole steps that a page keeps."""
     return np.rint(values * SCORE_STEPS).astype(np.int64)
 
 
-def _whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Convert whole numbers to a type that scripts have: int32, or float64, which is exact up to 2**53."""
-    return values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
-
-
-def _round_bits(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Round to the nearest number with fewer bits in its fraction; infinite and undefined ones stay."""
-    dropped = 23 - _KEPT_BITS
-    bits = values.view(np.uint32)
-    rounded = ((bits + (1 << (dropped - 1))) >> dropped << dropped).view(np.float32)
-    return np.where(np.isfinite(values), rounded, values)
-
-
 def _put(values: NDArray[Any], parts: list[bytes]) -> dict[str, Any]:
+    """Append numbers to the parts of a block; whole ones become int32, or float64, which is exact up to 2**53."""
+    if values.dtype.kind in "iu" and values.itemsize > 2:
+        values = values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
     offset = sum(map(len, parts))
-    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    content = little.tobytes()
+    content = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
     parts.append(content + b"\0" * (-len(content) % 8))
     return {"type": values.dtype.name, "offset": offset, "length": len(values)}
 
@@ -227,12 +208,9 @@ class CellLists:
         cell, case, pixels = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         order = np.lexsort((case, -pixels, cell))
         cell = cell[order]
-        first = np.searchsorted(cell, cell)  # of the same cell
-        kept = np.arange(len(cell)) - first < _limit(self._counts, self._most)
+        place = np.arange(len(cell)) - np.searchsorted(cell, cell)  # among those of the same cell
+        # the largest limit per cell, at least 1, with which all cells together keep at most `most` pairs
+        limits = range(1, int(self._counts.max(initial=1)) + 1)
+        most = bisect_right(limits, self._most, key=lambda limit: int(np.minimum(self._counts, limit).sum()))
+        kept = place < max(1, most)
         self._parts = [(cell[kept], case[order][kept], pixels[order][kept])]
-
-
-def _limit(count: NDArray[np.int64], most: int) -> int:
-    """Find the largest limit per cell, at least 1, with which all cells together keep at most `most` pairs."""
-    limits = range(1, int(count.max(initial=1)) + 1)
-    return max(1, bisect_right(limits, most, key=lambda limit: int(np.minimum(count, limit).sum())))

@@ -6,6 +6,7 @@ The terminal and the page of every decision show the same parts, which `Shown` h
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,24 +93,23 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
         aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
     heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
     heads += ["now", "10 more", "from"]
+    spares = [_SPARE.get(head, 0) for head in heads]
     for aim, words in aims.items():
-        lines = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
-        spares = [_SPARE.get(head, 0) for head in heads]
+        lines = []
+        for row in rows:
+            part, needed = row["slice"], row[aim]
+            line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
+            if needed is None:
+                line += ["can't tell", *[""] * (len(heads) - 4)]
+            else:
+                ends = "" if needed["units_ci95"] is None else f"[{', '.join(map(_count, needed['units_ci95']))}]"
+                line += [_count(needed["units"]), ends, *([_count(needed["cases"])] if result["cluster"] else [])]
+                law = "root law" if needed["extrapolated"] else "pilot"
+                line += [number(needed["now"], 3), number(needed["after_10_more"], 3), law]
+            lines.append(line)
         tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", spares=spares))
         charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
-
-
-def _plan_line(row: Mapping[str, Any], needed: Mapping[str, Any] | None, *, clustered: bool) -> list[str]:
-    part = row["slice"]
-    line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
-    if needed is None:
-        return [*line, "can't tell", *[""] * (5 if clustered else 4)]
-    ends = needed["units_ci95"]
-    shown = "" if ends is None else f"[{_count(ends[0])}, {_count(ends[1])}]"
-    line += [_count(needed["units"]), shown, *([_count(needed["cases"])] if clustered else [])]
-    law = "root law" if needed["extrapolated"] else "pilot"
-    return [*line, number(needed["now"], 3), number(needed["after_10_more"], 3), law]
 
 
 def _count(units: int | None) -> str:
@@ -168,12 +168,9 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     ranked = sorted(  # "inf" is a number here, and an undefined score comes last
         range(len(every)), key=lambda s: math.inf if every[s]["score"] is None else -sign * float(every[s]["score"])
     )
-    kept = list(dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]))
-    heads = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
-    rows = []
-    for s in kept:
-        mark = "chosen" if s == chosen else "usual" if s == usual else ""
-        one = every[s]
+    heads, rows = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"], []
+    for s in dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]):
+        one, mark = every[s], "chosen" if s == chosen else "usual" if s == usual else ""
         shown = [number(one["score"], 4), interval(one["ci95"], 4), signed(one["gain"]), f"{one['share']:.0%}"]
         rows.append([*map(str, one["values"].values()), mark, *shown])
     names = len(every[0]["values"]) + 1
@@ -202,24 +199,23 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     first.
     """
     every, chosen = result["settings"], result["settings"][result["chosen"]]
-    numbers = {key: {one["values"][key] for one in every if _is_float(one["values"][key])} for key in chosen["values"]}
-    key = max(numbers, key=lambda name: len(numbers[name]))
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for one in every:
-        if _is_float(one["values"][key]) and isinstance(one["score"], float):
+    places = {key: [_number(one["values"][key]) for one in every] for key in chosen["values"]}
+    key = max(places, key=lambda name: len({*places[name]} - {None}))
+    lines: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    for one, place in zip(every, places[key], strict=True):
+        if place is not None and isinstance(one["score"], float):
             rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
-            lines.setdefault(rest, []).append(one)
-    own = next((name for name, held in lines.items() if chosen in held), None)
-    drawn = sorted(lines, key=lambda name: name != own)[: len(COLOURS)]
-    if len(numbers[key]) < 2 or own is None:
+            lines.setdefault(rest, []).append((place, one))
+    own = next((name for name, held in lines.items() if any(one is chosen for _, one in held)), None)
+    if len({*places[key]} - {None}) < 2 or own is None:
         return []
-    curves = []
+    drawn, curves = sorted(lines, key=lambda name: name != own)[: len(COLOURS)], list[Curve]()
     for name, colour in zip(drawn, COLOURS, strict=False):
-        held = sorted(lines[name], key=lambda one: float(one["values"][key]))
-        told = [one for one in held if name == own and all(isinstance(end, float) for end in one["ci95"])]
-        ends = [(float(one["values"][key]), *one["ci95"]) for one in told]
-        points, name = [(float(one["values"][key]), one["score"]) for one in held], name.removeprefix("postprocess.")
-        curves.append(Curve(name=name, points=points, dots=points, band=ends, colour=colour))
+        held = sorted(lines[name], key=lambda pair: pair[0])
+        told = [pair for pair in held if name == own and all(isinstance(end, float) for end in pair[1]["ci95"])]
+        band, points = [(at, *one["ci95"]) for at, one in told], [(at, one["score"]) for at, one in held]
+        name = name.removeprefix("postprocess.")
+        curves.append(Curve(name=name, points=points, dots=points, band=band, colour=colour))
     marks = {"chosen": float(chosen["values"][key])}
     shown = f"{len(drawn)} of {len(lines)} curves"
     caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
@@ -227,9 +223,7 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     return [(caption, chart)]
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _number(text: str) -> float | None:
+    with suppress(ValueError):
+        return float(text)
+    return None

@@ -1,5 +1,6 @@
 """Lays out a comparison's tables: requirements, ranking, and differences of runs, new minus base, also by slice."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -140,19 +141,28 @@ def _differences(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Tab
 
 
 def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], link: LinkOf) -> dict[str, Any]:
-    kind, base, new = kind_of(pair), pair["base"], pair["new"]
+    kind, base, new = "dataset" if "dataset_difference" in pair else "per_case", pair["base"], pair["new"]
     difference, ends, change = (pair[f"{kind}_{part}"] for part in ("difference", "ci95", "change"))
-    texts = [*(run_score(entry, kind, run) for run in (base, new)), signed(difference), interval(ends, 3)]
+    texts = [*(run_score(entry, kind, run) for run in (base, new)), changed(difference, change), interval(ends, 3)]
     if is_number(metric.partition("/")[0]):
         texts = [text.replace(".0000", "").replace(".000", "") for text in texts]
-    word = f" {change}" if change in ("better", "worse") else ""
+    of, infinite = "data set" if kind == "dataset" else "mean of cases", pair.get("n_infinite")
+    if infinite and kind == "per_case":
+        of += f", inf in {infinite['base']} (base), {infinite['new']} (new)"
     address = link(base, new, metric)
-    said = Cell(texts[2] + word, "" if difference is None else difference, address)
-    of = "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)]))
-    row: dict[str, Any] = {"score": title(metric), "runs": f"{base}, {new}", "of_base": texts[0], "of_new": texts[1]}
-    row |= {"changed": said, "drawn": (difference, *(ends or ())), "ends": texts[3], "of": of, "p": adjusted(pair)}
-    links = {"score": address, "n_used": link(base, new, metric, defined=True)}
-    return row | {"n_used": pair.get("n_used"), "links": links}
+    return {
+        "score": title(metric),
+        "runs": f"{base}, {new}",
+        "of_base": texts[0],
+        "of_new": texts[1],
+        "changed": Cell(texts[2], "" if difference is None else difference, address),
+        "drawn": (difference, *(ends or ())),
+        "ends": texts[3],
+        "of": of,
+        "p": adjusted(pair),
+        "n_used": pair.get("n_used"),
+        "links": {"score": address, "n_used": link(base, new, metric, defined=True)},
+    }
 
 
 _SLICES = (
@@ -171,27 +181,18 @@ def _slices(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Table:
     """Lay out the differences of runs in each slice, by the first score, or by all on a page."""
     pairs = result["slices"]
     several, names = len(pairs) > 1, list(next(iter(next(iter(pairs[0]["by"].values())).values()))["scores"])
-    rows = [
-        _slice(pair, by, label, entry, name, link)
-        for pair in pairs
-        for by, slices in pair["by"].items()
-        for label, entry in slices.items()
-        for name in (names if whole else names[:1])
-    ]
+    parts = [(pair, by, part) for pair in pairs for by, found in pair["by"].items() for part in found.items()]
+    rows = []
+    for (pair, by, (label, entry)), name in itertools.product(parts, names if whole else names[:1]):
+        score, base, new = entry["scores"][name], pair["base"], pair["new"]
+        address = link(base, new, name, part={"by": by, "value": label})
+        said = Cell(changed(score["difference"], score["change"]), score["difference"], address)
+        facts = {"runs": f"{base}, {new}", "score": title(name), "by": by, "slice": label, "n": entry["n"]}
+        rows.append({**score, **facts, "changed": said, "links": {"slice": address, "n": address}})
     columns = _SLICES if several else (replace(_SLICES[0], spare=PAGE), *_SLICES[1:])
     words = f"{title(names[0])} by slice: {'new minus base' if several else pair_heading(pairs[0])}"
     table = Table.of(columns, rows, names=4, title=words, strong=())
     return table if whole else table.first(2 * MOST_ROWS, _FILES)
-
-
-def _slice(
-    pair: Mapping[str, Any], by: str, label: str, entry: Mapping[str, Any], name: str, link: LinkOf
-) -> dict[str, Any]:
-    score, base, new = entry["scores"][name], pair["base"], pair["new"]
-    address = link(base, new, name, part={"by": by, "value": label})
-    said = Cell(changed(score["difference"], score["change"]), score["difference"], address)
-    facts = {"runs": f"{base}, {new}", "score": title(name), "by": by, "slice": label, "n": entry["n"]}
-    return {**score, **facts, "changed": said, "links": {"slice": address, "n": address}}
 
 
 def adjusted(pair: Mapping[str, Any]) -> float | None:
@@ -215,11 +216,6 @@ def changed(difference: float | str | None, change: str | None) -> str:
     return f"{signed(difference)} {change}" if change in ("better", "worse") else signed(difference)
 
 
-def kind_of(pair: Mapping[str, Any]) -> str:
-    """Tell which difference to show: of the score over the data set, else of the mean over cases."""
-    return "dataset" if "dataset_difference" in pair else "per_case"
-
-
 def pair_heading(pair: Mapping[str, Any]) -> str:
     """Name the two runs in the order of their difference.
 
@@ -229,18 +225,6 @@ def pair_heading(pair: Mapping[str, Any]) -> str:
     'friday (new) minus monday (base)'
     """
     return f"{printable(pair['new'])} (new) minus {printable(pair['base'])} (base)"
-
-
-def infinite_cases(pair: Mapping[str, Any]) -> str:
-    """Count the cases in which a pair has infinite values, or give nothing.
-
-    Examples
-    --------
-    >>> infinite_cases({"n_infinite": {"base": 1, "new": 36}}), infinite_cases({})
-    ('inf in 1 (base), 36 (new)', '')
-    """
-    found = pair.get("n_infinite")
-    return f"inf in {found['base']} (base), {found['new']} (new)" if found else ""
 
 
 def run_score(entry: Mapping[str, Any], kind: str, run: str) -> str:

@@ -68,10 +68,8 @@ class Chart:
         pen = _Svg()
         self._draw(pen)
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-        label = escape(f"{self.y_label} by {self.x_label}")
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{"".join(pen.parts)}</svg>'
-        )
+        label = f'role="img" aria-label="{escape(f"{self.y_label} by {self.x_label}")}"'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {label}>{"".join(pen.parts)}</svg>'
 
     def png(self) -> bytes:
         """Draw the chart as a PNG, with twice as many pixels on each side, on white."""
@@ -84,10 +82,8 @@ class Chart:
     def _draw(self, pen: "_Svg | _Png") -> None:
         """Draw everything on the chart, the lowest first."""
         places = [place for curve in self.curves for place in (*curve.points, *curve.dots)]
-        xs, ys = (
-            [x for x, _ in places] + [*self.vertical.values()],
-            [y for _, y in places] + [*self.horizontal.values()],
-        )
+        xs = [x for x, _ in places] + [*self.vertical.values()]
+        ys = [y for _, y in places] + [*self.horizontal.values()]
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
         x = _axis(min(xs), max(xs), (_LEFT, WIDTH - _RIGHT), log=self.log_x)
         low, high = self.y_range or (min(ys), max(ys))

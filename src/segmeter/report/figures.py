@@ -128,34 +128,21 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]
 
 
-def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane)."""
-    entries = summary.get("per_class", {})
-    support = {name: entry.get("support") or 0 for name, entry in entries.items()}
-    planes = summary.get("confusion_matrices")
-    if planes:
-        totals = {name: sum(map(sum, plane)) for name, plane in zip(summary["classes"], planes, strict=True)}
-    else:
-        totals = dict.fromkeys(support, sum(support.values()))
-    return [
-        _overlap(summary, name, entry) | {"share": support[name] / totals[name] if totals[name] else None}
-        for name, entry in entries.items()
-    ]
+def classes(summary: Mapping[str, Any], *, groups: bool = False) -> list[dict[str, Any]]:
+    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane).
 
-
-def _overlap(summary: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of a class or a group, over the data set and as means over cases."""
-    row = {score: entry.get(score) for score in (*SCORES, "support")}
-    row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
-    return row | {"name": name, "ci95": (entry.get("ci95") or {}).get("iou")}
-
-
-def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the groups of classes that were scored as one region, with the same scores as a class."""
-    return [
-        _overlap(summary, name, entry) | {"name": f"{name} ({', '.join(entry['classes'])})", "share": None}
-        for name, entry in summary.get("per_group", {}).items()
-    ]
+    With `groups` list the groups of classes that were scored as one region instead; they have no share.
+    """
+    entries, planes = summary.get("per_group" if groups else "per_class", {}), summary.get("confusion_matrices")
+    pixels, rows = sum(entry.get("support") or 0 for entry in entries.values()), []
+    for k, (name, entry) in enumerate(entries.items()):
+        total = sum(map(sum, planes[k])) if planes and not groups else pixels
+        row = {score: entry.get(score) for score in (*SCORES, "support")}
+        row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
+        row |= {"name": f"{name} ({', '.join(entry['classes'])})" if groups else name}
+        row |= {"ci95": (entry.get("ci95") or {}).get("iou")}
+        rows.append(row | {"share": None if groups or not total else (entry.get("support") or 0) / total})
+    return rows
 
 
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -244,61 +231,54 @@ def signed(value: float | str | None) -> str:
     return UNDEFINED if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 
-def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Name the scores by which conventions are compared, in a fixed order, with words for each."""
-    found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
-    order = list(HEADLINES)
+def conventions(summary: Mapping[str, Any]) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Name the scores by which conventions are compared, in a fixed order, and list the conventions.
+
+    The names have words for each. A row has ``name, figures``, and in words how the convention ``differs``, what its
+    means leave out, and what we ``refused`` to copy; "" for nothing.
+    """
+    entries, order, rows = summary.get("conventions", ()), list(HEADLINES), list[dict[str, Any]]()
+    found = dict.fromkeys(name for entry in entries for name in entry["figures"])
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
     words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
-    return {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
-
-
-def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the conventions: ``name, figures``, and in words how each ``differs`` and what its means leave out."""
-    words, rows = headlines(summary), []
-    for entry in summary.get("conventions", ()):
-        left = [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
-        rows.append(
-            {"name": entry["name"], "figures": entry["figures"], "differs": "; ".join([*entry["differs"], *left])}
-        )
-    return rows
-
-
-def refused(summary: Mapping[str, Any]) -> list[str]:
-    """List the habits of other tools that we do not copy, one line per tool."""
-    return [
-        f"not copied from {entry['name']}: {'; '.join(entry['refused'])}"
-        for entry in summary.get("conventions", ())
-        if entry.get("refused")
-    ]
+    words = {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
+    for entry in entries:
+        name, left = entry["name"], entry.get("left_out", {}).items()
+        differs = "; ".join([*entry["differs"], *(f"{count} left out of {words[score]}" for score, count in left)])
+        refused = f"not copied from {name}: {'; '.join(entry['refused'])}" if entry.get("refused") else ""
+        rows.append({"name": name, "figures": entry["figures"], "differs": differs, "refused": refused})
+    return words, rows
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """List the facts that readers need beside the scores: convention, cases, classes left out, and the intervals."""
-    lines = [f"convention {summary['convention']}", f"{summary['n_cases']:,} cases"]
-    if summary.get("ignore_index") is not None:
-        lines.append(f"label {summary['ignore_index']} ignored")
-    undefined = summary.get("dataset", {}).get("n_classes_undefined")
-    if undefined:
-        lines.append(f"{undefined} of {len(summary['classes'])} classes undefined, left out of the means")
-    left_out = [name for name in summary["classes"] if name not in summary.get("mean_classes", summary["classes"])]
-    if left_out:
-        lines.append(f"means without {', '.join(left_out)}")
-    lines += filter(None, [outside(summary)])
-    if summary.get("units"):
-        unit = next(iter(summary["units"].values()))  # all are of one spacing
-        lines.append(f"distances and tolerances in {unit or 'the unnamed unit of the spacing'}")
-    lines += summary.get("spacing", {}).get("warnings", [])
-    if "ap" in summary.get("measures", {}):
-        lines.append("AP is tp / (tp + fp + fn) over objects, not COCO's")
-    lines += _unlearned(summary)
+    ignored, undefined = summary.get("ignore_index"), summary.get("dataset", {}).get("n_classes_undefined")
+    names, entries, units = summary["classes"], summary.get("per_class", {}).items(), summary.get("units", {})
+    left_out = [name for name in names if name not in summary.get("mean_classes", names)]
+    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
+    unit = next(iter(units.values()), None) or "the unnamed unit of the spacing"  # all are of one spacing
     resampling = summary.get("bootstrap") or {}
-    if resampling.get("resamples"):
-        units = "clusters" if resampling.get("cluster") else "cases"
-        lines.append(f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}")
-    if resampling.get("warning"):
-        lines.append(resampling["warning"])
-    return lines
+    lines = [
+        f"convention {summary['convention']}",
+        f"{summary['n_cases']:,} cases",
+        f"label {ignored} ignored" if ignored is not None else "",
+        f"{undefined} of {len(names)} classes undefined, left out of the means" if undefined else "",
+        f"means without {', '.join(left_out)}" if left_out else "",
+        outside(summary),
+        f"distances and tolerances in {unit}" if units else "",
+        *summary.get("spacing", {}).get("warnings", []),
+        "AP is tp / (tp + fp + fn) over objects, not COCO's" if "ap" in summary.get("measures", {}) else "",
+        f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}" if found else "",
+        resampled(resampling) if resampling.get("resamples") else "",
+        resampling.get("warning"),
+    ]
+    return [line for line in lines if line]
+
+
+def resampled(bootstrap: Mapping[str, Any]) -> str:
+    """Name the intervals, and what they draw."""
+    units = "clusters" if bootstrap.get("cluster") else "cases"
+    return f"95 % intervals: {bootstrap['interval']} bootstrap, {bootstrap['resamples']} draws of {units}"
 
 
 def on_lines(facts: Sequence[str]) -> list[str]:
@@ -317,9 +297,3 @@ def outside(summary: Mapping[str, Any]) -> str | None:
     """State how many pixels were predicted outside the classes; None without any."""
     pixels = sum(summary.get("invalid", {}).values())
     return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None
-
-
-def _unlearned(summary: Mapping[str, Any]) -> list[str]:
-    entries = summary.get("per_class", {}).items()
-    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
-    return [f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}"] if found else []

@@ -5,7 +5,7 @@ A page shows one run, or an index of all runs below a folder.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 from pydantic import Field
 
+from segmeter import records
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, write_bytes
 from segmeter.metrics.summary.agreement import Agreement
-from segmeter.records import CONFIG, RUN, Form, Summary, flatten, read_json_lines, read_run, read_yaml
 from segmeter.report import figures
 from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
@@ -26,20 +26,21 @@ from segmeter.report.decisions import Shown, show_plan, show_tuned
 from segmeter.report.labels import show_agreement, show_label_next, show_suspects
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import evaluation_values, explorer_values
-from segmeter.report.page.render import PLAIN, config_text, if_there, load_json, load_run, plain_text, render
+from segmeter.report.page.render import PLAIN, if_there, plain_text, render
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
+from segmeter.report.pictures.chosen import Ranking, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
 from segmeter.report.tables import Cell, Column, Table
 
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
+_LONGEST_CONFIG = 200_000  # characters shown
 _DEEPEST = 5  # folders below the root
 _LINKED = ("report.html", "compare.html", "agree.html", "suspects.html", "label_next.html")
 _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
 
-class _Comparison(Form):
+class _Comparison(records.Form):
     """The form of compare.json."""
 
     folders: dict[str, str]
@@ -71,7 +72,7 @@ _PAGES = {
     ),
     "label_next.json": _decision("label_next.html", show_label_next),
     "compare.json": _Page("compare.html", "compare.html", comparison_values, _Comparison),
-    "metrics.json": _Page("report.html", "report.html", evaluation_values, Summary),
+    "metrics.json": _Page("report.html", "report.html", evaluation_values, records.Summary),
     "history.jsonl": _Page("report.html", "train.html", training_values),
 }
 
@@ -105,70 +106,54 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     config = config or ReportConfig()
     for name, page in _PAGES.items():
         path = run_folder / name
-        read = if_there(read_json_lines, path) if path.suffix == ".jsonl" else load_json(path, page.form)
-        if read is not None:
-            return _write(run_folder, page, _checked(path, page, read, config), config=config)
-    if not ((run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir()):
-        rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
-        raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    values = prediction_values(run_folder, config)
-    scripts = None if values["explorer"] else PLAIN
-    return _write(run_folder, _PAGES["metrics.json"], values | {"scripts": scripts}, config=config)
-
-
-def _checked(path: Path, page: _Page, read: Any, config: ReportConfig) -> dict[str, Any]:
-    """Gather the values of a page; the error names a file that lacks something or belongs to other cases."""
-    try:
-        return page.values(path.parent, read, config)
-    except InputError:
-        raise
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        rule, remedy = "to be what the run wrote beside its other files", "Restore it, or run again."
-        given = f"{path} ({type(error).__name__}: {error})"
-        raise InputError(expected("write_report", path.name, rule, given, remedy)) from error
-
-
-def _write(folder: Path, page: _Page, values: Mapping[str, Any], *, config: ReportConfig) -> Path:
-    """Fill a template with its values and the facts of the run."""
-    known: dict[str, Any] = {
-        "title": folder.resolve().name,
-        "run": load_run(folder),
-        "config_text": config_text(folder / "config.yaml"),
-    }
-    linked = config.pictures == "link"
-    write_bytes(folder / page.name, render(page.template, linked=linked, **known, **values))
-    return folder / page.name
+        lines = path.suffix == ".jsonl"
+        read = if_there(records.read_json_lines, path) if lines else if_there(records.read_json, path, page.form)
+        if read is None:
+            continue
+        try:
+            values = page.values(run_folder, read, config)
+        except InputError:
+            raise
+        except (
+            LookupError,
+            TypeError,
+            AttributeError,
+            ValueError,
+        ) as error:  # it belongs to other cases, or lacks some
+            rule, remedy = "to be what the run wrote beside its other files", "Restore it, or run again."
+            given = f"{path} ({type(error).__name__}: {error})"
+            raise InputError(expected("write_report", name, rule, given, remedy)) from error
+        break
+    else:
+        if not ((run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir()):
+            rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
+            raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
+        page, values = _PAGES["metrics.json"], prediction_values(run_folder, config)
+        values["scripts"] = None if values["explorer"] else PLAIN
+    written = (if_there(records.read_own, run_folder / records.CONFIG) or b"").decode(errors="replace")
+    values |= {"title": run_folder.resolve().name, "run": if_there(records.read_run, run_folder) or {}}
+    content = render(page.template, linked=config.pictures == "link", config_text=written[:_LONGEST_CONFIG], **values)
+    write_bytes(run_folder / page.name, content)
+    return run_folder / page.name
 
 
 def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
-    """Gather the cases that have a picture, which have no scores."""
+    """Gather the cases that have a picture, which have no scores.
+
+    Their notes tell the classes; those that occur in none are named by their number.
+    """
     notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
     if not notes:
         return {"evaluation": None, "explorer": None}
-    ids = sorted(each["case"] for each in notes)
-    (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
-    columns = [CaseColumn("id", "case", ids, "text", "case", shown=True)]
-    facts = {"kind": "prediction", "sort": "id", "size": "id"}
-    explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
-    return {"evaluation": None, "explorer": explorer}
-
-
-def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:
-    """Rebuild the classes from the notes of the pictures; classes that occur in none are named by their number."""
     found = {int(k): entry for each in notes for k, entry in each["classes"].items()}
     looks = [found.get(k, {"name": f"class {k}", "colour": (0, 0, 0)}) for k in range(max([1, *found]) + 1)]
     names, colours = tuple(each["name"] for each in looks), tuple(tuple(each["colour"]) for each in looks)
-    return ClassSpec(task=notes[0]["task"], names=names, colours=colours)
-
-
-class Run(NamedTuple):
-    """A run as the index shows it: `cell` names it and links to its page; `settings` is its flattened configuration."""
-
-    cell: Cell
-    record: Mapping[str, Any]
-    figures: Mapping[str, float | str | None]
-    cases: int | None
-    settings: Mapping[str, Any]
+    spec = ClassSpec(task=notes[0]["task"], names=names, colours=colours)
+    ids = sorted(each["case"] for each in notes)
+    columns = [CaseColumn("id", "case", ids, "text", "case", shown=True)]
+    facts = {"kind": "prediction", "sort": "id", "size": "id"}
+    order = take_turns(Ranking(case_ids=ids))
+    return {"evaluation": None, "explorer": explorer_values(folder, columns, spec, config, order=order, facts=facts)}
 
 
 def write_index(root: Path) -> Path:
@@ -183,19 +168,18 @@ def write_index(root: Path) -> Path:
     if not runs:
         rule = "to hold finished or begun runs, each with run.json"
         raise InputError(expected("write_index", "runs", rule, f"{root}, which has none", "Give a folder as runs/."))
-    commands = [str(run.record.get("command", "")) for run in runs]
+    commands = [run["command"] for run in runs]
     order = dict.fromkeys([*(name for name in ("eval", "score", "train", "compare") if name in commands), *commands])
-    tables = [_table(name, [run for run, own in zip(runs, commands, strict=True) if own == name]) for name in order]
-    facts: dict[str, Any] = {"kind": "runs", "when": f"{len(runs)} run{'s' if len(runs) != 1 else ''}"}
-    page = render("list.html", title=root.resolve().name, tables=tables, **facts)
-    path = root / "index.html"
-    write_bytes(path, page)
-    return path
+    tables = [_table(name, [run for run in runs if run["command"] == name]) for name in order]
+    when = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+    page = render("list.html", title=root.resolve().name, tables=tables, kind="runs", when=when)
+    write_bytes(root / "index.html", page)
+    return root / "index.html"
 
 
 def _find(root: Path, depth: int = 0) -> Iterator[Path]:
     """Find the folders with run.json; a run contains no other runs."""
-    if (root / RUN).is_file():
+    if (root / records.RUN).is_file():
         yield root
         return
     if depth == _DEEPEST:
@@ -207,56 +191,50 @@ def _find(root: Path, depth: int = 0) -> Iterator[Path]:
             yield from _find(root / name, depth + 1)
 
 
-def _load(folder: Path, root: Path) -> Run:
-    """Load a run; the state of a damaged one is the message that describes the damage."""
+def _load(folder: Path, root: Path) -> dict[str, Any]:
+    """Load a run as a row of the index, with "figures.NAME" and "settings.KEY".
+
+    The state of a damaged run is the message that describes the damage.
+    """
+    summary, settings, found = None, dict[str, Any](), dict[str, Any]()
     try:
-        summary, record, settings = load_json(folder / "metrics.json", Summary), read_run(folder), _settings(folder)
+        summary = if_there(records.read_json, folder / "metrics.json", records.Summary)
+        record = records.read_run(folder)
+        with suppress(OSError):  # there is no configuration, or it may not be read
+            settings = records.flatten(records.read_yaml(folder / records.CONFIG))
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
     except (InputError, LookupError, TypeError, AttributeError) as error:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
         _LOG.warning("%s", line)
-        summary, record, settings, found = None, {"command": folder.parent.name, "state": line}, {}, {}
+        summary, record, settings = None, {"command": folder.parent.name, "state": line}, {}
+    for name, value in () if found else record.get("result", {}).items():
+        if value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
+            found[name] = value
     page, place = next((name for name in _LINKED if (folder / name).is_file()), None), folder.relative_to(root)
     link = None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page))
-    cell = Cell(str(place) if folder != root else folder.resolve().name, link=link)
-    found = found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)}
-    return Run(cell, record, found, summary.get("n_cases") if summary else None, settings)
+    run = Cell(str(place) if folder != root else folder.resolve().name, link=link)
+    row = {"run": run, "state": record.get("state"), "cases": summary.get("n_cases") if summary else None}
+    row |= {"command": record.get("command", ""), "overrides": record.get("overrides", ())}
+    row |= {"began": record.get("start", ""), "start": record.get("start", "")[:19].replace("T", " ")}
+    row |= {f"figures.{name}": value for name, value in found.items()}
+    return row | {f"settings.{key}": value for key, value in settings.items()}
 
 
-def _is_number(value: Any) -> bool:
-    return value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    """Read the flattened configuration; empty if there is none or it may not be read."""
-    with suppress(OSError):
-        return flatten(read_yaml(folder / CONFIG))
-    return {}
-
-
-def _table(command: str, runs: Sequence[Run]) -> Table:
+def _table(command: str, runs: list[dict[str, Any]]) -> Table:
     """Lay out the runs of one command with the settings in which they differ, those that users set themselves first."""
-    runs = sorted(runs, key=lambda run: str(run.record.get("start", "")), reverse=True)
-    keys, names = _differing(runs), dict.fromkeys(name for run in runs for name in run.figures)
+    runs.sort(key=lambda run: run["began"], reverse=True)
+    names = dict.fromkeys(name for run in runs for name in run)
+    given = {each.partition("=")[0].lstrip("+~") for run in runs for each in run["overrides"]}
+    missing = object()
+    keys = [name.removeprefix("settings.") for name in names if name.startswith("settings.")]
+    keys = [key for key in keys if len({repr(run.get(f"settings.{key}", missing)) for run in runs}) > 1]
+    keys = [key for key in keys if not key.startswith(_OF_NO_INTEREST)]
+    keys.sort(key=lambda key: key not in given and key.rpartition(".")[0] not in given)
     columns = [Column(name, name) for name in ("run", "state", "start")]
-    columns += [Column(name, f"figures.{name}", figures.quantity) for name in names]
+    scores = [name for name in names if name.startswith("figures.")]
+    columns += [Column(name.removeprefix("figures."), name, figures.quantity) for name in scores]
     columns.append(Column("cases", "cases", lambda cases: "" if cases is None else f"{cases:,}"))
     columns += [Column(key, f"settings.{key}", plain_text) for key in keys[:MOST_KEYS]]
-    rows = [
-        {f"figures.{name}": run.figures.get(name, "") for name in names}
-        | {f"settings.{key}": run.settings.get(key, "") for key in keys}
-        | {"run": run.cell, "state": run.record.get("state"), "cases": run.cases}
-        | {"start": str(run.record.get("start") or "")[:19].replace("T", " ")}
-        for run in runs
-    ]
-    left = keys[MOST_KEYS:]
-    more = f"They also differ in {some(left)}." if left else ""
+    rows = [dict.fromkeys(names, "") | run for run in runs]
+    more = f"They also differ in {some(keys[MOST_KEYS:])}." if keys[MOST_KEYS:] else ""
     return Table.of(columns, rows, names=3, strong=(), title=command or "other runs", note=more)
-
-
-def _differing(runs: Sequence[Run]) -> list[str]:
-    keys = dict.fromkeys(key for run in runs for key in run.settings if not key.startswith(_OF_NO_INTEREST))
-    given = {str(each).partition("=")[0].lstrip("+~") for run in runs for each in run.record.get("overrides") or ()}
-    missing = object()
-    differing = [key for key in keys if len({repr(run.settings.get(key, missing)) for run in runs}) > 1]
-    return sorted(differing, key=lambda key: key not in given and key.rpartition(".")[0] not in given)

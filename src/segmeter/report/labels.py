@@ -14,7 +14,7 @@ from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS
 from segmeter.metrics.summary.agreement import CERTAIN
 from segmeter.records import read_own
 from segmeter.report.decisions import Shown
-from segmeter.report.figures import interval, number, probability, signed, title
+from segmeter.report.figures import interval, number, probability, resampled, signed, title
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
@@ -49,10 +49,12 @@ def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
     leading = result["scores"][result["headline"]]
     words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
-    further = []
+    further, heads = [], ["reference", "reader", "mean", "95 %", "cases"]
     for name, entry in result["scores"].items():
         further += [_readers(result, entry, title(name))] if entry is not leading else []
-        further.append(_pairs(result, entry, f"{title(name)} of each pair"))
+        pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
+        rows = [[a, b, number(one["mean"]), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
+        further.append(Table(heads=heads, rows=rows, names=2, title=f"{title(name)} of each pair", strong=()))
     return Shown(
         tables=[_matrix(result, leading, words), _readers(result, leading, f"readers by {title(result['headline'])}")],
         further=further,
@@ -69,67 +71,54 @@ def verdicts(result: Mapping[str, Any]) -> list[str]:
         told = ", ".join(result["apart"])
         lines.append(f"stands apart: {told}" if told else "no reader stands apart beyond chance")
     for name in (name for name in result["models"] if name in contrasts):
-        told = f"{signed(contrasts[name]['mean'])} {interval(contrasts[name]['ci95'], 3)}"
-        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({_ceiling(contrasts[name])})")
+        one, ceiling = contrasts[name], "not told apart from the human ceiling"
+        ends = [float(end) for end in one["ci95"] or () if end is not None]
+        if len(ends) == 2 and not ends[0] <= 0 <= ends[1]:
+            worse = one["change"] == "worse"
+            ceiling = "further than readers from each other" if worse else "closer than readers to each other"
+        told = f"{signed(one['mean'])} {interval(one['ci95'], 3)}"
+        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({ceiling})")
     return lines
-
-
-def _ceiling(one: Mapping[str, Any]) -> str:
-    """Compare a model with the human ceiling, by the interval of its contrast."""
-    ends = [float(end) for end in one["ci95"] or () if end is not None]
-    if len(ends) < 2 or ends[0] <= 0 <= ends[1]:
-        return "not told apart from the human ceiling"
-    return "further than readers from each other" if one["change"] == "worse" else "closer than readers to each other"
 
 
 def agreement_notes(result: Mapping[str, Any]) -> list[str]:
     """State how the agreement was measured."""
-    resampling = result["bootstrap"]
-    units = "clusters" if resampling["cluster"] else "cases"
+    resampling, readers, few = result["bootstrap"], len(result["readers"]), ""
+    if readers < 3:
+        few = "two readers: there is no majority and no contrast, so neither can be told to stand apart"
+    elif readers ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
+        units = "clusters" if resampling["cluster"] else "cases"
+        few = f"{resampling['n_units']} {units}: too few to tell anyone apart, whatever the difference"
+    tied = ", ".join(f"{100 * share:.2f} % ({kind})" for kind, share in result["tied"].items() if share)
     lines = [
         f"convention {result['convention']}",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
+        resampled(resampling),
         "contrast: agreement with the others, minus the agreement of the others among each other; 0 if all are alike",
+        few,
+        f"pixels without a majority are left out there, which flatters every reader: {tied}" if tied else "",
+        f"{len(result['left_out'])} cases left out, as not every reader has them" if result.get("left_out") else "",
+        resampling["warning"],
     ]
-    if len(result["readers"]) < 3:
-        lines.append("two readers: there is no majority and no contrast, so neither can be told to stand apart")
-    elif len(result["readers"]) ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
-        lines.append(f"{resampling['n_units']} {units}: too few to tell anyone apart, whatever the difference")
-    shares = {kind: share for kind, share in result["tied"].items() if share}
-    if shares:
-        told = ", ".join(f"{100 * share:.2f} % ({kind})" for kind, share in shares.items())
-        lines.append(f"pixels without a majority are left out there, which flatters every reader: {told}")
-    if result.get("left_out"):
-        lines.append(f"{len(result['left_out'])} cases left out, as not every reader has them")
-    return lines + ([resampling["warning"]] if resampling["warning"] else [])
+    return [line for line in lines if line]
 
 
 def _names(result: Mapping[str, Any]) -> list[str]:
     return [*result["readers"], *result["models"]]
 
 
-def _mean(entry: Mapping[str, Any] | None) -> str:
-    return "" if entry is None else number(entry["mean"])
-
-
-def _with_ends(entry: Mapping[str, Any] | None) -> str:
-    return "" if entry is None else f"{_mean(entry)} {interval(entry['ci95'], 3)}".rstrip()
-
-
 def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out the mean score of each pair; the darker, the better the agreement."""
-    names = _names(result)
-    cells = [[entry["matrix"][a].get(b) for b in names] for a in names]
-    known = [one["mean"] for row in cells for one in row if one and isinstance(one["mean"], float)]
+    names, rows, shades = _names(result), list[list[str]](), list[list[int]]()
+    means = {(a, b): one["mean"] for a in names for b, one in entry["matrix"][a].items()}
+    known = [mean for mean in means.values() if isinstance(mean, float)]
     worst, best = min(known, default=0.0), max(known, default=0.0)
     worst, best = (best, worst) if entry["better"] == "lower" else (worst, best)
-
-    def shade(one: Mapping[str, Any] | None) -> int:
-        told = one is not None and isinstance(one["mean"], float) and best != worst
-        return round(4 * (one["mean"] - worst) / (best - worst)) if one and told else -1
-
-    rows = [[a, *map(_mean, row)] for a, row in zip(names, cells, strict=True)]
-    shades = [[-1, *map(shade, row)] for row in cells]
+    for a in names:
+        rows.append([a, *(number(means[a, b]) if (a, b) in means else "" for b in names)])
+        shades.append([-1] * len(rows[-1]))
+        for place, b in enumerate(names, 1):
+            if isinstance(means.get((a, b)), float) and best != worst:
+                shades[-1][place] = round(4 * (means[a, b] - worst) / (best - worst))
     return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
 
 
@@ -137,19 +126,13 @@ def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) ->
     """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
     for place, name in enumerate(_names(result)):
-        found = entry["contrast"].get(name)
-        contrast = f"{signed(found['mean'])} {interval(found['ci95'], 3)}".rstrip() if found else ""
-        p = probability(found.get("p_holm")) if found else ""
-        rows.append([name, *(_with_ends(entry[kind].get(name)) for kind in ("majority", "rest")), contrast, p])
+        shown, found = [name], entry["contrast"].get(name)
+        for form, one in ((number, entry["majority"].get(name)), (number, entry["rest"].get(name)), (signed, found)):
+            shown.append(f"{form(one['mean'])} {interval(one['ci95'], 3)}".rstrip() if one else "")
+        rows.append([*shown, probability(found.get("p_holm")) if found else ""])
         apart += [place] if found and found.get("apart") else []
     heads = ["reader", "with the majority", "with the rest's majority", "contrast", "p (Holm)"]
     return Table(heads=heads, rows=rows, title=words, strong=apart)
-
-
-def _pairs(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
-    rows = [[a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
-    return Table(heads=["reference", "reader", "mean", "95 %", "cases"], rows=rows, names=2, title=words, strong=())
 
 
 def draw_crop(
@@ -204,9 +187,8 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
 
 def show_label_next(result: Mapping[str, Any]) -> Shown:
     """Lay out label_next.json."""
-    rows = [
-        [str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]
-    ]
+    images = result["images"]
+    rows = [[str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in images]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
     single = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
     gain = single if result["by"] == "entropy" else "gain: entropy of the mean minus the mean of the entropies"
@@ -215,7 +197,7 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         rest="images in label_next.json and on the page.",
         notes=["gain x distance to the images above: the first ones differ from each other", gain],
         objections=["Images chosen this way are not a random sample: do not measure on them."],
-        ids=[one["case_id"] for one in result["images"]],
+        ids=[one["case_id"] for one in images],
     )
 
 

@@ -35,7 +35,8 @@ _CLASSES = (
     Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%", 1),
     Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", PAGE),
 )
-_MEASURES = (
+GROUPS = (Column("group", "name"), *_CLASSES[1:])
+MEASURES = (
     Column("measure", "label"),
     Column("class", "region"),
     Column("data set", "dataset", quantity),
@@ -88,59 +89,38 @@ def render_summary(summary: Mapping[str, Any]) -> str:
 
 def small_print(summary: Mapping[str, Any]) -> list[str]:
     """Return the lines below the tables."""
-    rows = figures.conventions(summary)
+    _, rows = figures.conventions(summary)
     differing = [f"{row['name']} differs from ours: {row['differs']}" for row in rows if row["differs"]]
-    return [*differing, *figures.refused(summary), *figures.on_lines(figures.notes(summary))]
+    refused = [row["refused"] for row in rows if row["refused"]]
+    return [*differing, *refused, *figures.on_lines(figures.notes(summary))]
 
 
 def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
-    """Lay out the tables of a summary, each at most 80 columns wide for ordinary names."""
-    (measured, left), calibration = shown_measures(summary), calibration_tables(figures.calibration(summary))
-    found = [_scores(summary), _classes(summary), measure_table(measured, left)]
-    found += [slice_table(summary, figures.slices(summary)), *calibration, convention_table(summary)]
-    return [*found[:2], *(table for table in found[2:] if table.rows)]
+    """Lay out the tables of a summary, each at most 80 columns wide for ordinary names.
 
-
-def _scores(summary: Mapping[str, Any]) -> Table:
+    Many classes or measures are left to the files: the worst classes are kept, and means rather than single classes.
+    """
     rows = figures.aggregates(summary)
     for row in rows:
         total = (row["n_used"] or 0) + (row["n_undefined"] or 0)
         used = f"{row['n_used']} of {total}" if row["n_undefined"] else f"{total or ''}"
         row |= {"means": figures.mean_of_cases(row, 4), "cases": used}
-    return Table.of(_SCORES, rows)
-
-
-def _classes(summary: Mapping[str, Any]) -> Table:
-    """Lay out scores of each class and group: over the data set, and as mean over cases with its standard deviation."""
-    rows = [*figures.classes(summary), *figures.groups(summary)]
-    if several := len(rows) > MOST_CLASSES:
-        rows.sort(key=lambda row: (row["iou"] is None, row["iou"]))
-    table = Table.of(_CLASSES, rows, strong=())
-    return table.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else table
-
-
-def group_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay out rows of `figures.groups`."""
-    return Table.of((Column("group", "name"), *_CLASSES[1:]), rows, strong=())
-
-
-def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """Return the leading rows of the measures, and how many are left to the files.
-
-    With more than ten rows, single classes are left out in favour of their means.
-    """
-    rows = figures.measures(summary)
-    if len(rows) <= MOST_ROWS:
-        return rows, 0
-    averaged = {row["metric"] for row in rows if row["region"] == MEAN}
-    kept = [row for row in rows if row["region"] == MEAN or row["metric"] not in averaged]
-    kept = sorted(kept, key=lambda row: not figures.headline(summary).startswith(f"{row['metric']}/"))
-    return kept[:MOST_ROWS], len(rows) - len(kept[:MOST_ROWS])
-
-
-def measure_table(rows: Sequence[Mapping[str, Any]], left_out: int = 0) -> Table:
-    """Lay out rows of `figures.measures`."""
-    return Table.of(_MEASURES, rows, names=2, strong=(), note=f"{left_out} more {_FILES}." if left_out else "")
+    regions = [*figures.classes(summary), *figures.classes(summary, groups=True)]
+    if several := len(regions) > MOST_CLASSES:
+        regions.sort(key=lambda row: (row["iou"] is None, row["iou"]))
+    classes = Table.of(_CLASSES, regions, strong=())
+    every = measured = figures.measures(summary)
+    if len(every) > MOST_ROWS:
+        averaged = {row["metric"] for row in every if row["region"] == MEAN}
+        kept = [row for row in every if row["region"] == MEAN or row["metric"] not in averaged]
+        kept.sort(key=lambda row: not figures.headline(summary).startswith(f"{row['metric']}/"))
+        measured = kept[:MOST_ROWS]
+    note = f"{len(every) - len(measured)} more {_FILES}." if len(every) > len(measured) else ""
+    tables = [Table.of(MEASURES, measured, names=2, strong=(), note=note)]
+    tables += [slice_table(summary, figures.slices(summary)), *calibration_tables(figures.calibration(summary))]
+    tables.append(convention_table(summary))
+    leading = [Table.of(_SCORES, rows), classes.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else classes]
+    return [*leading, *(table for table in tables if table.rows)]
 
 
 def slice_table(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -158,9 +138,8 @@ def calibration_tables(calibration: tuple[Sequence[Mapping[str, Any]], Sequence[
 
 def convention_table(summary: Mapping[str, Any]) -> Table:
     """Lay out the leading scores by the definitions of other tools."""
-    names = figures.headlines(summary)
+    names, found = figures.conventions(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
-    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in figures.conventions(summary)]
-    return Table.of(
-        (Column("convention", "name"), *scores, Column("what differs from ours", "differs", spare=PAGE)), rows
-    )
+    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in found]
+    differs = Column("what differs from ours", "differs", spare=PAGE)
+    return Table.of([Column("convention", "name"), *scores, differs], rows)

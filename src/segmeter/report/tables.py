@@ -142,9 +142,8 @@ class Table:
         head = Markup().join(Markup("<th>{}</th>").format(head) for head in table.heads)
         body = Markup()
         for number, row in enumerate(table.rows):
-            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(
-                "b" if number in table.strong else "span"
-            )
+            weight = "b" if number in table.strong else "span"
+            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(weight)
             body += Markup("<tr>{}</tr>\n").format(Markup().join(map(cell.format, sides, row)))
         title = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup()
         text = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)
@@ -174,9 +173,10 @@ class Printer:
         never cut.
         """
         table = table.narrow()
-        while any(table.spares) and _width(table, wrapped=self._room is not None) > (self._room or WIDTH):
+        widths, least = _widths(table, wrapped=self._room is not None)
+        while any(table.spares) and least > (self._room or WIDTH):
             table = table.narrow(max(table.spares))
-        widths = _widths(table)
+            widths, least = _widths(table, wrapped=self._room is not None)
         for i in sorted(range(table.names), key=lambda i: -widths[i]):
             over = sum(widths) + _GAP * (len(widths) - 1) - (self._room or _ENDLESS)
             widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
@@ -196,21 +196,20 @@ class Printer:
         self._console.print(Text(printable(text), style="dim"), width=self._room or WIDTH)
 
 
-def _widths(table: Table) -> list[int]:
-    """Return the width of each column of a table; the words of a head are stacked."""
-    words = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
-    rows = [[cell_len(printable(cell)) for cell in row] for row in table.rows]
-    return [max(column) for column in zip(words, *rows, strict=True)]
+def _widths(table: Table, *, wrapped: bool) -> tuple[list[int], int]:
+    """Return the width of each column, and that of the table with the least width of its names.
 
-
-def _width(table: Table, *, wrapped: bool) -> int:
-    """Return the width of a table with the least width of its names, which are `wrapped` on a terminal."""
-    widths = _widths(table)
+    The words of a head are stacked, and on a terminal names are `wrapped`.
+    """
+    rows = [[printable(cell) for cell in row] for row in table.rows]
+    heads = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
+    widths = [max(column) for column in zip(heads, *([cell_len(cell) for cell in row] for row in rows), strict=True)]
+    narrow = widths.copy()
     for i in range(table.names):
-        words = [cell_len(word) for row in table.rows for word in printable(row[i]).split()]
+        words = [cell_len(word) for row in rows for word in row[i].split()]
         least = max(_SHORTEST, *words) if wrapped and words else widths[i]
-        widths[i] = min(widths[i], least, _USUAL)
-    return sum(widths) + _GAP * (len(widths) - 1)
+        narrow[i] = min(widths[i], least, _USUAL)
+    return widths, sum(narrow) + _GAP * (len(narrow) - 1)
 
 
 def print_tables(tables: Sequence[Table], lines: Sequence[str], *, file: IO[str] | None = None) -> None:

@@ -1,29 +1,33 @@
 """Pages: what they may load, how their scripts stand, that all is escaped, and files that are missing or damaged."""
 
+import html
 import re
 from pathlib import Path
 
 import pytest
 
 import segmeter.report.page as room
-from segmeter.report.page.render import SCRIPTS, config_text, content_policy, load_json, render
+from segmeter.records import read_json
+from segmeter.report.html import write_report
+from segmeter.report.page.render import SCRIPTS, if_there, render
 
+VALUES = {"tables": [], "kind": "runs", "when": "1 run", "title": "</title><script>alert(1)</script>"}
 FILES = sorted((Path(room.__file__).parent / "scripts").glob("*.js"))
 
 
 def test_values_are_escaped_and_the_scripts_stand_in_their_order():
-    values = {"tables": [], "kind": "runs", "when": "1 run", "title": "</title><script>alert(1)</script>"}
-    text = render("list.html", scripts=("dom", "sorting"), **values).decode()
+    text = render("list.html", scripts=("dom", "sorting"), **VALUES).decode()
     assert "&lt;/title&gt;&lt;script&gt;" in text
     script = re.search("<script>(.*?)</script>", text, re.DOTALL).group(1)
     assert script.index("function el(") < script.index("function sortBy(")
 
 
 def test_the_policy_names_pictures_beside_the_page_only_where_they_are_shown():
-    inside, beside = content_policy("a", "b"), content_policy("a", "b", linked=True)
+    pages = (render("list.html", linked=linked, **VALUES).decode() for linked in (False, True))
+    inside, beside = (html.unescape(re.search('http-equiv="Content-[^>]*', page).group()) for page in pages)
     assert "img-src data:;" in inside
     assert "img-src data: file: 'self';" in beside
-    assert not re.search("unsafe|http|\\*", inside + beside)
+    assert not re.search("unsafe|https?:|\\*", inside + beside)
 
 
 def test_every_script_is_of_a_page_and_there_once():
@@ -41,8 +45,12 @@ def test_no_script_makes_markup_or_code_of_text(path):
 
 
 def test_what_is_there_is_read_and_what_is_missing_is_none(tmp_path):
-    record, config = tmp_path / "a.json", tmp_path / "config.yaml"
-    assert (load_json(record), config_text(config)) == (None, "")
+    record = tmp_path / "a.json"
+    assert if_there(read_json, record) is if_there(read_json, record / "b") is None
     record.write_text('{"a": 1}')
-    config.write_bytes(b"a: \xff")
-    assert (load_json(record), config_text(config)) == ({"a": 1}, "a: \ufffd")
+    assert if_there(read_json, record) == {"a": 1}
+
+
+def test_a_configuration_is_shown_as_it_was_written(run):
+    (run / "config.yaml").write_bytes(b"a: \xff")
+    assert "<pre>a: \ufffd</pre>" in write_report(run).read_text()

@@ -6,7 +6,6 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.report import html as runs
 from segmeter.report.html import write_index
 
 from ..conftest import make_rows, write_run
@@ -65,5 +64,5 @@ def test_a_configuration_that_may_not_be_read_is_none(root, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(runs, "read_yaml", refuse)
+    monkeypatch.setattr("segmeter.records.read_yaml", refuse)
     assert len(Page(write_index(root).read_text()).rows) == 5

@@ -15,18 +15,15 @@ from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.summary.compare import SCHEMA
-from segmeter.metrics.summary.scoreboard import Scoreboard
-from segmeter.records import Summary
+from segmeter.records import Summary, read_json
 from segmeter.remote import fetch
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
 from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
-from segmeter.report.figures import SCORES, interval, on_lines, signed, title
-from segmeter.report.page.evaluation import explorer_values, part_columns
-from segmeter.report.page.render import load_json
-from segmeter.report.page.tables import cases_link
-from segmeter.report.pictures.chosen import choose_pictures
+from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
+from segmeter.report.page.evaluation import cases_link, explorer_values, part_columns
+from segmeter.report.page.render import if_there
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
 _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
@@ -97,15 +94,13 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     lines = [
         f"convention {result['convention']}",
         f"{result['n_cases']} cases",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
+        resampled(resampling),
         f"p (Holm): two-sided sign-flip test on the {units}, adjusted over all scores of all classes, and over all of "
         "single classes",
+        resampling["warning"],
+        f"not measured in all runs: {shorten(result['not_shared'])}" if result["not_shared"] else "",
     ]
-    if resampling["warning"]:
-        lines.append(resampling["warning"])
-    if result["not_shared"]:
-        lines.append(f"not measured in all runs: {shorten(result['not_shared'])}")
-    return lines
+    return [line for line in lines if line]
 
 
 def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
@@ -140,24 +135,32 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     InputError
         An older version wrote the comparison, with differences the other way round.
     """
-    _check_schema(result, folder)
+    if result.get("schema") != SCHEMA:
+        given = f"schema {result.get('schema')} in {folder / 'compare.json'}"
+        remedy = "An older version wrote it, with differences the other way round. Compare the runs again."
+        raise InputError(expected("write_report", "compare.json", f"to be of schema {SCHEMA}", given, remedy))
     keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
-    folders = {name: fetch(path, keep) for name, path in result["folders"].items()}
-    boards, tables = zip(*(_read_run(folder, _headline(result)) for folder in folders.values()), strict=True)
+    folders, boards, found = [fetch(path, keep) for path in result["folders"].values()], [], []
+    for place in folders:
+        rows, spec = open_cases([place]), read_spec(place)
+        summary = if_there(read_json, place / "metrics.json", Summary) or {}  # nnU-Net's runs have none
+        boards.append(board_of(rows, spec, summary | {"headline_score": _headline(result)}))
+        found.append({column.key: column for column in case_columns(boards[-1], rows, summary)})
     by = result["slices"][0]["by"] if result.get("slices") else {}
     hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
     sliced, unlisted = slice_columns(boards[0], hashes, table=result.get("slice_table"))
-    columns, left = part_columns([*_common(tables), *sliced])
-    headlines = [np.asarray(table[HEADLINE].values, float) for table in tables]
+    columns, left = part_columns([*_common(found), *sliced])
+    headlines = [np.asarray(table[HEADLINE].values, float) for table in found]
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
-    order = [tables[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
-    shown, left_out = choose_pictures(list(folders.values()), order, config, page=folder)
-    facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    explorer = explorer_values(columns, boards[0].spec, shown, config, facts=facts, left=left, unshown=left_out)
+    order = [found[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
+    facts = {"runs": list(result["folders"]), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
+    explorer = explorer_values(
+        folder, columns, boards[0].spec, config, order=order, facts=facts, runs=folders, left=left
+    )
     explorer["notes"] += unlisted
-    laid_out = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
-    comparison = {"lines": order_lines(result), "notes": notes(result), "tables": laid_out}
+    tables = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
+    comparison = {"lines": order_lines(result), "notes": notes(result), "tables": tables}
     return {"comparison": comparison, "explorer": explorer}
 
 
@@ -165,20 +168,6 @@ def _headline(result: Mapping[str, Any]) -> str:
     """Return the score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
     ranked = result["rank_by"]
     return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
-
-
-def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
-    if result.get("schema") != SCHEMA:
-        given = f"schema {result.get('schema')} in {folder / 'compare.json'}"
-        remedy = "An older version wrote it, with differences the other way round. Compare the runs again."
-        raise InputError(expected("write_report", "compare.json", f"to be of schema {SCHEMA}", given, remedy))
-
-
-def _read_run(folder: Path, headline: str) -> tuple[Scoreboard, dict[str, CaseColumn]]:
-    """Read the scores of a compared run, and its columns by key; nnU-Net's runs have no summary."""
-    rows, spec, summary = open_cases([folder]), read_spec(folder), load_json(folder / "metrics.json", Summary) or {}
-    board = board_of(rows, spec, summary | {"headline_score": headline})
-    return board, {column.key: column for column in case_columns(board, rows, summary)}
 
 
 def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
@@ -214,18 +203,16 @@ def _link(
     part
         Only the cases of a slice: ``by`` and ``value``.
     """
-    runs, key = list(result["folders"]), HEADLINE if metric == _headline(result) else _key_of(metric, result["classes"])
+    runs, key, (name, _, region) = list(result["folders"]), metric, metric.partition("/")
+    if metric == _headline(result):
+        key = HEADLINE
+    elif name in SCORES and region in result["classes"]:
+        key = f"{name}/{result['classes'].index(region)}"
+    elif region:
+        key = f"measure/{metric}"
     choice, known = {"pair": f"{runs.index(base)}.{runs.index(new)}"}, f"0/{key}" in keys
     if slice_key(part["by"]) not in keys if part else not known:
         return None
     choice |= {"by": f"difference/{key}"} if known else {}
     choice |= {f"un.difference/{key}": "defined"} if defined else {}
     return cases_link(choice | ({f"is.{slice_key(part['by'])}": part["value"]} if part else {}))
-
-
-def _key_of(metric: str, classes: Sequence[str]) -> str:
-    """Find the key of the column for a score of compare.json."""
-    name, slash, region = metric.partition("/")
-    if not slash:
-        return metric
-    return f"{name}/{classes.index(region)}" if name in SCORES and region in classes else f"measure/{metric}"

@@ -1,4 +1,4 @@
-"""Gathers what the page of an evaluation shows from its folder."""
+"""Gathers what the page of an evaluation shows from its folder; every number of a table links to its cases."""
 
 import json
 import math
@@ -6,26 +6,30 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+import numpy as np
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
 from segmeter.files import link_error, safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
-from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
-from segmeter.report.columns import CaseColumn, CellLists, pack_page, within
+from segmeter.report.cases import HEADLINE, STATUS_WORDS, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, score_steps, within
 from segmeter.report.config import ReportConfig
-from segmeter.report.page import tables
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
-from segmeter.report.summary import calibration_tables, convention_table, group_table, measure_table, slice_table
+from segmeter.report.summary import GROUPS, MEASURES, calibration_tables, convention_table, slice_table
+from segmeter.report.tables import Table
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
 MOST_BYTES = 12_000_000  # of any run
 MOST_POINTS = 600  # of one line; longer ones are thinned evenly
 MOST_CURVES = 4  # in one chart
-Chart = dict[str, Any]
+ERROR_TYPES = ("boundary", "extent", "segment")
+Columns = Mapping[str, CaseColumn]  # that the page has, by key
+Row = dict[str, Any]  # of a table, or a chart
 
 _NO_PICTURES = "This run has no pictures: they need images (images= of score) and report.overlays above 0."
 _NO_PICTURE = (
@@ -43,34 +47,37 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
     sliced, unlisted = slice_columns(board, hashes, table=sections.get("table"))
     cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # pixels of multilabel have several classes
-    found = case_columns(board, rows, summary, further=sliced, cells=cells) + _files(folder, board.run.case_ids)
+    found = case_columns(board, rows, summary, further=sliced, cells=cells)
+    maps = folder / "predictions" / "labels"
+    if names := {path.stem: path.relative_to(folder).as_posix() for path in (maps.iterdir() if maps.is_dir() else ())}:
+        files = [names.get(safe_id(case_id), "") for case_id in board.run.case_ids]
+        found.append(CaseColumn("file", "prediction", files, "text", "case"))
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
-    order = take_turns(Ranking.of(board))
-    (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
-        "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
-        "aggregates": tables.aggregates(summary, here),
-        "classes": tables.classes(summary, here, columns),
-        "groups": group_table(tables.groups(summary, here)),
+        "notes": [*notes(summary, here), *((line, None) for line in unlisted)],
+        "aggregates": aggregates(summary, here),
+        "classes": classes(summary, here, columns),
+        "groups": Table.of(GROUPS, groups(summary, here), strong=()),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
-        "errors": tables.error_types(summary, here),
-        "measures": measure_table(tables.measures(summary, here)),
-        "slices": slice_table(summary, tables.slices(summary, here)),
+        "errors": error_types(summary, here),
+        "measures": Table.of(MEASURES, measures(summary, here), names=2, strong=()),
+        "slices": slice_table(summary, slices(summary, here)),
         "conventions": convention_table(summary),
-        "refused": figures.refused(summary),
-        "calibration": calibration_tables(tables.calibration(summary, here)) if charts else [],
+        "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
+        "calibration": calibration_tables(calibration(summary, here)) if charts else [],
         "calibration_charts": charts,
         "calibration_curves": script_json(charts),
-        "loss": (summary.get("loss") or {}) | {"link": tables.worst_first("loss", here)},
+        "loss": (summary.get("loss") or {}) | {"link": worst_first("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
     facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
-    explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays, unshown=left_out)
+    order = take_turns(Ranking.of(board))
+    explorer = explorer_values(folder, kept, spec, config, order=order, facts=facts, left=left, arrays=arrays)
     return {"evaluation": evaluation, "explorer": explorer}
 
 
@@ -81,33 +88,38 @@ def part_columns(columns: Sequence[CaseColumn]) -> tuple[list[CaseColumn], list[
 
 
 def explorer_values(
+    folder: Path,
     columns: Sequence[CaseColumn],
     spec: ClassSpec,
-    shown: Any,
     config: ReportConfig,
     *,
+    order: Sequence[str],
     facts: Mapping[str, Any],
+    runs: Sequence[Path] = (),
     left: Sequence[CaseColumn] = (),
     arrays: Mapping[str, Any] | None = None,
-    unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather the values of the section of cases: ``data`` and ``layers``, which scripts read, and ``notes``.
 
     Parameters
     ----------
+    folder
+        The folder of the page, and of its pictures unless it compares `runs`.
     columns
         The columns of the page.
-    shown
-        Pictures by case, as `choose_pictures` loads them; a list of these for several runs.
+    order
+        The cases, the most important first: their pictures are shown as far as there is room.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
+    runs
+        The folders of several runs, whose pictures are shown beside each other.
     left
         Columns that were left out; a note names them.
     arrays
         Further whole numbers by name.
-    unshown
-        Cases whose pictures did not fit; a note names them.
     """
+    found, unshown = choose_pictures(runs or [folder], order, config, page=folder)
+    shown: Any = found if runs else found[0]
     colours, linked = [list(colour) for colour in spec.colours], config.pictures == "link"
     common = {"classes": list(spec.names), "colours": colours, "task": spec.task, "linked": linked}
     common |= {"noPictures": _NO_PICTURES, "noPicture": _NO_PICTURE if any(shown) else _NO_PICTURES}
@@ -116,11 +128,8 @@ def explorer_values(
     if unshown:
         some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
         notes.append(f"report.picture_mb={config.picture_mb:g} leaves no room for {len(unshown)} pictures: {some}.")
-    return {
-        "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
-        "layers": script_json(shown),
-        "notes": notes,
-    }
+    data = Markup(pack_page(common | dict(facts), columns, dict(arrays or {})))  # Base64
+    return {"data": data, "layers": script_json(shown), "notes": notes}
 
 
 def script_json(content: Any) -> Markup:
@@ -129,16 +138,7 @@ def script_json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
-def _files(folder: Path, case_ids: Sequence[str]) -> list[CaseColumn]:
-    """Add the path of each case's prediction, if the run wrote label maps."""
-    below = "predictions/labels"
-    paths = (folder / below).iterdir() if (folder / below).is_dir() else ()
-    names = {path.stem: f"{below}/{path.name}" for path in paths}
-    files = [names.get(safe_id(case_id), "") for case_id in case_ids]
-    return [CaseColumn("file", "prediction", files, "text", "case")] if names else []
-
-
-def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
+def calibration_charts(calibration: Mapping[str, Any]) -> list[Row]:
     """Lay out the reliability diagram and the precision-recall curves, both from 0 to 1.
 
     A chart has ``title``, the names of both ``axes`` and ``lines``, each with ``name``, rising ``xs``, ``ys`` and
@@ -151,7 +151,7 @@ def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
     """
     entries = calibration["per_class"]
     sure = {"winning class": calibration} if calibration["reliability"] else entries
-    reliability, curves = [_line("as said", [0, 1], [0, 1], None)], list[Chart]()
+    reliability, curves = [_line("as said", [0, 1], [0, 1], None)], list[Row]()
     for name, entry in list(sure.items())[:MOST_CURVES]:
         bins = entry["reliability"]
         reliability.append(_line(f"{name}, ECE", bins["confidence"], bins["accuracy"], entry["ece"]))
@@ -167,9 +167,152 @@ def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
     return [{"title": title, "axes": axes, "lines": lines} for (title, axes), lines in charts.items() if lines]
 
 
-def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Chart:
+def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Row:
     """Lay out a curve without empty bins."""
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
     kept = [*points[: -1 : math.ceil(len(points) / MOST_POINTS)], *points[-1:]] if points else []
     kept = kept[::-1] if kept and kept[0][0] > kept[-1][0] else kept
     return {"name": name, "xs": [round(x, 5) for x, _ in kept], "ys": [round(y, 5) for _, y in kept], "last": last}
+
+
+def cases_link(choice: Mapping[str, str]) -> str:
+    """Address a selection of cases on the page itself."""
+    return f"#?{urlencode(choice)}"
+
+
+def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
+    """List the notes below the scores, with a link for the one that counts pixels."""
+    links = {figures.outside(summary): _by_value("invalid", columns)}
+    return [(line, links.get(line)) for line in figures.notes(summary)]
+
+
+def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """List the leading scores, each linked to all cases, the worst first, and to the cases where it is undefined."""
+    rows = figures.aggregates(summary)
+    places = {name: k for k, name in enumerate(summary["classes"])}
+    for place, row in enumerate(rows):
+        metric, _, region = row["score"].partition("/")
+        own = f"{metric}/{places.get(region)}" if metric in figures.SCORES else f"measure/{row['score']}"
+        key = HEADLINE if not place else own if region else metric
+        undefined = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
+        row |= {"link": worst_first(key, columns), "undefined": undefined}
+    return rows
+
+
+def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> list[Row]:
+    """List the classes, each linked to the cases that contain it, the worst first, and to missed and false ones.
+
+    ``links`` has for each score the cases that have it, and for "support" those with such pixels, the most first.
+
+    `found` are the columns of the run, of which a page may have left some out: these are counted, without a link.
+    ``bars`` has how many cases have an IoU in each tenth, rounded as on the page, and ``key`` the column that the page
+    has of it, or None.
+    """
+    words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
+    rows = figures.classes(summary)
+    for k, row in enumerate(rows):
+        whole, iou, status = _holding(k, columns), f"iou/{k}", f"status/{k}"
+        scores = {name: _by_value(f"{name}/{k}", columns, "defined") or whole for name in figures.SCORES}
+        links = scores | {"support": _by_value(f"support/{k}", columns) or whole}
+        values = np.asarray(found[iou].values, np.float64)
+        tenths = 10 * score_steps(values[~np.isnan(values)]) // SCORE_STEPS
+        bars = np.bincount(tenths.clip(max=9), minlength=10).tolist()
+        row |= {"link": whole, "links": links, "bars": bars, "key": iou if iou in columns else None}
+        counts, is_here = Counter(found[status].values), status in columns
+        row["statuses"] = [(counts[word], cases_link({f"is.{status}": word}) if is_here else None) for word in words]
+    return rows
+
+
+def _holding(k: int, columns: Columns) -> str:
+    """Link to the cases that contain a class, the worst first."""
+    score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
+    return cases_link({"has": str(k), "sort": score, "h": score})
+
+
+def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """List the groups of classes, each linked to all cases, the worst first."""
+    names = ("name", *figures.SCORES, "support")
+    rows = enumerate(figures.classes(summary, groups=True))
+    return [row | {"links": dict.fromkeys(names, worst_first(f"group/{place}", columns))} for place, row in rows]
+
+
+def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """List the results of measures; names link to all cases, the worst first, and counts to the cases they count.
+
+    A number of objects leads to the cases that have any, the most first. A gain of the data set has no value of a case,
+    and leads to that of the errors themselves.
+    """
+    # the page's scripts name a class by its number, a group as "1-2", and the mean over classes as "0.1.2"
+    places, members = {name: str(k) for k, name in enumerate(summary["classes"])}, summary.get("per_group") or {}
+    measured = {region for entry in summary.get("measures", {}).values() for region in entry}
+    averaged = [name for name in summary.get("mean_classes", places) if name in measured]
+    regions = places | {name: "-".join(places[each] for each in entry["classes"]) for name, entry in members.items()}
+    regions["mean"] = ".".join(places[name] for name in averaged)
+    rows = figures.measures(summary)
+    for row in rows:
+        key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
+        if key not in columns:
+            continue
+        first = _by_value(key, columns) if columns[key].kind == "count" else worst_first(key, columns)
+        row["links"] = dict.fromkeys(("label", "dataset", "mean", "median"), first)
+        counted = {"n_used": {f"un.{key}": "defined"}, "n_undefined": {f"un.{key}": "undefined"}}
+        counted |= {"n_penalised": {"wrong": regions[row["region"]]}} if regions.get(row["region"]) else {}
+        row["links"] |= {name: cases_link(choice | {"h": key}) for name, choice in counted.items() if row[name]}
+    return rows
+
+
+def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """List the slices, each linked to its cases."""
+    rows = figures.slices(summary)
+    for row in rows:
+        key = slice_key(row["by"])
+        link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
+        row |= {"links": dict.fromkeys(("label", "n", "value", "difference"), link)}
+    return rows
+
+
+def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
+    """List classes and groups with their types of errors, linked to the cases with such errors, the most first.
+
+    A row has ``region, iou, link`` and ``parts``, each ``name, share, gain, link``: the IoU and the shares of the union
+    add up to 1, and the gain is by how much the IoU would rise without such errors. A part has ``left`` and ``width``
+    too, from 0 to 100, of a bar that begins with the IoU.
+    """
+    found, rows = summary.get("measures", {}), []
+    keys = {name: f"iou/{k}" for k, name in enumerate(summary["classes"])}
+    keys |= {name: f"group/{number}" for number, name in enumerate(summary.get("per_group") or {})}
+    for region in found.get(f"{ERROR_TYPES[0]}_errors", ()):
+        shares = {name: found[f"{name}_errors"].get(region, {}).get("dataset") for name in ERROR_TYPES}
+        if region == "mean" or not all(isinstance(share, float | int) for share in shares.values()):
+            continue
+        iou, parts = 1 - sum(shares.values()), list[Row]()
+        for name, share in shares.items():
+            left = 100 * iou + sum(part["width"] for part in parts)
+            gain = found[f"{name}_gain"].get(region, {}).get("dataset")
+            link = _by_value(f"measure/{name}_errors/{region}", columns) if share else None
+            parts.append({"name": name, "share": share, "gain": gain, "link": link, "left": left, "width": 100 * share})
+        rows.append({"region": region, "iou": iou, "parts": parts, "link": _by_value(keys[region], columns, "defined")})
+    return rows
+
+
+def calibration(summary: Mapping[str, Any], columns: Columns) -> tuple[list[Row], list[Row]]:
+    """List how well probabilities are calibrated; a class is linked to the cases that contain it."""
+    whole, classes = figures.calibration(summary)
+    for row in classes:
+        row["links"] = {"name": _holding(summary["classes"].index(row["name"]), columns)}
+    return whole, classes
+
+
+def _by_value(key: str, columns: Columns, having: str = "above 0") -> str | None:
+    """Link to the cases with a value above 0 in a column, the highest first, or to those with a score, the worst
+    first.
+    """
+    sort = f"-{key}" if having == "above 0" else key
+    return cases_link({f"un.{key}": having, "sort": sort, "h": key}) if key in columns else None
+
+
+def worst_first(key: str, columns: Columns) -> str | None:
+    """Link to all cases sorted by a column, the worst first."""
+    if key not in columns:
+        return None
+    return cases_link({"sort": f"-{key}" if columns[key].better == "lower" else key, "h": key})

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from segmeter.records import flatten, read_json, read_own, read_run
+from segmeter.records import flatten
 from segmeter.report import figures
 
 Read = TypeVar("Read")
 _HERE = Path(__file__).parent
 _FOLDER, _UPLOT = _HERE / "scripts", _HERE / "uplot"
 _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
-_LONGEST_CONFIG = 200_000  # characters shown
 _EXPLORER = (
     *("dom", "numbers", "state", "cases", "sorting", "charts", "table", "toolbar"),
     *("explore", "layers", "gallery", "case", "explorer"),
@@ -34,6 +33,8 @@ SCRIPTS = {
 
 def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool = False, **values: Any) -> bytes:
     """Fill a template with values, all of them escaped, and add the style and scripts of the page.
+
+    Its policy allows it this style, this script, and pictures in it or beside it.
 
     Parameters
     ----------
@@ -53,18 +54,13 @@ def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool 
         library, its_style, licence = ((_UPLOT / name).read_text("utf-8") for name in _LIBRARY)
         style, parts = its_style + style, [f"/*\n{licence}*/\n{library}", *parts]
     script = "\n".join(['"use strict";', *parts])
-    policy = content_policy(style, script, linked=linked)
-    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
-    return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")
-
-
-def content_policy(style: str, script: str, *, linked: bool = False) -> str:
-    """Build the policy that allows a page its one style, its one script, and pictures in it or beside it."""
     digests = (hashlib.sha256(text.encode()).digest() for text in (style, script))
     own_style, own_script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     beside = " file: 'self'" if linked else ""
     rules = [f"default-src 'none'; img-src data:{beside}", f"style-src {own_style}", f"script-src {own_script}"]
-    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+    policy = "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
+    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
+    return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")
 
 
 @cache
@@ -73,7 +69,7 @@ def _environment() -> Environment:
     spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(_HERE / "templates"), **options, **spaces)
     filters = {"number": figures.number, "interval": figures.interval, "signed": figures.signed}
-    environment.filters |= filters | {"facts": _facts, "when": _when}
+    environment.filters |= filters | {"flat": flatten, "plain": plain_text, "when": _when}
     return environment
 
 
@@ -85,30 +81,21 @@ def _when(record: Mapping[str, Any]) -> str:
     >>> _when({"start": "2026-11-22T00:17:52.2+00:00", "end": "2026-11-22T00:19:54.5+00:00", "state": "done"})
     '2026-11-22 00:17 UTC · 2 min 2 s · done'
     """
-    start, end = (_time(record.get(name)) for name in ("start", "end"))
-    zone = "" if start is None else start.strftime("%Z")
-    begun = str(record.get("start") or "") if start is None else f"{start:%Y-%m-%d %H:%M} {zone}".strip()
-    took = "" if start is None or end is None else _duration((end - start).total_seconds())
+    times = list[datetime | None]()
+    for name in ("start", "end"):
+        try:
+            times.append(datetime.fromisoformat(record.get(name)))  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            times.append(None)
+    begun, took, (start, end) = str(record.get("start") or ""), "", times
+    if start is not None:
+        begun = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip()
+    if start is not None and end is not None:
+        seconds = (end - start).total_seconds()
+        hours, minutes = divmod(int(seconds) // 60, 60)
+        took = f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
+        took = f"{seconds:.1f} s" if seconds < 60 else took
     return " · ".join(filter(None, [begun, took, str(record.get("state") or "")]))
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    hours, minutes = divmod(int(seconds) // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
-
-
-def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List the names and texts of a nested record, in order."""
-    return [(name, plain_text(value)) for name, value in flatten(record).items()]
 
 
 def plain_text(value: Any) -> str:
@@ -116,23 +103,8 @@ def plain_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
-def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:
-    """Read a JSON file of a form; None where there is none."""
-    return if_there(lambda place: read_json(place, form), path)
-
-
-def load_run(folder: Path) -> dict[str, Any]:
-    """Read run.json; empty where there is none."""
-    return if_there(read_run, folder) or {}
-
-
-def config_text(path: Path) -> str:
-    """Read a configuration as it was written; "" where there is none."""
-    return (if_there(read_own, path) or b"").decode(errors="replace")[:_LONGEST_CONFIG]
-
-
-def if_there(read: Callable[[Path], Read], path: Path) -> Read | None:
+def if_there(read: Callable[..., Read], path: Path, *options: Any) -> Read | None:
     """Read a file; None where there is none."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        return read(path)
+        return read(path, *options)
     return None

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from segmeter.records import read_own
+from segmeter.records import read_own, read_run
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
-from segmeter.report.page.render import load_run
+from segmeter.report.page.render import if_there
 from segmeter.report.pictures.maps import encode
 
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
@@ -53,7 +53,7 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     config
         The limit of bytes for pictures.
     """
-    monitor = next(iter(load_run(folder).get("result", ())), "")
+    monitor = next(iter((if_there(read_run, folder) or {}).get("result", ())), "")
     leading = (*_VALIDATED, figures.title(monitor)) if monitor not in ("", "loss") else None
     charts: dict[tuple[str, str], Series] = {_VALIDATED: {leading[-1]: []}} if leading else {}
     for place, row in enumerate(history):
@@ -62,7 +62,9 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
             for title, axis, line in found:
                 charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
-    curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
+    order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
+    curves = [chart for chart in curves if chart["lines"]]
+    curves.sort(key=lambda chart: order.index(chart["title"]) if chart["title"] in order else len(order))
     pictures, left_out = _validation_pictures(folder, config)
     best = [row.get("step") for row in history if row.get("best") is True]
     first_batch = folder / FIRST_BATCH
@@ -106,17 +108,10 @@ def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str,
             kept = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
             best = [pick(known, key=lambda point: point[1])] if pick else []
             kept = sorted({*kept, points[-1], known[-1], *best}, key=lambda point: point[0])
-            line = {
-                axis: [history[row].get(axis, row if axis == "step" else None) for row, _ in kept] for axis in _PLACE
-            }
+            line = {at: [history[row].get(at, row if at == "step" else None) for row, _ in kept] for at in _PLACE}
             values = [value if value is None else float(f"{value:.6g}") for _, value in kept]
             lines.append({"name": name, "best": kept.index(best[0]) if best else None, **line, "values": values})
     return {"title": title, "axis": axis, "lines": lines}
-
-
-def _importance(chart: Mapping[str, Any]) -> int:
-    order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
-    return order.index(chart["title"]) if chart["title"] in order else len(order)
 
 
 def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
@@ -139,9 +134,7 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], int]:
     """Load pictures by case and step; also return how many steps the limit of bytes left out."""
-    places = {
-        int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
-    }
+    places = {int(path.name[5:]): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()}
     steps, sources = sorted(places), dict[int, dict[str, str]]()
     for step in steps:
         sources[step] = {path.stem: _source(folder, path, config) for path in sorted(places[step].glob("*.png"))}

@@ -131,19 +131,17 @@ def choose_pictures(
     here = [{path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")} for folder in folders]
     found: list[dict[str, Any]] = [{} for _ in folders]
 
-    def take(*pictures: dict[str, Any]) -> bool:
-        nonlocal left
-        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures)
-        return left >= 0
-
     for name in order if any(here) else ():
         runs = [number for number, names in enumerate(here) if safe_id(name) in names]
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
-        for number in runs[1:]:
-            _drop_shared(pictures[number])
         for picture in pictures.values() if len(folders) > 1 else ():
             picture.pop("planes", None)  # runs are compared by one plane
-        if take(*pictures.values()):
+        for picture in [*pictures.values()][1:]:
+            picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
+            own = _files_of(picture["maps"])
+            picture["files"] = {name: picture["files"][name] for name in own if name in picture["files"]}
+        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
+        if left >= 0:
             for number, picture in pictures.items():
                 found[number][name] = picture
         elif runs:
@@ -152,7 +150,8 @@ def choose_pictures(
         picture["tiles"] = []
         for place in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
             tile = _load(place, linked_from)
-            if not take(tile):
+            left -= 0 if linked_from else len(json.dumps(tile))
+            if left < 0:
                 return found, left_out
             picture["tiles"].append(tile)
     return found, left_out
@@ -190,9 +189,3 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
 
 def _files_of(maps: Sequence[Mapping[str, Any]]) -> list[str]:
     return [each[key] for each in maps for key in ("file", "small") if each.get(key)]
-
-
-def _drop_shared(picture: dict[str, Any]) -> None:
-    """Leave out the image and the target."""
-    picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
-    picture["files"] = {name: picture["files"][name] for name in _files_of(picture["maps"]) if name in picture["files"]}

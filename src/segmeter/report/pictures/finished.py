@@ -70,18 +70,29 @@ def draw_run(
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
-            whole = read(case_id)
-            case, title, notes = _flat(case_id, whole, spec)
-            others = _further_planes(case_id, whole, spec, notes) if case_id in drawn and "slice" in notes else []
+            volume = read(case_id)
+            case, title, notes = _flat(case_id, volume, spec)
+            planes = _scrolled(case_id, volume, spec, notes) if case_id in drawn and "slice" in notes else []
         except DataError as error:
             return error.problems
+        large = case.large
         if case_id in drawn:
-            layers, tiles = _layers_of(case, notes, spec)
+            maps = case.image, case.target, case.labels, spec
+            if large:
+                layers = draw_layers(*maps, errors=large.errors, notes=notes | {"size": large.size})
+                tiles: Sequence[Layers] = large.tiles
+            else:
+                whole = draw_layers(*maps, objects=case.objects, notes=notes)
+                tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))
+                layers = whole.reduce(LONGEST)
             words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
             write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
-            write_layers(folder, case_id, layers, tiles=tiles, planes=others)
-        if case_id in worst:
-            _crop(folder, case_id, case, notes, spec)
+            write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
+        image, target, labels = large.worst[0] if large else (case.image, case.target, case.labels)
+        if case_id in worst and target is not None:
+            place: dict[str, Any] = {"slice_number": notes["slice"][0]} if "slice" in notes else {}
+            place |= {"corner": large.worst[1], "wrong_pixels": large.wrong} if large else {}
+            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, **place)
         return ()
 
     found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
@@ -89,7 +100,7 @@ def draw_run(
         raise DataError(problems)
 
 
-def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
+def _scrolled(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
     """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
     (chosen, depth), found = notes["slice"], []
     for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
@@ -100,34 +111,17 @@ def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mappi
     return found
 
 
-def _layers_of(case: DrawnCase, notes: dict[str, Any], spec: ClassSpec) -> tuple[Layers, Sequence[Layers]]:
-    """Make the overview of a case and, if that is reduced, tiles of the case's own pixels."""
-    if large := case.large:
-        facts = notes | {"size": large.size}
-        return draw_layers(case.image, case.target, case.labels, spec, errors=large.errors, notes=facts), large.tiles
-    layers = draw_layers(case.image, case.target, case.labels, spec, objects=case.objects, notes=notes)
-    wrong = None if case.target is None else find_errors(case.target, case.labels, spec)
-    return layers.reduce(LONGEST), layers.cut(wrong)
-
-
-def _crop(folder: Path, case_id: str, case: DrawnCase, notes: dict[str, Any], spec: ClassSpec) -> None:
-    (image, target, labels), place = (case.image, case.target, case.labels), dict[str, Any]()
-    if case.large is not None:
-        (image, target, labels), corner = case.large.worst
-        place = {"corner": corner, "wrong_pixels": case.large.wrong}
-    elif "slice" in notes:
-        place = {"slice_number": notes["slice"][0]}
-    if target is not None:
-        write_crops(folder, case_id, spec, image=image, target=target, labels=labels, **place)
-
-
 def _flat(
     case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
 ) -> tuple[DrawnCase, str, dict[str, Any]]:
     """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
-    notes: dict[str, Any] = {"files": file_names(case.files)}
+    files = {
+        role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
+        for role, paths in case.files.items()  # several come with their folders, which name classes
+        if paths
+    }
     if case.image.ndim != 4:
-        return case, case_id, notes
+        return case, case_id, {"files": files}
     target, labels, depth = case.target, case.labels, len(case.image)
     if place is None:
         place = choose_slice(labels if target is None else target, labels, spec)
@@ -135,16 +129,7 @@ def _flat(
     if target is not None:
         objects = slice_objects(case.objects, target, labels, spec, place)
         flat = replace(flat, target=target[..., place, :, :], objects=objects)
-    return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
-
-
-def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
-    """Name a case's files by role for the note ``files``; several files come with their folders, which name classes."""
-    return {
-        role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
-        for role, paths in files.items()
-        if paths
-    }
+    return flat, f"{case_id}, slice {place + 1} of {depth}", {"files": files, "slice": [place + 1, depth]}
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:
@@ -217,62 +202,44 @@ class EvaluatedCases:
         DataError
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
-        index = self.dataset.numbers[case_id]
-        pair, paths = self.dataset.pairs[index], self._label_files(case_id)
-        files = {"image": pair.images, "target": pair.masks}
-        if self.dataset.is_streamed(self.dataset.header_of(index)):
-            return self._reduced(index, paths, files)
-        if isinstance(self.dataset, VolumeSet):
-            return self._volume(self.dataset.open_volume(index), paths, files)
-        sample = read_case(self.dataset, index)
+        dataset, spec, name = self.dataset, self.dataset.spec, safe_id(case_id)
+        index, root = dataset.numbers[case_id], self.predictions / "labels"
+        folders = [root / class_folder(each) for each in spec.names] if spec.is_multilabel else [root]
+        paths = [_with_suffix(folder / name) for folder in folders]
+        files = {"image": dataset.pairs[index].images, "target": dataset.pairs[index].masks}
+        if dataset.is_streamed(dataset.header_of(index)):
+            reading = Reading(spec=spec, max_pixels=dataset.reading.max_pixels, located=False)
+            with dataset.open_rows(index) as (image, target), ExitStack() as stack:
+                maps = [stack.enter_context(open_map(path, reading)) for path in paths]
+                return read_large(image, target, stack_planes(maps) if spec.is_multilabel else maps[0], spec, files)
+        if isinstance(dataset, VolumeSet):
+            volume = dataset.open_volume(index)
+            labels, reference, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
+            planes: Any = VolumeImage(volume)
+            moved = None if reference is None else np.moveaxis(reference, first, -3)  # the planes come first
+            return DrawnCase(image=planes, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
+        sample, numbers = read_case(dataset, index), _with_suffix(self.predictions / "instances" / name)
         labels = self._labels(paths, sample.image.shape[:2])
-        objects = measured_objects(self.metrics, sample.instances, self._instances(case_id))
+        own = self._read(numbers, instances=True) if numbers.exists() and not spec.is_multilabel else None
+        objects = measured_objects(self.metrics, sample.instances, own)
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
-
-    def _volume(self, volume: Volume, paths: Sequence[Path], files: Mapping[str, Sequence[Path]]) -> DrawnCase:
-        """Bring the planes of a volume to the front."""
-        labels, target, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
-        image: Any = VolumeImage(volume)
-        moved = None if target is None else np.moveaxis(target, first, -3)
-        return DrawnCase(image=image, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
 
     def _labels(self, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[Any]:
         """Read the label map of a case of some shape, for multilabel the planes of its classes."""
-        planes = [self._read(path, instances=False, flat=len(shape) == 2) for path in paths]
+        planes = [self._read(path, flat=len(shape) == 2) for path in paths]
         for path, plane in zip(paths, planes, strict=True):
             if plane.shape != shape:
                 raise DataError(expected(str(path), "label map", f"to be {shape}", plane.shape))
         return np.stack(planes) if self.dataset.spec.is_multilabel else planes[0]
 
-    def _label_files(self, case_id: str) -> list[Path]:
-        """Find the label map of a case, for multilabel one per class."""
-        spec, root = self.dataset.spec, self.predictions / "labels"
-        folders = [root / class_folder(name) for name in spec.names] if spec.is_multilabel else [root]
-        return [_with_suffix(folder / safe_id(case_id)) for folder in folders]
-
-    def _read(self, path: Path, *, instances: bool, flat: bool = True) -> NDArray[Any]:
+    def _read(self, path: Path, *, instances: bool = False, flat: bool = False) -> NDArray[Any]:
         spec, most = self.dataset.spec, self.dataset.reading.max_pixels
-        flat = flat and not instances
         reading = Reading(spec=spec, label_map={}, max_pixels=most, instances=instances, flat=flat)
         values = read_map(path, reading).values
         return values if instances else check_labels(path, values, reading)
 
-    def _instances(self, case_id: str) -> NDArray[Any] | None:
-        if self.dataset.spec.is_multilabel:
-            return None
-        path = _with_suffix(self.predictions / "instances" / safe_id(case_id))
-        return self._read(path, instances=True) if path.exists() else None
-
-    def _reduced(self, index: int, paths: Sequence[Path], files: Mapping[str, Sequence[Path]]) -> DrawnCase:
-        spec = self.dataset.spec
-        reading = Reading(spec=spec, max_pixels=self.dataset.reading.max_pixels, located=False)
-        with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
-            planes = [stack.enter_context(open_map(path, reading)) for path in paths]
-            labels = stack_planes(planes) if spec.is_multilabel else planes[0]
-            return read_large(image, target, labels, spec, files)
-
 
 def _with_suffix(stem: Path) -> Path:
     """Find the file of a stem, whatever its format."""
-    found = [path for path in (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES) if path.exists()]
-    return found[0] if found else stem.with_name(stem.name + _SUFFIXES[0])
+    paths = [stem.with_name(stem.name + suffix) for suffix in _SUFFIXES]
+    return next((path for path in paths if path.exists()), paths[0])

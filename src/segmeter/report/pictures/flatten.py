@@ -127,23 +127,23 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
     if each.planes:
-        bits = (np.arange(each.size)[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
+        bits = (np.arange(2 ** len(each.planes))[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
         count = bits.sum(axis=1)
         colours = bits @ np.array([spec.colours[k] for k in each.planes], float) / np.maximum(count, 1)[:, None]
         return colours, np.where(count > 0, TINT, 0.0)
-    found = [_look(entry, spec, strong=each.role == "errors") for entry in each.entries]
-    return np.array([colour for colour, _ in found], float), np.array([share for _, share in found], float)
-
-
-def _look(entry: dict[str, Any], spec: ClassSpec, *, strong: bool) -> tuple[Colour, float]:
-    if entry.get("hidden") or entry.get("hatched"):
-        return (0, 0, 0), 0.0
-    if "class" not in entry:
-        return entry["colour"], TINT if entry.get("faint") else 1.0 if entry.get("strong") else 0.85 if strong else TINT
-    k, colour = entry["class"], spec.colours[entry["class"]]
-    if not any(colour) or (k == 0 and spec.task == "binary"):
-        return colour, 0.0
-    return colour, TINT + (GREY_TINT - TINT) * min(colour) / max(colour)  # the greyer, the more of it is needed
+    colours, opacities = np.zeros((len(each.entries), 3)), np.zeros(len(each.entries))
+    for i, entry in enumerate(each.entries):
+        if entry.get("hidden") or entry.get("hatched"):
+            continue
+        if "class" not in entry:
+            usual = 0.85 if each.role == "errors" else TINT
+            colours[i], opacities[i] = entry["colour"], 1.0 if entry.get("strong") else usual
+            opacities[i] = TINT if entry.get("faint") else opacities[i]
+            continue
+        k, colour = entry["class"], spec.colours[entry["class"]]
+        if any(colour) and not (k == 0 and spec.task == "binary"):  # the greyer, the more of it is needed
+            colours[i], opacities[i] = colour, TINT + (GREY_TINT - TINT) * min(colour) / max(colour)
+    return colours, opacities
 
 
 def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legend: Sequence[Legend]) -> RGB:
@@ -174,7 +174,8 @@ def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legen
         draw.text((left, top - 20), fit(caption, column, _font(_CAPTION)), FAINT, _font(_CAPTION))
         picture.paste(Image.fromarray(panel), (left, top))
     for index, line in enumerate(lines):
-        _draw_legend_line(draw, line, top + height + 12 + index * _LINE)
+        for left, name, colour in line:
+            _draw_entry(draw, MARGIN + left, top + height + 12 + index * _LINE, name, colour)
     return np.asarray(picture)
 
 
@@ -220,31 +221,24 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
 
 
-def _entry_width(name: str) -> float:
-    return _SWATCH + 6 + _font(_CAPTION).getlength(name) + 18
-
-
-def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[str, Colour | None]]]:
-    lines: list[list[tuple[str, Colour | None]]] = []
-    used = float(inner)
+def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[float, str, Colour | None]]]:
+    """Break a legend into lines of entries, each with its distance from the left."""
+    lines, font, used = list[list[tuple[float, str, Colour | None]]](), _font(_CAPTION), float(inner)
     for name, colour in legend:
-        name = fit(name, inner - _SWATCH - 24, _font(_CAPTION))
-        if not lines or used + _entry_width(name) > inner:
+        name = fit(name, inner - _SWATCH - 24, font)
+        width = _SWATCH + 6 + font.getlength(name) + 18
+        if not lines or used + width > inner:
             lines.append([])
             used = 0.0
-        lines[-1].append((name, colour))
-        used += _entry_width(name)
+        lines[-1].append((used, name, colour))
+        used += width
     return lines
 
 
-def _draw_legend_line(draw: ImageDraw.ImageDraw, line: Legend, top: int) -> None:
-    left = float(MARGIN)
-    for name, colour in line:
-        box = (left, top + 3, left + _SWATCH, top + 3 + _SWATCH)
-        draw.rectangle(box, fill=colour or (60, 64, 72), outline=(110, 116, 128))
-        if colour is None:
-            for step in range(3, 2 * _SWATCH, 6):
-                start = (left + max(0, step - _SWATCH), top + 3 + min(step, _SWATCH))
-                draw.line((*start, left + min(step, _SWATCH), top + 3 + max(0, step - _SWATCH)), (160, 160, 160))
-        draw.text((left + _SWATCH + 6, top + 1), name, INK, _font(_CAPTION))
-        left += _entry_width(name)
+def _draw_entry(draw: ImageDraw.ImageDraw, left: float, top: int, name: str, colour: Colour | None) -> None:
+    box = (left, top + 3, left + _SWATCH, top + 3 + _SWATCH)
+    draw.rectangle(box, fill=colour or (60, 64, 72), outline=(110, 116, 128))
+    for step in range(3, 2 * _SWATCH, 6) if colour is None else ():
+        start = (left + max(0, step - _SWATCH), top + 3 + min(step, _SWATCH))
+        draw.line((*start, left + min(step, _SWATCH), top + 3 + max(0, step - _SWATCH)), (160, 160, 160))
+    draw.text((left + _SWATCH + 6, top + 1), name, INK, _font(_CAPTION))

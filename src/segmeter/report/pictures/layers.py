@@ -11,13 +11,14 @@ The maps of a case are read here too. One larger than memory is read by lines: r
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -38,12 +39,10 @@ from segmeter.report.pictures.maps import (
     error_map,
     find_range,
     label_maps,
-    mean_blocks,
     object_maps,
     outlines,
     reduce_by,
-    reduce_image,
-    reduced_shape,
+    reduce_ranks,
 )
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
@@ -68,9 +67,14 @@ class Layers:
 
     def reduce(self, edge: int) -> "Layers":
         """Return the same with a longest side of at most `edge` pixels."""
-        shape = reduced_shape(self.image.shape, edge)
+        height, width = self.image.shape[:2]
+        share = min(1.0, edge / max(height, width))
+        shape = max(1, round(height * share)), max(1, round(width * share))
+        if shape == (height, width):
+            return self
+        image = Image.fromarray(self.image).resize(shape[::-1], Image.Resampling.BOX)
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
-        return replace(self, image=reduce_image(self.image, shape), maps=maps)
+        return replace(self, image=np.asarray(image), maps=maps)
 
     def cut(self, wrong: Mask | None) -> "list[Layers]":
         """Cut layers larger than an overview into tiles, those with the most `wrong` pixels (H, W) first."""
@@ -88,11 +92,6 @@ class Layers:
         return tiles
 
     @property
-    def has_small(self) -> bool:
-        """Whether there are also smaller maps; a tile has none."""
-        return max(self.image.shape) > SMALL and "at" not in self.facts
-
-    @property
     def notes(self) -> dict[str, Any]:
         """The plain values that a page needs in addition to the files.
 
@@ -103,7 +102,7 @@ class Layers:
         found, maps = set[int](), []
         for each in self.maps:
             found |= {*each.planes, *(entry["class"] for entry in each.entries if "class" in entry)}
-            small = {"small": f"small-{each.file}"} if self.has_small else {}
+            small = {"small": f"small-{each.file}"} if max(self.image.shape) > SMALL and "at" not in self.facts else {}
             values = {"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)}
             maps.append({"role": each.role, "file": each.file, **small, **values})
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
@@ -115,9 +114,12 @@ class Layers:
     def files(self) -> dict[str, bytes]:
         """Contents by file name: ``image.webp``, a grey PNG of each map, and smaller ones beside large maps."""
         files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
-        small = self.reduce(SMALL).maps if self.has_small else ()
-        for name, each in (*((one.file, one) for one in self.maps), *((f"small-{one.file}", one) for one in small)):
-            spread = each.index * np.uint8(255 // max(1, each.size - 1))
+        maps = {each.file: each for each in self.maps}
+        if max(self.image.shape) > SMALL and "at" not in self.facts:  # a tile is shown large alone
+            maps |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
+        for name, each in maps.items():
+            values = 2 ** len(each.planes) if each.planes else len(each.entries)
+            spread = each.index * np.uint8(255 // max(1, values - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files
 
@@ -155,7 +157,13 @@ def draw_layers(
     InputError
         The shapes do not go together.
     """
-    _check_shapes(image, target, labels)
+    where = "draw_layers"
+    if image.ndim != 3 or not image.size:
+        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
+    if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
+        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
+    if target is not None and target.shape != labels.shape:
+        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
     maps = label_maps("prediction", labels, spec)
     if target is not None:
         maps += label_maps("target", target, spec)
@@ -197,18 +205,8 @@ def write_layers(
     return place
 
 
-def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:
-    where = "draw_layers"
-    if image.ndim != 3 or not image.size:
-        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
-    if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
-        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
-    if target is not None and target.shape != labels.shape:
-        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
-
-
 Maps = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]
-Block = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any], NDArray[Any] | None, int]
+Block = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any], NDArray[Any] | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,66 +260,60 @@ class LargeParts:
 
 
 def read_large(
-    image: LazyArray,
-    target: LazyArray | None,
-    labels: LazyArray,
-    spec: ClassSpec,
-    files: Mapping[str, Sequence[Path]],
+    image: LazyArray, target: LazyArray | None, labels: LazyArray, spec: ClassSpec, files: Mapping[str, Sequence[Path]]
 ) -> DrawnCase:
     """Read a case larger than memory: all lines once for the overview, and those of the tiles again."""
     height, width = image.shape[:2]
     step = math.ceil(max(height, width) / LONGEST)
     edge = step * max(1, TILE // step)
 
-    def read_lines(top: int) -> Maps:
+    def read_blocks(top: int, lefts: Iterable[int]) -> Iterator[tuple[tuple[int, int], Maps]]:
         stop = min(height, top + edge)
-        return image.read(top, stop), None if target is None else target.read(top, stop), labels.read(top, stop)
+        pixels, ours = image.read(top, stop), None if target is None else target.read(top, stop)
+        theirs = labels.read(top, stop)
+        for left in lefts:
+            part = slice(left, left + edge)
+            own = None if ours is None else np.array(ours[..., part])
+            yield (top, left), (np.array(pixels[:, part]), own, np.array(theirs[..., part]))
 
     grid, wrong = list[list[Block]](), dict[tuple[int, int], int]()
     for top in range(0, height, edge):
-        lines = read_lines(top)
-        grid.append([_reduce(_columns(lines, left, edge), step, spec) for left in range(0, width, edge)])
-        wrong |= {(top, place * edge): block[-1] for place, block in enumerate(grid[-1])}
+        grid.append([])
+        for place, block in read_blocks(top, range(0, width, edge)):
+            reduced, wrong[place] = _reduce(block, step, spec)
+            grid[-1].append(reduced)
     joined: list[Any] = [
         None if grid[0][0][k] is None else np.block([[block[k] for block in row] for row in grid]) for k in range(4)
     ]
-    overview, reduced_target, reduced, errors = np.moveaxis(joined[0], 0, -1), *joined[1:]
+    overview, whole_target, whole_labels, errors = np.moveaxis(joined[0], 0, -1), *joined[1:]
     places = sorted(wrong, key=lambda place: (-wrong[place], place))[:MOST_TILES]
     found = dict[tuple[int, int], Maps]()
     for top in sorted({top for top, _ in places}):
-        lines = read_lines(top)
-        found |= {place: _columns(lines, place[1], edge) for place in places if place[0] == top}
+        found |= dict(read_blocks(top, [left for first, left in places if first == top]))
     ranges, tiles = display_ranges(overview), []
     for place in places:
         real, its_target, its_labels = found[place]
         tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
     worst = found[places[0]], places[0]
     parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
-    return DrawnCase(image=overview, target=reduced_target, labels=reduced, files=files, large=parts)
+    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, large=parts)
 
 
-def _columns(lines: Maps, left: int, count: int) -> Maps:
-    image, target, labels = lines
-    part = slice(left, left + count)
-    return (
-        np.array(image[:, part]),
-        None if target is None else np.array(target[..., part]),
-        np.array(labels[..., part]),
-    )
-
-
-def _reduce(maps: Maps, step: int, spec: ClassSpec) -> Block:
+def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
     """Reduce a block: the mean of its image, whose channels come first, the most important values of its target, labels
     and errors; also count its wrong pixels.
     """
     image, target, labels = maps
     shape = math.ceil(image.shape[0] / step), math.ceil(image.shape[1] / step)
-    mean, reduced = np.moveaxis(mean_blocks(image, shape), -1, 0), reduce_labels(labels, shape, spec)
+    sums = reduce_ranks(image.astype(np.float64), shape, np.add)
+    sizes = reduce_ranks(np.ones((*image.shape[:2], 1)), shape, np.add)
+    mean, reduced = np.moveaxis((sums / sizes).astype(image.dtype), -1, 0), reduce_labels(labels, shape, spec)
     if target is None:
-        return mean, None, reduced, None, 0
+        return (mean, None, reduced, None), 0
     kinds = classify_errors(target, labels, spec)
     errors = error_map(kinds, spec).reduce(shape, background=False).index
-    return mean, reduce_labels(target, shape, spec), reduced, errors, int(((kinds > 0) & (kinds < IGNORED)).sum())
+    wrong = int(((kinds > 0) & (kinds < IGNORED)).sum())
+    return (mean, reduce_labels(target, shape, spec), reduced, errors), wrong
 
 
 def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec) -> NDArray[Any]:

@@ -54,11 +54,6 @@ class LayerMap:
     entries: Sequence[Entry] = ()
     planes: Sequence[int] = ()
 
-    @property
-    def size(self) -> int:
-        """The number of values that the index can have."""
-        return 2 ** len(self.planes) if self.planes else len(self.entries)
-
     def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
         """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
 
@@ -86,37 +81,30 @@ def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
 def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
     """Make the map of a label map (H, W), or maps of planes (K, H, W)."""
     if labels.ndim == 3:
-        return _plane_maps(role, labels, spec)
+        present, found = [k for k in range(len(labels)) if (labels[k] == 1).any()], list[LayerMap]()
+        for start in range(0, len(present), _PLANES):  # one bit per class that occurs
+            planes = present[start : start + _PLANES]
+            bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
+            name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
+            found.append(LayerMap(role=role, file=name, index=bits, planes=planes))
+        void = _ignored(labels, spec)
+        return [*found, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else found
     values, counts = np.unique(labels, return_counts=True)
     kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
-    entries = [_class_entry(int(value), spec) for value in kept]
+    entries = list[Entry]()
+    for value in kept.tolist():
+        if value < spec.num_classes:
+            entries.append({"class": value})
+        elif spec.is_ignored(value):
+            entries.append({"name": "ignored", "colour": _IGNORED, "hatched": True})
+        else:
+            entries.append({"name": f"value {value}, no class", "colour": _UNKNOWN})
     index = np.searchsorted(kept, labels).clip(max=len(kept) - 1).astype(np.uint8)
     rare = kept[index] != labels
     if rare.any():
         entries.append({"name": "classes with fewer pixels", "colour": _UNKNOWN})
         index[rare] = len(entries) - 1
     return [LayerMap(role=role, file=f"{role}.png", index=index, entries=entries)]
-
-
-def _class_entry(value: int, spec: ClassSpec) -> Entry:
-    if value < spec.num_classes:
-        return {"class": value}
-    if spec.is_ignored(value):
-        return {"name": "ignored", "colour": _IGNORED, "hatched": True}
-    return {"name": f"value {value}, no class", "colour": _UNKNOWN}
-
-
-def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Make maps with one bit per class that occurs."""
-    present = [k for k in range(len(labels)) if (labels[k] == 1).any()]
-    maps = []
-    for start in range(0, len(present), _PLANES):
-        planes = present[start : start + _PLANES]
-        bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
-        name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
-        maps.append(LayerMap(role=role, file=name, index=bits, planes=planes))
-    void = _ignored(labels, spec)
-    return [*maps, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else maps
 
 
 _Kind = tuple[Entry, Mask]
@@ -161,11 +149,12 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
     names = [f"missed: predicted as {first}", f"false: {first} in the target", "another class"]
     if spec.is_multilabel:
         names = ["missed", "false", "missed and false"]
-    looks, entries = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True), list[Entry]()
-    for kind, (name, colour) in enumerate(looks, start=1):
-        more: Entry = {"hatched": True} if kind == IGNORED else {}
-        entries.append({"name": name, "colour": colour, **more, **({} if (errors == kind).any() else {"absent": True})})
-    return LayerMap(role="errors", file="errors.png", index=errors, entries=[{"hidden": True}, *entries])
+    entries: list[Entry] = [{"hidden": True}]
+    for name, colour in zip(names, (MISSED, FALSE, WRONG), strict=True):
+        absent = {} if (errors == len(entries)).any() else {"absent": True}
+        entries.append({"name": name, "colour": colour, **absent})
+    void, _ = _void(errors == IGNORED)
+    return LayerMap(role="errors", file="errors.png", index=errors, entries=[*entries, void])
 
 
 def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
@@ -248,12 +237,6 @@ def display_ranges(image: NDArray[Any]) -> NDArray[np.float64]:
     return np.array([np.percentile(values, _PERCENTILES) if values.size else (0.0, 0.0) for values in channels])
 
 
-def reduced_shape(shape: tuple[int, ...], edge: int) -> tuple[int, int]:
-    """Return the shape of an image (H, W, ...) reduced to a longest side of `edge`; smaller images stay as they are."""
-    share = min(1.0, edge / max(shape[:2]))
-    return max(1, round(shape[0] * share)), max(1, round(shape[1] * share))
-
-
 def reduce_ranks(ranks: NDArray[Any], shape: tuple[int, int], merge: np.ufunc = np.maximum) -> NDArray[Any]:
     """Reduce a map (H, W) by the highest rank of each block, so that a structure of one pixel's width stays whole.
 
@@ -280,20 +263,6 @@ def reduce_by(
     order = np.array(sorted(range(len(counts)), key=lambda value: (*importance(value), -int(counts[value]))))
     ranks = np.argsort(order).astype(values.dtype)
     return np.asarray(order.astype(values.dtype)[reduce_ranks(ranks[values], shape)])
-
-
-def mean_blocks(image: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Reduce an image (H, W, C) of any dtype by the mean of each block."""
-    sums = reduce_ranks(image.astype(np.float64), shape, np.add)
-    sizes = reduce_ranks(np.ones((*image.shape[:2], 1)), shape, np.add)
-    return np.asarray((sums / sizes).astype(image.dtype))
-
-
-def reduce_image(image: RGB, shape: tuple[int, int]) -> RGB:
-    """Average an image down to a shape."""
-    if image.shape[:2] == shape:
-        return image
-    return np.asarray(Image.fromarray(image).resize((shape[1], shape[0]), Image.Resampling.BOX))
 
 
 def encode(image: NDArray[np.uint8], form: str, **options: int) -> bytes:

@@ -100,12 +100,12 @@ def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, p
     place
         The slice, from 0.
     """
-    kinds = _match(objects, target, labels, spec, place) if objects.matched and target.ndim == 3 else None
+    kinds = find_kinds(objects, target, labels, spec, place) if objects.matched and target.ndim == 3 else None
     first, second = (each if each is None else each[place] for each in (objects.target, objects.prediction))
     return replace(objects, target=first, prediction=second, kinds=kinds)
 
 
-def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> ObjectKinds:
+def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int | None = None) -> ObjectKinds:
     """Match the objects of each class one to one by IoU; ignored pixels belong to none.
 
     Parameters
@@ -114,6 +114,8 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
         Whose `matched` is True.
     target, labels : (H, W), integer
         Classes. An object is the part of its number in one class. Without a background class, every class has objects.
+    place
+        Keep only this slice of maps (D, H, W); None keeps all.
 
     Examples
     --------
@@ -123,18 +125,16 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
     >>> found.matched, found.missed, found.spurious
     (array([[7, 7, 0, 0, 0, 0]]), array([[0, 0, 0, 0, 2, 2]]), array([[0, 0, 0, 0, 0, 9]]))
     """
-    return _match(objects, target, labels, spec) if objects.kinds is None else objects.kinds
-
-
-def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int | None = None) -> ObjectKinds:
-    """Match the objects of whole maps; with `place` only that slice of a volume is kept."""
+    if objects.kinds is not None:
+        return objects.kinds
     shown, void, first = ... if place is None else place, ~spec.valid(target), 0
     found = {name: np.zeros(target[shown].shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
-    sides = ((objects.target, target), (objects.prediction, labels))
-    for k in _classes(target, labels, spec, objects.classes):
-        ours, theirs = (
-            find_objects(np.asarray(side == k), numbers, objects.connectivity or 8) for numbers, side in sides
-        )
+    counted = spec.names[1 if spec.has_background else 0 :] if objects.classes is None else objects.classes
+    for k in np.union1d(target, labels).astype(int):
+        if k >= spec.num_classes or spec.names[k] not in counted:
+            continue
+        ours = find_objects(np.asarray(target == k), objects.target, objects.connectivity or 8)
+        theirs = find_objects(np.asarray(labels == k), objects.prediction, objects.connectivity or 8)
         match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
         parts = {
             "matched": (theirs, match.instance_ids),
@@ -147,10 +147,3 @@ def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: i
             found[name][kept] = numbers[shown][kept].astype(np.int64) + first
         first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
     return ObjectKinds(**found)
-
-
-def _classes(target: Map, labels: Map, spec: ClassSpec, names: tuple[str, ...] | None) -> list[int]:
-    """List the classes that occur and whose objects are matched."""
-    counted = spec.names[1 if spec.has_background else 0 :] if names is None else names
-    present = np.union1d(np.unique(target), np.unique(labels)).astype(int)
-    return [int(k) for k in present if k < spec.num_classes and spec.names[k] in counted]

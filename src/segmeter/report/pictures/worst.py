@@ -6,7 +6,7 @@
 * worst/<case>/crop.json                   the position of the crop
 """
 
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ def write_crops(
     slice_number
         The slice of a volume, from 1.
     """
+    from segmeter.report.pictures.maps import display_image, encode  # slow to load, and a run without images needs none
+
     wrong = find_errors(target, labels, spec)
     window = rows, columns = find_crop(wrong)
     top, left, size = corner[0] + rows.start, corner[1] + columns.start, wrong[window].shape
@@ -71,11 +73,17 @@ def write_crops(
     make_folder(path.parent)
     remove(path)
     with fresh_folder(path) as fresh:
-        write_bytes(fresh / "image.png", _image_png(image[window]))
+        exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
+        shown = np.ascontiguousarray(image[window] if exact else display_image(image[window]))
+        write_bytes(fresh / "image.png", encode(shown[..., 0] if shown.shape[-1] == 1 else shown, "PNG"))
         for name, whole in (("target", target), ("prediction", labels)):
-            for suffix, plane, own in _planes(whole[..., rows, columns], spec):
-                content = encode_labels_png(plane, own.colours, ignore_index=own.ignore_index)
-                write_bytes(fresh / f"{name}{suffix}.png", content)
+            map_ = np.ascontiguousarray(whole[..., rows, columns], spec.label_dtype)
+            planes = [(f"{name}.png", map_, spec)]
+            if spec.is_multilabel:
+                names = [f"{name}-{class_folder(of_class)}.png" for of_class in spec.names]
+                planes = [(names[k], map_[k], spec.of_plane(k)) for k in range(spec.num_classes)]
+            for file, plane, own in planes:
+                write_bytes(fresh / file, encode_labels_png(plane, own.colours, ignore_index=own.ignore_index))
         write_json(fresh / PLACE, place)
 
 
@@ -115,8 +123,11 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
         if path.name not in kept:
             remove(path)
     columns = ["case_id", title(headline_of(metrics, spec)), "weakest_class", "weakest_iou", *_PLACES, "crops"]
-    rows = [_with_place(folder, row) for row in chosen]
-    write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in rows)]))
+    for row in chosen:
+        crops = crops_path(folder, row["case_id"])
+        with suppress(OSError, ValueError):  # an interrupted run may lack some
+            row |= {**read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
+    write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in chosen)]))
 
 
 def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[dict[str, Any]]:
@@ -131,29 +142,3 @@ def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[di
             row |= {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[i, weakest])}
         found.append(row)
     return found
-
-
-def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the notes of its crops to a row; an interrupted run may lack them."""
-    crops = folder / FOLDER / safe_id(row["case_id"])
-    try:
-        return {**row, **read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
-    except (OSError, ValueError):
-        return dict(row)
-
-
-def _planes(labels: NDArray[Any], spec: ClassSpec) -> Iterator[tuple[str, NDArray[Any], ClassSpec]]:
-    """Yield the suffix, map and classes of each file for a crop of labels."""
-    plain = np.ascontiguousarray(labels, spec.label_dtype)
-    if not spec.is_multilabel:
-        yield "", plain, spec
-    for number, name in enumerate(spec.names if spec.is_multilabel else ()):
-        yield f"-{class_folder(name)}", plain[number], spec.of_plane(number)
-
-
-def _image_png(image: NDArray[Any]) -> bytes:
-    from segmeter.report.pictures.maps import display_image, encode  # slow to load, and a run without images needs none
-
-    exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
-    shown = np.ascontiguousarray(image if exact else display_image(image))
-    return encode(shown[..., 0] if shown.shape[-1] == 1 else shown, "PNG")

@@ -6,7 +6,8 @@ class CaseView {
   constructor(page) {
     Object.assign(this, { page, panes: [], hiddenRoles: new Set(), order: [], dialog: byId("case"), palette: new Palette(page, view) });
     [this.tools, this.roles, this.chips, this.pictures, this.facts] = this.dialog.querySelectorAll(".tools, .roles, .chips, .panes, .case-facts");
-    const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.dialog.close(), fit: () => this.fit() };
+    const step = (by) => withCase(page, this.order[this.order.indexOf(this.shown) + by]).go({ replace: true });
+    const clicks = { previous: () => step(-1), next: () => step(1), close: () => this.dialog.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
     const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
@@ -29,10 +30,6 @@ class CaseView {
     this.shown = i;
   }
 
-  step(by) {
-    withCase(this.page, this.order[this.order.indexOf(this.shown) + by]).go({ replace: true });
-  }
-
   show(i) {
     this.shown = i;
     const place = this.order.indexOf(i);
@@ -49,10 +46,6 @@ class CaseView {
     this.fit();
   }
 
-  get picture() {
-    return this.planes[byId("plane").value];
-  }
-
   // the panes that show a case
   panesOf() {
     const roles = ROLES.filter((role) => role === "image" || this.picture?.maps.some((map) => map.role === role));
@@ -60,6 +53,7 @@ class CaseView {
   }
 
   draw() {
+    this.picture = this.planes[byId("plane").value];
     this.palette.clear();
     this.panes = this.panesOf(this.shown);
     const drawn = this.panes.map((pane) => pane.node);
@@ -77,7 +71,7 @@ class CaseView {
     const entries = maps.flatMap((map) => map.entries ?? map.planes.map((k) => ({ class: k })));
     const occurring = [...new Set(entries.map((entry) => entry.class))].filter((k) => k !== undefined).sort((a, b) => a - b);
     const named = new Map(entries.filter((entry) => entry.name && !entry.absent).map(({ name, colour }) => [name, colour]));
-    const words = (name, colour) => [swatchOf(rgb(colour)), name];
+    const words = (name, colour) => [swatchOf(`rgb(${colour.join(",")})`), name];
     const choice = (hidden, each, content, act, more) =>
       toggle(content, !hidden.has(each), (shown) => (hidden[shown ? "delete" : "add"](each), act()), more);
     const chips = occurring.map((k) => choice(view.hidden, k, words(classes[k], colours[k]), () => this.palette.colour(), { class: "chip" }));

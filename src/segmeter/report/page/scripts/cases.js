@@ -1,10 +1,9 @@
 // Finds which cases a state chooses, and in which order.
 const FOUND = { "above 0": (value) => value > 0, undefined: Number.isNaN, failed: (value) => Math.abs(value) === Infinity, defined: (value) => !Number.isNaN(value) };
-
 const MOST_COLUMNS = 12; // of the table, before the reader chooses
 
-const worstFirst = (column) => (column.better === "lower" ? "-" : "") + column.key;
-const bestFirst = (column) => (column.better === "lower" ? "" : "-") + column.key;
+// how a state sorts by a column, the worst first or the best
+const orderBy = (column, best = false) => ((column.better === "lower") === best ? "" : "-") + column.key;
 
 // the present choice with a case open
 const withCase = (page, i) => State.here().with({ case: page.ids[i] });
@@ -63,29 +62,22 @@ class Cases {
     return (this.lastCell = { text, column, words: words + cut, passes: (i) => pixels[i] >= 0 });
   }
 
-  // the column that sorts: one more while a cell of the confusion matrix is chosen
-  sorting(state) {
-    const cell = this.cell(state.get("cell") ?? "");
-    const given = state.get("sort") ?? (cell ? "-cell" : worstFirst(this.page.column.get(this.page.sort)));
-    const [, minus, key] = given.match(/^(-?)(.*)$/s);
-    return { column: (key === "cell" ? cell?.column : this.page.column.get(key)) ?? this.page.columns[0], descending: minus === "-" };
-  }
-
   select(state) {
+    const { page } = this;
     const filters = [...state].map(([name, value]) => ({ name, value, ...this.filter(name, value) })).filter(({ passes }) => passes);
-    const { column, descending } = this.sorting(state);
-    const [ranks, sign] = [column.ranks, descending ? -1 : 1];
+    // the column that sorts: one more while a cell of the confusion matrix is chosen
+    const cell = this.cell(state.get("cell") ?? "");
+    const given = state.get("sort") ?? (cell ? "-cell" : orderBy(page.column.get(page.sort)));
+    const [, minus, key] = given.match(/^(-?)(.*)$/s);
+    const column = (key === "cell" ? cell?.column : page.column.get(key)) ?? page.columns[0];
+    const [ranks, sign] = [column.ranks, minus ? -1 : 1];
     const bySize = (one, other) => Number.isNaN(one) - Number.isNaN(other) || sign * ((one > other) - (one < other));
-    const chosen = [...this.page.ids.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
+    const chosen = [...page.ids.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
     const order = chosen.sort((a, b) => bySize(ranks[a], ranks[b]));
-    return { page: this.page, state, order, filters, column, descending, columns: this.columns(state, column) };
-  }
-
-  // of the table: those that the reader asked for, or the first, and the one that sorts
-  columns(state, sorted) {
-    const { column, columns } = this.page;
-    const asked = state.getAll("cols").map((key) => column.get(key)).filter(Boolean);
-    const first = asked.length ? asked : columns.filter(({ shown }) => shown).slice(0, MOST_COLUMNS);
-    return [...new Set([column.get("id"), ...(first.includes(sorted) ? [] : [sorted]), ...first])];
+    // the columns of the table: those that the reader asked for, or the first, and the one that sorts
+    const asked = state.getAll("cols").map((key) => page.column.get(key)).filter(Boolean);
+    const first = asked.length ? asked : page.columns.filter(({ shown }) => shown).slice(0, MOST_COLUMNS);
+    const columns = [...new Set([page.column.get("id"), ...(first.includes(column) ? [] : [column]), ...first])];
+    return { page, state, order, filters, column, descending: Boolean(minus), columns };
   }
 }

@@ -1,6 +1,5 @@
 // The page of a comparison: the differences of two runs, case by case.
 const CHANGES = ["worse", "better", "unchanged"];
-const THRESHOLD = "0.05";
 const OF = "difference/"; // begins the keys of differences
 
 class Difference extends Column {
@@ -88,15 +87,14 @@ function pairing(page, state) {
   over.value = page.threshold;
   over.onchange = () => change({ over: over.value.trim() });
   links.append(...CHANGES.map((name, k) => {
-    const sort = name === "better" ? bestFirst(decides) : worstFirst(decides);
+    const sort = orderBy(decides, name === "better");
     const count = page.column.get("change").raw.filter((raw) => raw === k).length;
     return el("a", { class: "chip", href: state.with({ "is.change": name, case: null, sort }).link }, `${name} ${whole(count)}`);
   }));
 }
 
 // what the columns of the page follow from
-const CHOICE = ["pair", "by", "over"];
-const choiceOf = (state) => new State().with(Object.fromEntries(CHOICE.map((name) => [name, state.get(name)])));
+const choiceOf = (state) => new State().with(Object.fromEntries(["pair", "by", "over"].map((name) => [name, state.get(name)])));
 
 start((page) => {
   const state = State.here();
@@ -106,7 +104,7 @@ start((page) => {
   page.pictures = page.sources[page.pair[0]];
   const [first, ...rest] = pairColumns(page, page.pair);
   const by = rest.find(({ key }) => key === state.get("by")) ?? rest.find(({ key }) => key === OF + page.sort);
-  Object.assign(page, { sort: by.key, threshold: Number(state.get("over") || THRESHOLD) || 0 });
+  Object.assign(page, { sort: by.key, threshold: Number(state.get("over") || "0.05") || 0 });
   lay(page, [first, changeColumn(by, page.threshold), ...rest]);
   pairing(page, state);
   const begun = choiceOf(state).link;

@@ -1,11 +1,10 @@
 // The curves of a training, all over the same axis and zoomed in step, and its pictures step by step.
-const AXES = ["step", "epoch", "seconds"];
 const known = (values) => values.filter((value) => value !== null);
 
 class Curves {
   constructor(place, tools, { charts, best }) {
     Object.assign(this, { charts, best, place });
-    const axes = AXES.filter((name) => charts.some(({ lines }) => lines.some((line) => known(line[name]).length)));
+    const axes = ["step", "epoch", "seconds"].filter((name) => charts.some(({ lines }) => lines.some((line) => known(line[name]).length)));
     tools.firstElementChild.append(select("horizontal axis", axes.map((name) => ({ value: name, label: name })), "step", (name) => this.draw(name)));
     byId("whole").onclick = () => this.zoom(this.ends);
     this.draw("step");

@@ -12,7 +12,6 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const byId = (id) => document.getElementById(id);
-const rgb = (colour) => `rgb(${colour.join(",")})`;
 const swatchOf = (colour) => el("span", { class: "swatch", style: { background: colour }, "aria-hidden": "true" });
 const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const whole = (value) => value.toLocaleString("en-US");
@@ -31,19 +30,18 @@ function select(label, options, chosen, onchange) {
 
 // a button that stays pressed until it is clicked again
 function toggle(words, pressed, ontoggle, more = {}) {
-  const node = el("button", { type: "button", "aria-pressed": String(pressed), ...more }, ...words);
-  node.onclick = () => {
+  const onclick = ({ currentTarget: node }) => {
     node.ariaPressed = node.ariaPressed === "false";
     ontoggle(node.ariaPressed === "true");
   };
-  return node;
+  return el("button", { type: "button", "aria-pressed": String(pressed), onclick, ...more }, ...words);
 }
 
 // a table whose first column names the rows; `kinds` is "n" for each column of numbers
 function tableOf(label, heads, kinds, rows) {
   const head = heads.map((text, k) => el("th", { scope: "col", class: kinds[k] }, text));
-  const cells = (row) => row.map((text, k) => (k ? el("td", { class: kinds[k] }, text) : el("th", { scope: "row" }, text)));
-  const body = rows.map((row) => el("tr", {}, ...cells(row)));
+  const cell = (text, k) => (k ? el("td", { class: kinds[k] }, text) : el("th", { scope: "row" }, text));
+  const body = rows.map((row) => el("tr", {}, ...row.map(cell)));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 }

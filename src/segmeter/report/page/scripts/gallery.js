@@ -8,13 +8,9 @@ class Gallery {
     this.role = page.kind === "prediction" ? "prediction" : "errors";
   }
 
-  show({ order }) {
-    this.order = order.filter((i) => this.page.pictures.has(i));
-    this.draw();
-  }
-
-  draw() {
+  show({ order } = this) {
     const { pictures, column, sort, ids, noPictures } = this.page;
+    this.order = order.filter((i) => pictures.has(i));
     const score = column.get(sort);
     this.palette.clear();
     const tiles = this.order.slice(0, this.most).map((i) => {
@@ -25,12 +21,12 @@ class Gallery {
     const drawn = new Set([...pictures.values()].flatMap(({ maps }) => maps.map(({ role }) => role)));
     const roles = ROLES.filter((role) => drawn.has(role)).map((role) => ({ value: role, label: role }));
     const [head, pick, place, empty, more] = this.place.querySelectorAll("h3, h3 span, .tiles, p span, .more");
-    pick.replaceChildren(select("layer of the small pictures", roles, this.role, (role) => ((this.role = role), this.draw())));
+    pick.replaceChildren(select("layer of the small pictures", roles, this.role, (role) => ((this.role = role), this.show())));
     head.hidden = !tiles.length || roles.length < 2;
     place.replaceChildren(...tiles);
     empty.textContent = tiles.length ? "" : pictures.size ? "None of these cases has a picture." : noPictures;
     const rest = this.order.length - tiles.length;
-    Object.assign(more, { hidden: rest <= 0, onclick: () => ((this.most += MORE), this.draw()) });
+    Object.assign(more, { hidden: rest <= 0, onclick: () => ((this.most += MORE), this.show()) });
     more.textContent = `show ${Math.min(rest, MORE)} more of ${plural(this.order.length, "picture")}`;
   }
 }

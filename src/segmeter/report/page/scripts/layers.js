@@ -4,9 +4,7 @@ const ROLES = ["image", "target", "prediction", "errors"];
 const NO_TINT = "0,0,0";
 const DIM = 100; // an image whose upper percentile is below this is stretched until the reader says otherwise
 const UNDER = { image: "", errors: "grayscale(1) brightness(.45)" }; // what else lies over the image
-
 const PLAIN = { scale: 1, x: 0, y: 0, contrast: 1, gamma: 1, auto: null };
-
 const view = { ...PLAIN, opacity: 0.6, hidden: new Set() }; // of the open case, as the reader chose it
 const isDim = (picture) => (picture.range ?? [0, 255])[1] < DIM;
 let filterCount = 0;
@@ -22,19 +20,6 @@ function entriesOf(map, page, hidden, opacity) {
     return { colour: mixed, alpha: on.length ? opacity : 0 };
   };
   return map.planes ? Array.from({ length: 2 ** map.planes.length }, (_, bits) => mixOf(bits)) : map.entries.map(lookOf);
-}
-
-// the channels of the colours and the opacities by grey value: entry i of n has the value i * spread
-function tablesOf(entries) {
-  const spread = Math.floor(255 / Math.max(1, entries.length - 1));
-  const of = (value) => entries[Math.min(entries.length - 1, Math.round(value / spread))];
-  const table = (find) => Array.from({ length: 256 }, (_, value) => find(of(value))).join(" ");
-  return [...[0, 1, 2].map((k) => table(({ colour }) => (colour[k] / 255).toFixed(3))), table(({ alpha }) => alpha.toFixed(2))];
-}
-
-function sourceOf(page, picture, file) {
-  const content = picture.files[file];
-  return content === undefined || page.linked ? content : `data:image/${file.split(".").at(-1)};base64,${content}`;
 }
 
 // the look of some panes, and their filters; maps with the same entries share one
@@ -55,8 +40,13 @@ class Palette {
     return this.filters.get(key).filter.id;
   }
 
+  // the channels of the colours and the opacities by grey value: entry i of n has the value i * spread
   fill({ map, filter }, opacity = this.look.opacity) {
-    const tables = tablesOf(entriesOf(map, this.page, this.look.hidden, opacity));
+    const entries = entriesOf(map, this.page, this.look.hidden, opacity);
+    const spread = Math.floor(255 / Math.max(1, entries.length - 1));
+    const of = (value) => entries[Math.min(entries.length - 1, Math.round(value / spread))];
+    const table = (find) => Array.from({ length: 256 }, (_, value) => find(of(value))).join(" ");
+    const tables = [...[0, 1, 2].map((k) => table(({ colour }) => (colour[k] / 255).toFixed(3))), table(({ alpha }) => alpha.toFixed(2))];
     filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
   }
 
@@ -83,7 +73,9 @@ class Pane {
   }
 
   images(source) {
-    const image = (kind, file, more) => el("img", { class: kind, src: sourceOf(this.palette.page, source, file), alt: "", draggable: "false", ...more });
+    const begin = (file) => (this.palette.page.linked ? "" : `data:image/${file.split(".").at(-1)};base64,`);
+    const srcOf = (file) => (file in source.files ? begin(file) + source.files[file] : undefined);
+    const image = (kind, file, more) => el("img", { class: kind, src: srcOf(file), alt: "", draggable: "false", ...more });
     const maps = source.maps.filter((map) => map.role === this.role).flatMap((map) => {
       const style = { filter: `url(#${this.palette.filterOf(map)})` };
       const files = map.small && this.small ? [map.small] : [map.file, map.small].filter(Boolean);
@@ -110,11 +102,9 @@ class Pane {
     // one pixel of a map on several of the screen, else its reduced form, in which no thin structure breaks
     this.stage.classList.toggle("whole", width >= shown);
     this.stage.classList.toggle("sharp", width > 2 * (this.picture.tiles?.length ? real : shown));
-    if (width >= shown && this.tiles.length) this.addTiles([-y / scale, -x / scale], 1 / scale);
-  }
-
-  // the tiles in the part of the picture that is seen: its corner and its side as shares of the whole
-  addTiles(corner, side) {
+    if (width < shown || !this.tiles.length) return;
+    // the tiles in the part of the picture that is seen: its corner and its side as shares of the whole
+    const [corner, side] = [[-y / scale, -x / scale], 1 / scale];
     const seen = ({ at, shown }) => [0, 1].every((k) => {
       const [first, last] = [at[k], at[k] + shown[k]].map((place) => place / this.picture.size[k]);
       return first < corner[k] + side && last > corner[k];

@@ -26,8 +26,7 @@ function lay(page, columns) {
 
 class Column {
   constructor(facts, raw) {
-    Object.assign(this, facts);
-    this.raw = raw;
+    Object.assign(this, facts, { raw });
     this.title = this.unit ? `${this.label} (${this.unit})` : this.label;
     this.isText = this.kind === "text" || this.kind === "choice";
   }

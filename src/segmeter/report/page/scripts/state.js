@@ -8,12 +8,9 @@ class State extends URLSearchParams {
 
   // a changed copy; null takes a parameter away, a list sets it several times
   with(changes) {
-    const copy = new State(this);
-    for (const [name, value] of Object.entries(changes)) {
-      copy.delete(name);
-      if (value !== null) for (const each of [value].flat()) copy.append(name, each);
-    }
-    return copy;
+    const kept = [...this].filter(([name]) => !Object.hasOwn(changes, name));
+    const given = Object.entries(changes).flatMap(([name, value]) => [value ?? []].flat().map((each) => [name, each]));
+    return new State([...kept, ...given]);
   }
 
   get link() {

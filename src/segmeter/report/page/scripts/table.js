@@ -20,7 +20,7 @@ class VirtualTable {
   }
 
   show({ order, columns, column: sorted, descending }) {
-    const same = this.order === order;
+    if (this.order !== order) this.box.scrollTop = 0;
     Object.assign(this, { order, columns });
     this.named ??= longest(columns[0].raw);
     this.head.replaceChildren(...columns.map((column) => {
@@ -32,28 +32,26 @@ class VirtualTable {
       return el("th", { scope: "col", class: column.isText ? column.key : "n", "aria-sort": order, style }, button);
     }));
     this.table.setAttribute("aria-rowcount", order.length + 1);
-    if (!same) this.box.scrollTop = 0;
     this.draw();
   }
 
   draw(all = false) {
     const seen = Math.ceil(this.box.clientHeight / ROW) || 20;
     const first = all ? 0 : Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
-    const rows = this.order.slice(first, all ? PRINTED : first + seen + 2 * SPARE).map((i, k) => this.row(i, first + k));
+    const row = (i, k) => {
+      const cells = this.columns.slice(1).map((column) => {
+        const text = column.text(i);
+        return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
+      });
+      const name = el("td", {}, el("a", { href: withCase(this.page, i).link, title: this.page.ids[i] }, this.page.ids[i]));
+      return el("tr", { "data-case": i, "data-place": first + k, "aria-rowindex": first + k + 2 }, name, ...cells);
+    };
+    const rows = this.order.slice(first, all ? PRINTED : first + seen + 2 * SPARE).map(row);
     this.above.style.height = `${first * ROW}px`;
     this.below.style.height = all ? "0" : `${(this.order.length - first - rows.length) * ROW}px`;
     const focused = document.activeElement?.closest("tr[data-case]")?.dataset.case;
     this.body.replaceChildren(this.above, ...rows, this.below);
     if (focused) this.body.querySelector(`tr[data-case="${focused}"] a`)?.focus({ preventScroll: true });
-  }
-
-  row(i, place) {
-    const cells = this.columns.map((column, index) => {
-      const text = column.text(i);
-      if (index) return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
-      return el("td", {}, el("a", { href: withCase(this.page, i).link, title: text }, text));
-    });
-    return el("tr", { "data-case": i, "data-place": place, "aria-rowindex": place + 2 }, ...cells);
   }
 
   // to the row some steps further, scrolled into view

@@ -1,19 +1,12 @@
 // The controls above the table: filters as a form and as chips, columns, and exports.
-function csvCell(value) {
-  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value; // no text is a formula
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-
 function csvOf(columns, order) {
+  const cell = (value) => {
+    const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value; // no text is a formula
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
   const number = (column, i) => (Number.isNaN(column.value(i)) ? "" : column.show(column.value(i)).replaceAll(",", ""));
   const rows = order.map((i) => columns.map((column) => (column.isText ? column.text(i) : number(column, i))));
-  return [columns.map((column) => column.title), ...rows].map((cells) => `${cells.map(csvCell).join(",")}\n`).join("");
-}
-
-function save(name, text) {
-  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  return [columns.map((column) => column.title), ...rows].map((cells) => `${cells.map(cell).join(",")}\n`).join("");
 }
 
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
@@ -33,13 +26,25 @@ class Toolbar {
     Object.assign(this, { page, search: byId("find"), chooser: place.querySelector(".chooser"), chips: place.querySelector(".chips") });
     this.search.oninput = () => State.here().with({ q: this.search.value || null }).go({ replace: true });
     this.selects = this.pickers();
-    byId("range").before(...this.selects);
-    this.range(byId("range"), page.numeric);
+    const range = byId("range");
+    range.before(...this.selects);
+    range.hidden = !page.numeric.length;
+    const measure = select("measure", optionsOf(page.numeric), page.sort, () => {});
+    const [low, high] = range.querySelectorAll(".end");
+    range.firstElementChild.append(measure);
+    byId("within").onclick = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
+    // a listener: a handler that returns false would refuse every other key
+    range.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches(".end") && byId("within").click());
     byId("copy").onclick = async () => {
       await copyLines(this.order.map((i) => page.ids[i]).join("\n"));
       byId("said").textContent = `${plural(this.order.length, "id")} copied`;
     };
-    byId("save").onclick = () => save("cases.csv", csvOf(this.columns, this.order));
+    byId("save").onclick = () => {
+      const table = new Blob([csvOf(this.columns, this.order)], { type: "text/csv" });
+      const link = el("a", { href: URL.createObjectURL(table), download: "cases.csv" });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    };
     this.chooser.addEventListener("toggle", () => this.choose());
     this.chooser.onchange = () => State.here().with({ cols: [...this.chooser.querySelectorAll(":checked")].map(({ value }) => value) }).go({ replace: true });
   }
@@ -66,16 +71,6 @@ class Toolbar {
     });
     node.follow = (state) => (node.value = [...state].map(textOf).find((text) => own.has(text)) ?? "");
     return node;
-  }
-
-  range(place, numeric) {
-    place.hidden = !numeric.length;
-    const measure = select("measure", optionsOf(numeric), this.page.sort, () => {});
-    const [low, high] = place.querySelectorAll(".end");
-    place.firstElementChild.append(measure);
-    byId("within").onclick = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
-    // a listener: a handler that returns false would refuse every other key
-    place.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches(".end") && byId("within").click());
   }
 
   show({ state, order, filters, columns }) {
