@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import DataError, InputError
-from segmeter.files import write_json
+from segmeter.files import describe_file, write_json
 from segmeter.records import (
     RunRecord,
-    changed_files,
     open_own,
     read_json,
     read_json_lines,
@@ -179,11 +178,9 @@ def test_reading_a_small_record_takes_little_memory(run):
     assert most < 1 << 20
 
 
-def test_a_changed_file_beside_the_record_is_named_and_an_older_record_has_no_seal(run):
-    assert changed_files(run, read_run(run)) == []
-    (run / "config.yaml").write_text("data: {name: cellz}\n")
-    (run / "manifest.json").unlink()
-    assert changed_files(run, read_run(run)) == ["config.yaml", "manifest.json"]
+def test_a_record_names_the_files_beside_it_and_an_older_record_has_no_seal(run):
+    known = read_run(run)["files"]
+    assert known == {name: describe_file(run / name) for name in ("config.yaml", "manifest.json")}
     write_json(run / "run.json", {"command": "train", "state": "done"})
     assert read_run(run) == {"command": "train", "state": "done"}
 

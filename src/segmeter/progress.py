@@ -42,18 +42,15 @@ def track(
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    done, reached, start = 0, 0.0, time.monotonic()
+    done, reached = 0, 0.0
 
-    def speed() -> float:
-        return reached / (time.monotonic() - start + 1e-9)
-
-    def text() -> str:
+    def text(passed: float) -> str:
         shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
-        left = f", {_time((total - reached) / speed())} left" if total and 0 < reached < total else ""
-        return f"{shown} ({_rate(speed())}{left})"
+        left = f", {_time((total - reached) * passed / reached)} left" if total and 0 < reached < total else ""
+        return f"{shown} ({_rate(reached, passed)}{left})"
 
-    def end() -> str:
-        return f"{int(reached)} in {time.monotonic() - start:.1f} s ({_rate(speed())})"
+    def end(passed: float) -> str:
+        return f"{int(reached)} in {passed:.1f} s ({_rate(reached, passed)})"
 
     with _shown(what, total, end, quiet=QUIET_SECONDS) as show:
 
@@ -77,12 +74,8 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
     ------
     A function to call as ``show(fraction, text)``, as often as is convenient: the clock limits the output.
     """
-    start, first = time.monotonic(), None
-
-    def end() -> str:
-        return f"finished in {time.monotonic() - start:.0f} s"
-
-    with _shown(what, 1.0, end, quiet=LINE_SECONDS) as show:
+    first = None
+    with _shown(what, 1.0, "finished in {:.0f} s".format, quiet=LINE_SECONDS) as show:
 
         def move(fraction: float, figures: str) -> None:
             nonlocal first
@@ -90,16 +83,19 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
             first = first or (now, fraction)  # a resumed run does not start at zero
             gained, spent = fraction - first[1], now - first[0]
             left = f", {_time((1.0 - fraction) * spent / gained)} left" if gained > 0 and fraction < 1 else ""
-            show(fraction, lambda: f"{100 * fraction:.0f} %{left}, {figures}")
+            show(fraction, lambda passed: f"{100 * fraction:.0f} %{left}, {figures}")
 
         yield move
 
 
 @contextmanager
 def _shown(
-    what: str, total: float | None, end: Callable[[], str], *, quiet: float
-) -> Iterator[Callable[[float, Callable[[], str]], None]]:
-    """Show how much of the total is done, with text: live on a terminal, elsewhere in lines now and then."""
+    what: str, total: float | None, end: Callable[[float], str], *, quiet: float
+) -> Iterator[Callable[[float, Callable[[float], str]], None]]:
+    """Show how much of the total is done, with a text of the seconds that passed: live on a terminal, elsewhere in
+    lines now and then.
+    """
+    start = said = time.monotonic()
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
@@ -111,27 +107,27 @@ def _shown(
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(what, total=total, text="")
-            yield lambda done, text: progress.update(task, completed=done, text=text())
+            yield lambda done, text: progress.update(task, completed=done, text=text(time.monotonic() - start))
         return
-    start = said = time.monotonic()
 
-    def show(done: float, text: Callable[[], str]) -> None:
+    def show(done: float, text: Callable[[float], str]) -> None:
         nonlocal said
         now = time.monotonic()
         if done and now - said >= LINE_SECONDS:
             said = now
-            sys.stderr.write(f"{what}: {text()}\n")
+            sys.stderr.write(f"{what}: {text(now - start)}\n")
 
     yield show
-    if time.monotonic() - start >= quiet:
-        sys.stderr.write(f"{what}: {end()}\n")
+    if (passed := time.monotonic() - start) >= quiet:
+        sys.stderr.write(f"{what}: {end(passed)}\n")
 
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _IN_SECONDS else str(timedelta(seconds=round(seconds)))
 
 
-def _rate(rate: float) -> str:
+def _rate(count: float, seconds: float) -> str:
+    rate = count / (seconds + 1e-9)
     return f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
 
 

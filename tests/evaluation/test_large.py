@@ -14,9 +14,7 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation import large
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
-from segmeter.evaluation.large import prefer_bands
+from segmeter.evaluation.evaluate import Evaluation, evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
@@ -210,7 +208,7 @@ def preferred(dataset, folder, **changes):
 
 @pytest.fixture
 def tiled_above(monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", 20_000)
+    monkeypatch.setattr("segmeter.evaluation.evaluate.BANDED_PIXELS", 20_000)
 
 
 def images_of(data):
@@ -268,7 +266,7 @@ def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_th
     monkeypatch.setattr(
         CaseRun, "predictions", lambda run, cases, **options: parts.append(cases) or predictions(run, cases, **options)
     )
-    monkeypatch.setattr(large, "WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
+    monkeypatch.setattr("segmeter.evaluation.evaluate.WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
     evaluate(kept(tmp_path / "apart"))
     assert parts == [range(1), range(1, 2), range(2, 3)]
     assert files(tmp_path / "apart") == files(tmp_path / "together")

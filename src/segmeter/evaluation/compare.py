@@ -233,4 +233,6 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
 
 
 def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else "none" if value is None else str(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else str(value)

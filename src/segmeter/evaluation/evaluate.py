@@ -8,25 +8,30 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise, starmap
 from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.folds import check_dealing
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
-from segmeter.errors import DataError
+from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
-from segmeter.evaluation.large import check_streamable, large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
+from segmeter.export.config import ExportConfig
 from segmeter.export.formats import check_cases
-from segmeter.inference.results import Loss, Prediction
+from segmeter.export.volumes import check_volume_export
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.results import Loss, Prediction, sums_by_bands
 from segmeter.losses.additive import additive
 from segmeter.metrics.calibration_file import empty_sums
 from segmeter.metrics.cases.table import CaseRow
@@ -35,9 +40,12 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.parallel import map_in_threads
-from segmeter.postprocess.pipeline import Cleaned, needs_probs
+from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
+from segmeter.postprocess.pipeline import Cleaned, needs_probs, unbounded_steps
 from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
+
+BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,13 +95,11 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     sums = empty_sums(spec) if metrics.calibration else None
     measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
-    def calibrate(prediction: Prediction) -> None:
-        target, probs = prediction.sample.target, prediction.probs
-        if sums is not None and probs is not None and target is not None:
-            sums.update(target, probs)
+    def see(prediction: Prediction) -> None:
+        if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
+            sums.update(prediction.sample.target, prediction.probs)
 
-    calibrates = sums is not None
-    manifest = run_cases(job, "evaluating", measure=measure, loss=loss, see=calibrate, sees_all_probs=calibrates)
+    manifest = run_cases(job, "evaluating", measure=measure, loss=loss, see=see, sees_all_probs=sums is not None)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
     return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
@@ -184,11 +190,15 @@ def run_cases(
     probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
     options: dict[str, Any] = {"probs": probs, "probs_dtype": "float32" if in_full else job.export.probs_dtype}
-    alone = streamed | (large_cases(job.dataset) if probs else frozenset())
+    alone = set(streamed)
+    if probs:  # several large cases with their probabilities would fill the memory
+        headers = enumerate(map_in_threads(job.dataset.header_of, range(len(job.dataset))))
+        alone |= {index for index, found in headers if found.height * found.width > WHOLE_PIXELS}
+    edges = {rest.start, rest.stop}.union(*((index, index + 1) for index in alone.intersection(rest)))
     _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
 
     def entries() -> Generator[Entry, None, None]:
-        for part in split_parts(rest, alone):
+        for part in starmap(range, pairwise(sorted(edges))):
             if part.start in streamed:
                 yield finish_in_bands(job, part.start, measure, loss, see)
             else:
@@ -237,9 +247,9 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
     """
     first = next(iter(job.dataset.case_ids), None)
     geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form = job.export.picture_format
+    form, labels = job.export.picture_format, job.export.labels
     if isinstance(job.dataset, VolumeSet):
-        if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
+        if geometry.affine is not None and labels and form in ("tiff", "zarr"):
             said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
             _LOG.warning(said, form, first)
         return
@@ -248,14 +258,12 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
         _LOG.warning(said, first, geometry.spacing_problem)
         return
     numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if form == "tiff" or (large and form != "zarr") or not (job.export.labels or numbered):
+    if form == "tiff" or (large and form != "zarr") or not (labels or numbered):
         return
-    lost = ""
-    if form == "png":
-        lost = "says where its pixels lie" if geometry.known else ""
-    elif geometry.geotiff:
+    lost = "says where its pixels lie" if form == "png" and geometry.known else ""
+    if form != "png" and geometry.geotiff:
         lost = "has GeoTIFF tags"
-    elif form != "zarr" and geometry.spacing and not geometry.unit:
+    elif form not in ("png", "zarr") and geometry.spacing and not geometry.unit:
         lost = "has a spacing without a unit"
     if lost:
         _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
@@ -271,35 +279,83 @@ def measure_prediction(
     DataError
         The case has no target.
     """
-    row, terms = make_row(_maps_of(metrics, spec, prediction, cleaned), measures), prediction.loss
-    geometry = None if metrics.spacing else prediction.sample.geometry
+    sample, spacing, unit = prediction.sample, metrics.spacing, ""
+    if spacing is None and sample.geometry is not None:
+        spacing, unit = sample.geometry.spacing, sample.geometry.unit or ""
+    maps: CaseMaps | BandedMaps
+    if sample.target is None:
+        raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
+    if isinstance(sample.target, np.ndarray):
+        maps = CaseMaps(
+            case_id=sample.case_id,
+            target=sample.target,
+            labels=cleaned.labels,
+            spacing=spacing or (1.0,) * (2 if sample.geometry is None else 3),
+            spec=spec,
+            target_instances=sample.instances,
+            instances=cleaned.instances,
+            image=sample.image if sample.plane_axis is None else None,
+        )
+    else:  # the image is larger than memory
+        labels = cast(LazyArray, prediction.labels)
+        maps = BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
+    terms = prediction.loss
     return replace(
-        row,
+        make_row(maps, measures),
         loss=None if terms is None else divide_terms(terms[None]),
         loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
         changed_pixels=cleaned.changed,
-        spacing=metrics.spacing if geometry is None else geometry.spacing,
-        unit="" if geometry is None else geometry.unit or "",
+        spacing=spacing,
+        unit=unit,
     )
 
 
-def _maps_of(
-    metrics: MetricsConfig, spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
-) -> CaseMaps | BandedMaps:
-    sample = prediction.sample
-    if sample.target is None:
-        raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
-    if not isinstance(sample.target, np.ndarray):  # the image is larger than memory
-        labels = cast(LazyArray, prediction.labels)
-        return BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
-    stated = (1.0,) * 2 if sample.geometry is None else sample.geometry.spacing or (1.0,) * 3
-    return CaseMaps(
-        case_id=sample.case_id,
-        target=sample.target,
-        labels=cleaned.labels,
-        spacing=metrics.spacing or stated,
-        spec=spec,
-        target_instances=sample.instances,
-        instances=cleaned.instances,
-        image=sample.image if sample.plane_axis is None else None,
-    )
+def check_streamable(job: CaseRun, *, loss: Loss | None = None, metrics: MetricsConfig | None = None) -> None:
+    """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
+
+    Raises
+    ------
+    ConfigError
+        One line per setting.
+    """
+    dataset, steps = job.dataset, job.postprocess.steps
+    if isinstance(dataset, VolumeSet):
+        problems = check_volume_export(job.export, dataset.spec)
+        rule, remedy = "to be left out for volumes", "Connected components are the objects of a volume."
+        flat = [each.name for each in steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
+        problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
+        if problems:
+            raise ConfigError(problems)
+    streamed = sorted(dataset.streamed_cases())
+    needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
+    if metrics is not None:
+        needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
+        needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
+    if loss is not None and not sums_by_bands(loss):
+        needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
+    if streamed and needs:
+        found = dataset.header_of(streamed[0])
+        why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+        rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
+        raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
+
+
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+    """Find the settings that need a whole map, each with its remedy."""
+    step, flags = "Leave it out, or set postprocess=none; an opening needs `fill`.", ("probs", "confidence")
+    needs = [(f"postprocess.{name}", step) for name in unbounded_steps(postprocess.steps, spec)]
+    needs += [(f"export.{name}", "Set it to false.") for name in flags if getattr(export, name)]
+    return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
+
+
+def prefer_bands(
+    dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
+) -> Dataset:
+    """Return a data set that reads images which are run in tiles in bands, unless something needs a whole map.
+
+    The labels are the same either way; it takes less memory.
+    """
+    if _whole_map_needs(export, postprocess, dataset.spec):
+        return dataset
+    tile = inference.tile
+    return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))

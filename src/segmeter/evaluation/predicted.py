@@ -72,34 +72,25 @@ def predict_volume(
     """
     if predictor.segmenter.card.output == "instances":
         raise ConfigError("inference: this model finds the objects of single planes, which are not those of a volume.")
-    axis, middle = volume.axis, len(volume) // 2
-    labels: NDArray[Any] | None = None
-    kept: NDArray[Any] | None = None
+    whole = dict[str, NDArray[Any]]()
     terms: NDArray[Any] | None = None
     planes = predictor.predict(volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
     for number, plane in enumerate(planes):
-        labels = _placed(labels, plane.labels, volume, number)
-        if plane.probs is not None:
-            kept = _placed(kept, plane.probs, volume, number)
+        parts = {"labels": plane.labels} | ({} if plane.probs is None else {"probs": plane.probs})
+        for name, found in parts.items():
+            if name not in whole:
+                whole[name] = np.empty((*found.shape[:-2], *volume.shape), found.dtype)
+            np.moveaxis(whole[name], volume.axis - 3, -3)[..., number, :, :] = found
         if plane.loss is not None:
             terms = plane.loss if terms is None else terms + plane.loss
-    assert labels is not None  # a volume has planes
     sample = Sample(
         case_id=volume.case_id,
-        image=volume[middle].image,
+        image=volume[len(volume) // 2].image,
         target=volume.target(),
-        plane_axis=axis,
+        plane_axis=volume.axis,
         geometry=volume.geometry,
     )
-    return Prediction(sample=sample, labels=labels, probs=kept, loss=terms)
-
-
-def _placed(whole: NDArray[Any] | None, plane: NDArray[Any], volume: Volume, number: int) -> NDArray[Any]:
-    """Put a plane (..., H, W) into its volume, which is made for the first one."""
-    if whole is None:
-        whole = np.empty((*plane.shape[:-2], *volume.shape), plane.dtype)
-    np.moveaxis(whole, volume.axis - 3, -3)[..., number, :, :] = plane
-    return whole
+    return Prediction(sample=sample, labels=whole["labels"], probs=whole.get("probs"), loss=terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +146,8 @@ def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> E
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
-        given: dict[str, Any] = {"probs": prediction.probs, "plane_axis": axis}
-        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, **given)
+        steps, spec = job.postprocess.steps, job.dataset.spec
+        cleaned = run_steps(prediction.labels, steps, spec, probs=prediction.probs, plane_axis=axis)
         if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
             kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
             cleaned = replace(cleaned, instances=kept)
@@ -330,8 +321,8 @@ def repair_files(job: CaseRun, records: Records) -> None:
 
 def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
     """Find the names of files that are missing or changed since they were written, by the index of their case."""
-    found = {
-        index: [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]
-        for index, record in enumerate(records)
-    }
-    return {index: names for index, names in found.items() if names}
+    damaged = dict[int, list[str]]()
+    for index, record in enumerate(records):
+        if names := [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]:
+            damaged[index] = names
+    return damaged

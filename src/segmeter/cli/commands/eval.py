@@ -24,8 +24,7 @@ from segmeter.data.verification.report import open_splits
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning, take_batches
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
-from segmeter.evaluation.large import prefer_bands
+from segmeter.evaluation.evaluate import Evaluation, evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
