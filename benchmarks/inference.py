@@ -118,7 +118,8 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
     from segmeter.classes import ClassSpec
     from segmeter.data.files.geometry import NOWHERE, Geometry
     from segmeter.data.sample import Sample
-    from segmeter.evaluation.evaluate import Evaluation, evaluate
+    from segmeter.evaluation.evaluate import evaluate
+    from segmeter.evaluation.predicted import Evaluation
     from segmeter.export.config import ExportConfig
     from segmeter.inference.config import InferenceConfig
     from segmeter.inference.predictor import Predictor

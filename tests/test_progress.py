@@ -96,9 +96,9 @@ def test_seconds_and_bytes_add_up_over_threads():
         for _ in range(50):
             pool.submit(stages.add, "read", 0.5)
             pool.submit(stages.crossed, "to the host", 3)
-    assert stages.seconds()["read"] == 25
-    assert stages.seconds()["forward"] == 0
-    assert stages.bytes() == {"to the device": 0, "to the host": 150}
+    assert stages.seconds["read"] == 25
+    assert stages.seconds["forward"] == 0
+    assert stages.bytes == {"to the device": 0, "to the host": 150}
 
 
 def test_the_report_has_every_stage_and_both_ways():

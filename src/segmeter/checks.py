@@ -72,15 +72,14 @@ def condense(lines: Iterable[str]) -> list[str]:
     shown = []
     for group in groups.values():
         shown.append(group[0])
-        lines = [line for line in group[1:] if isinstance(line, Refusal)]  # plain ones are alone in their group
-        if not lines:
-            continue
-        places = [line.where.replace(os.sep, "/") for line in group]
-        kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2  # with folders if these differ
-        named = [line.given for line in lines]
-        if len(set(places)) > 1:
-            named = ["/".join(place.split("/")[-kept:]) for place in places[1:]]
-        shown.append(f"  the same in {len(named)} more: {shorten(named)}")
+        alike = [line for line in group if isinstance(line, Refusal)]
+        if len(alike) > 1:
+            places = [line.where.replace(os.sep, "/") for line in alike]
+            kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2  # with folders if these differ
+            named = [line.given for line in alike]
+            if len(set(places)) > 1:
+                named = ["/".join(place.split("/")[-kept:]) for place in places]
+            shown.append(f"  the same in {len(named) - 1} more: {shorten(named[1:])}")
     return shown
 
 

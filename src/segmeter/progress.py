@@ -7,7 +7,6 @@ seconds prints a plain line now and then.
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from datetime import timedelta
@@ -132,12 +131,15 @@ def _rate(count: float, seconds: float) -> str:
 
 
 class Stages:
-    """Adds up the work of all threads; stages that overlap add up to more than the time that passed."""
+    """Adds up the seconds of each stage and the bytes that crossed, over all threads.
+
+    Stages that overlap add up to more than the time that passed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seconds: dict[Stage, float] = defaultdict(float)
-        self._bytes: dict[Way, int] = defaultdict(int)
+        self.seconds: dict[Stage, float] = dict.fromkeys(get_args(Stage), 0.0)
+        self.bytes: dict[Way, int] = dict.fromkeys(get_args(Way), 0)
         self._begun = time.perf_counter()
 
     @contextmanager
@@ -152,22 +154,12 @@ class Stages:
     def add(self, stage: Stage, seconds: float) -> None:
         """Add to the seconds of a stage."""
         with self._lock:
-            self._seconds[stage] += seconds
+            self.seconds[stage] += seconds
 
     def crossed(self, way: Way, nbytes: int) -> None:
         """Add to the bytes that went in one direction."""
         with self._lock:
-            self._bytes[way] += nbytes
-
-    def seconds(self) -> dict[Stage, float]:
-        """Return the seconds of every stage, in the order of the work."""
-        with self._lock:
-            return {stage: self._seconds[stage] for stage in get_args(Stage)}
-
-    def bytes(self) -> dict[Way, int]:
-        """Return the bytes that crossed in each direction."""
-        with self._lock:
-            return {way: self._bytes[way] for way in get_args(Way)}
+            self.bytes[way] += nbytes
 
     def report(self) -> str:
         """Write two lines for people: each stage's seconds as a share of the time that passed, and the bytes that
@@ -179,6 +171,6 @@ class Stages:
         'crossed   0.0 MB to the device, 0.0 MB to the host'
         """
         passed = max(time.perf_counter() - self._begun, 1e-9)
-        shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds().items()]
-        ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes().items()]
+        shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds.items()]
+        ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes.items()]
         return f"time      {passed:.1f} s: {', '.join(shares)} (stages overlap)\ncrossed   {', '.join(ways)}"

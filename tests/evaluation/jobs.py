@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from segmeter.evaluation.evaluate import Evaluation
 from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.predicted import CaseRun, Evaluation
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor

@@ -14,9 +14,9 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict, prefer_bands
+from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.predicted import CaseRun, Evaluation
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor

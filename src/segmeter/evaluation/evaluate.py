@@ -4,15 +4,14 @@ Forward passes run in the caller's thread. Post-processing, measuring and writin
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, starmap
 from typing import Any, cast
 
 import numpy as np
-from torch import nn
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -26,8 +25,8 @@ from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
-from segmeter.export.config import ExportConfig
+from segmeter.evaluation.predicted import CaseRun, Evaluation, Measuring, Seeing, finish, finish_in_bands, restore_cases
+from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.formats import check_cases
 from segmeter.export.volumes import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
@@ -48,22 +47,6 @@ from segmeter.threads import count_cores
 BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation(CaseRun):
-    """A model and the cases to evaluate it on; each case of `dataset` must have a target.
-
-    Parameters
-    ----------
-    loss
-        Reported beside the metrics, per case and of all cases as one batch, or None.
-    metrics
-        Its group of the configuration.
-    """
-
-    loss: nn.Module | None
-    metrics: MetricsConfig
 
 
 def evaluate(job: Evaluation) -> dict[str, Any]:
@@ -147,7 +130,7 @@ def run_cases(
     *,
     measure: Measuring | None = None,
     loss: Loss | None = None,
-    see: Callable[[Prediction], None] = lambda prediction: None,
+    see: Seeing = lambda prediction: None,
     sees_all_probs: bool = False,
 ) -> Manifest:
     """Predict all cases that a resumed run lacks, measure them, write their files, and record them in their order.
@@ -189,7 +172,7 @@ def run_cases(
         _LOG.warning(kept, done, len(job.dataset))
     probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
-    options: dict[str, Any] = {"probs": probs, "probs_dtype": "float32" if in_full else job.export.probs_dtype}
+    dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
     alone = set(streamed)
     if probs:  # several large cases with their probabilities would fill the memory
         headers = enumerate(map_in_threads(job.dataset.header_of, range(len(job.dataset))))
@@ -202,7 +185,7 @@ def run_cases(
             if part.start in streamed:
                 yield finish_in_bands(job, part.start, measure, loss, see)
             else:
-                found = job.predictions(part, loss=loss, **options)
+                found = job.predictions(part, probs=probs, probs_dtype=dtype, loss=loss)
                 with closing(_finish_all(job, found, measure, see)) as finished:
                     yield from finished
 
@@ -211,14 +194,9 @@ def run_cases(
 
 
 def _finish_all(
-    job: CaseRun,
-    predictions: Iterator[Prediction],
-    measure: Measuring | None,
-    see: Callable[[Prediction], None],
+    job: CaseRun, predictions: Iterator[Prediction], measure: Measuring | None, see: Seeing
 ) -> Generator[Entry, None, None]:
-    """Finish predictions in threads, in order. Waiting ones take at most ``export.queue_mb`` of memory, or are one
-    case.
-    """
+    """Finish predictions in threads, in order; those that wait take at most ``export.queue_mb``, or are one case."""
     room = Room(job.export.queue_mb << 20)
 
     def held() -> Iterator[tuple[Prediction, int]]:
@@ -326,17 +304,17 @@ def check_streamable(job: CaseRun, *, loss: Loss | None = None, metrics: Metrics
         problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
         if problems:
             raise ConfigError(problems)
-    streamed = sorted(dataset.streamed_cases())
     needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
     if metrics is not None:
         needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
         needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
     if loss is not None and not sums_by_bands(loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
-    if streamed and needs:
-        found = dataset.header_of(streamed[0])
+    if needs and (streamed := dataset.streamed_cases()):
+        first = min(streamed)
+        found = dataset.header_of(first)
         why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
-        rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
+        rule = f"to work by rows, as case {dataset.case_ids[first]!r} is read by rows ({why})"
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
 

@@ -158,11 +158,7 @@ class Manifest:
         return _join(table for table, _ in read_batches(self.folder))
 
     def finish(
-        self,
-        results: Sequence[str] = (),
-        *,
-        inputs: Mapping[str, str] | None = None,
-        records: pa.Table | None = None,
+        self, results: Sequence[str] = (), *, inputs: Mapping[str, str] | None = None, records: pa.Table | None = None
     ) -> None:
         """Mark the run as done: all cases are measured and the results are written.
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset, Part
@@ -33,12 +34,14 @@ from segmeter.files import clear_leftovers, is_whole, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
 _LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
+Seeing = Callable[[Prediction], None]
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -142,6 +145,22 @@ class CaseRun:
         yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=loss)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(CaseRun):
+    """A model and the cases to evaluate it on; each case of `dataset` must have a target.
+
+    Parameters
+    ----------
+    loss
+        Reported beside the metrics, per case and of all cases as one batch, or None.
+    metrics
+        Its group of the configuration.
+    """
+
+    loss: nn.Module | None
+    metrics: MetricsConfig
+
+
 def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
@@ -160,7 +179,7 @@ def finish_in_bands(
     index: int,
     measure: Measuring | None = None,
     loss: Loss | None = None,
-    see: Callable[[Prediction], None] = lambda prediction: None,
+    see: Seeing = lambda prediction: None,
 ) -> Entry:
     """Predict, post-process and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
@@ -193,12 +212,7 @@ def finish_in_bands(
 
 
 def _finished(
-    job: CaseRun,
-    prediction: Prediction,
-    cleaned: Cleaned,
-    measure: Measuring | None,
-    *,
-    kind: list[Any],
+    job: CaseRun, prediction: Prediction, cleaned: Cleaned, measure: Measuring | None, *, kind: list[Any]
 ) -> Entry:
     """Measure a case and write its files. `kind` is that of its image, by which batches are formed."""
     case_id, stages = prediction.sample.case_id, job.predictor.stages

@@ -24,9 +24,9 @@ from segmeter.data.verification.report import open_splits
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning, take_batches
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict, prefer_bands
+from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.predicted import CaseRun, Evaluation
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import build_loss, fix_weights

@@ -193,8 +193,8 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
     DataError
         Files can't be read or don't fit together, one line each.
     """
-    reader, room = PairReader(job.reading, job.metrics.spacing), Room()
-    work = partial(_compare_case, job, folder, reader, room, build_measures(job.metrics, job.spec))
+    measures = build_measures(job.metrics, job.spec)
+    work = partial(_compare_case, job, folder, PairReader(job.reading, job.metrics.spacing), Room(), measures)
     rows, tied = defaultdict[Compared, list[CaseRow]](list), defaultdict[str, list[float]](list)
     for compared, shares in collect(work, [*job.cases.items()], what="comparing"):
         for key, row in compared.items():
