@@ -3,7 +3,6 @@
 Results come in the order of the items, a few items are worked on ahead, and leaving the loop ends the work.
 """
 
-import errno
 import logging
 import multiprocessing
 import os
@@ -17,7 +16,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from itertools import count, islice
-from multiprocessing import resource_tracker
 from typing import TypeVar
 
 import psutil
@@ -166,17 +164,9 @@ def map_in_processes(
         A process was killed, as the system does when memory runs out; the items that it may have had are named.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    _silence_tracker()
     workers = max(1, min(processes, len(items)))
     ahead, done = workers * _AHEAD, 0
-    try:
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
-            raise
-        # of its semaphores, which name no file
-        raise OSError(error.errno, error.strerror, "/dev/shm") from error
-    with pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # Ctrl-C is for the parent, never for a worker
@@ -229,24 +219,6 @@ def _awaited(future: Future[Result], number: int) -> Result:
                 return future.result()
         waited += LONG_SECONDS
         _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
-
-
-def _silence_tracker() -> None:
-    """Start Python's resource tracker without its warnings.
-
-    It removes the semaphores of a process that was ended at once, and would warn that the program leaked them. It takes
-    its warning filter from the environment in which it starts.
-    """
-    if not hasattr(os, "fork"):  # Windows counts the handles of a semaphore itself
-        return
-    name = "PYTHONWARNINGS"
-    before = os.environ.get(name)
-    os.environ[name] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        os.environ.pop(name)
-        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from segmeter.errors import ConfigError, DataError
@@ -22,7 +21,7 @@ from segmeter.evaluation.manifest import (
     read_run_manifest,
 )
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from tests.metrics.build import case_row, class_spec
+from tests.metrics.build import class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]
@@ -183,20 +182,6 @@ def test_what_is_no_manifest_is_refused(content, tmp_path):
         (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(DataError, match="manifest"):
         check_same(tmp_path, IDENTITY, CASES)
-
-
-def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):
-    """Not at the end, when old and new rows are joined."""
-    manifest = Manifest.begin(tmp_path, {}, ["a", "b"])
-    monkeypatch.setattr(
-        "segmeter.evaluation.manifest.columns_of_rows",
-        lambda rows: pa.table({"case_id": ["a"], "objects": pa.array([b"packed"], pa.binary())}),
-    )
-    manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
-    manifest.close()
-    for call in (manifest.keep, manifest.records, lambda: manifest.table(class_spec(2))):
-        with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
-            call()
 
 
 @pytest.fixture
