@@ -7,7 +7,7 @@ seconds prints a plain line now and then.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Literal, TypeVar, get_args
@@ -23,7 +23,7 @@ _IN_SECONDS = 300  # below which a time is given in seconds
 
 
 def track(
-    items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
+    items: Iterable[Item], what: str, total: int, *, parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
     """Yield `items` while showing progress.
 
@@ -34,19 +34,16 @@ def track(
     what
         The name of the activity, for example "evaluating".
     total
-        The number of items; taken from ``len(items)`` if it has one.
+        The number of items.
     parts
         For items that take long, such as large images in tiles. It receives a function to call with how many of the
         next items are done, such as 0.25.
     """
-    if total is None and isinstance(items, Sized):
-        total = len(items)
     done, reached = 0, 0.0
 
     def text(passed: float) -> str:
-        shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
-        left = f", {_time((total - reached) * passed / reached)} left" if total and 0 < reached < total else ""
-        return f"{shown} ({_rate(reached, passed)}{left})"
+        left = f", {_time((total - reached) * passed / reached)} left" if 0 < reached < total else ""
+        return f"{int(reached)} of {total}, {100 * reached / total:.0f} % ({_rate(reached, passed)}{left})"
 
     def end(passed: float) -> str:
         return f"{int(reached)} in {passed:.1f} s ({_rate(reached, passed)})"
@@ -89,7 +86,7 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
 
 @contextmanager
 def _shown(
-    what: str, total: float | None, end: Callable[[float], str], *, quiet: float
+    what: str, total: float, end: Callable[[float], str], *, quiet: float
 ) -> Iterator[Callable[[float, Callable[[float], str]], None]]:
     """Show how much of the total is done, with a text of the seconds that passed: live on a terminal, elsewhere in
     lines now and then.
