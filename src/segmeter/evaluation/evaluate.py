@@ -25,12 +25,12 @@ from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.predicted import CaseRun, Evaluation, Measuring, Seeing, finish, finish_in_bands, restore_cases
+from segmeter.evaluation.predicted import CaseRun, Evaluation, finish, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.formats import check_cases
 from segmeter.export.volumes import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
-from segmeter.inference.results import Loss, Prediction, sums_by_bands
+from segmeter.inference.results import Prediction, sums_by_bands
 from segmeter.losses.additive import additive
 from segmeter.metrics.calibration_file import empty_sums
 from segmeter.metrics.cases.table import CaseRow
@@ -73,8 +73,6 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     dataset, metrics, spec = job.dataset, job.metrics, job.dataset.spec
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
-    loss = None if job.loss is None else additive(job.loss, spec)
-    check_streamable(job, loss=loss, metrics=metrics)
     sums = empty_sums(spec) if metrics.calibration else None
     measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
@@ -82,7 +80,9 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
             sums.update(prediction.sample.target, prediction.probs)
 
-    manifest = run_cases(job, "evaluating", measure=measure, loss=loss, see=see, sees_all_probs=sums is not None)
+    run = replace(job, measure=measure, terms=None if job.loss is None else additive(job.loss, spec), see=see)
+    check_streamable(run, metrics)
+    manifest = run_cases(run, "evaluating", sees_all_probs=sums is not None)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
     return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
@@ -112,7 +112,8 @@ def predict(job: CaseRun) -> int:
     check_streamable(job)
     card = job.predictor.segmenter.card
     watch = ScaleWatch(card.mean, card.std, card.clip)
-    manifest = run_cases(job, "predicting", see=lambda prediction: _warn(watch.add(prediction.sample.image)))
+    run = replace(job, see=lambda prediction: _warn(watch.add(prediction.sample.image)))
+    manifest = run_cases(run, "predicting")
     if not manifest.done:
         _warn(watch.close())
         manifest.finish()
@@ -124,29 +125,15 @@ def _warn(lines: Sequence[str]) -> None:
         _LOG.warning("%s", line)
 
 
-def run_cases(
-    job: CaseRun,
-    what: str,
-    *,
-    measure: Measuring | None = None,
-    loss: Loss | None = None,
-    see: Seeing = lambda prediction: None,
-    sees_all_probs: bool = False,
-) -> Manifest:
+def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manifest:
     """Predict all cases that a resumed run lacks, measure them, write their files, and record them in their order.
 
     Parameters
     ----------
     what
         The activity that the progress bar names.
-    measure
-        Makes the row of a case; called in threads.
-    loss
-        Computed for each case that has a target.
-    see
-        Called in the caller's thread with each prediction, before post-processing.
     sees_all_probs
-        Whether `see` needs the probabilities of every case, so that a resumed run predicts all of them again.
+        Whether `job.see` needs the probabilities of every case, so that a resumed run predicts all of them again.
 
     Returns
     -------
@@ -183,25 +170,24 @@ def run_cases(
     def entries() -> Generator[Entry, None, None]:
         for part in starmap(range, pairwise(sorted(edges))):
             if part.start in streamed:
-                yield finish_in_bands(job, part.start, measure, loss, see)
+                yield finish_in_bands(job, part.start)
             else:
-                found = job.predictions(part, probs=probs, probs_dtype=dtype, loss=loss)
-                with closing(_finish_all(job, found, measure, see)) as finished:
+                found = job.predictions(part, probs=probs, probs_dtype=dtype)
+                with closing(_finish_all(job, found)) as finished:
                     yield from finished
 
     drive(entries(), manifest, what=what, total=len(rest), parts=job.predictor.watch)
     return manifest
 
 
-def _finish_all(
-    job: CaseRun, predictions: Iterator[Prediction], measure: Measuring | None, see: Seeing
-) -> Generator[Entry, None, None]:
+def _finish_all(job: CaseRun, predictions: Iterator[Prediction]) -> Generator[Entry, None, None]:
     """Finish predictions in threads, in order; those that wait take at most ``export.queue_mb``, or are one case."""
     room = Room(job.export.queue_mb << 20)
 
     def held() -> Iterator[tuple[Prediction, int]]:
         for prediction in predictions:
-            see(prediction)
+            if job.see is not None:
+                job.see(prediction)
             size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
             room.enter(size)
             yield prediction, size
@@ -209,7 +195,7 @@ def _finish_all(
     def work(waiting: tuple[Prediction, int]) -> Entry:
         prediction, size = waiting
         try:
-            return finish(job, prediction, measure)
+            return finish(job, prediction)
         finally:
             room.leave(size)
 
@@ -288,7 +274,7 @@ def measure_prediction(
     )
 
 
-def check_streamable(job: CaseRun, *, loss: Loss | None = None, metrics: MetricsConfig | None = None) -> None:
+def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None:
     """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
 
     Raises
@@ -308,7 +294,7 @@ def check_streamable(job: CaseRun, *, loss: Loss | None = None, metrics: Metrics
     if metrics is not None:
         needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
         needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
-    if loss is not None and not sums_by_bands(loss):
+    if job.terms is not None and not sums_by_bands(job.terms):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
     if needs and (streamed := dataset.streamed_cases()):
         first = min(streamed)

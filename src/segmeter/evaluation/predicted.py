@@ -41,7 +41,6 @@ from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
 _LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
-Seeing = Callable[[Prediction], None]
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -116,6 +115,12 @@ class CaseRun:
         Whether to continue the run in `folder`.
     batches
         The batch of each case of a shard in the whole run, by number; None groups cases as they come.
+    measure
+        Makes the row of a case; called in threads.
+    terms
+        The additive loss that is computed for each case with a target.
+    see
+        Called in the caller's thread with each prediction, before post-processing.
     """
 
     predictor: Predictor
@@ -126,23 +131,24 @@ class CaseRun:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     batches: Sequence[int] | None = None
+    measure: Measuring | None = None
+    terms: Loss | None = None
+    see: Callable[[Prediction], None] | None = None
 
     @cached_property
     def writer(self) -> Writer:
         """The writer of the files of these cases."""
         return Writer(self.folder / PREDICTIONS, self.export, self.dataset.spec, locate=self.dataset.locate)
 
-    def predictions(
-        self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32", loss: Loss | None = None
-    ) -> Iterator[Prediction]:
+    def predictions(self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32") -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run; the planes of a volume are batches of their own."""
+        options: dict[str, Any] = {"probs": probs, "probs_dtype": probs_dtype, "loss": self.terms}
         if isinstance(self.dataset, VolumeSet):
             for index in cases:
-                volume = self.dataset.open_volume(index)
-                yield predict_volume(self.predictor, volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
+                yield predict_volume(self.predictor, self.dataset.open_volume(index), **options)
             return
         batches, part = self.batches and self.batches[cases.start : cases.stop], Part(self.dataset, cases)
-        yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=loss)
+        yield from self.predictor.predict(part, batches=batches, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +167,7 @@ class Evaluation(CaseRun):
     metrics: MetricsConfig
 
 
-def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> Entry:
+def finish(job: CaseRun, prediction: Prediction) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
@@ -171,16 +177,10 @@ def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> E
             kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
             cleaned = replace(cleaned, instances=kept)
     image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
-    return _finished(job, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
+    return _finished(job, prediction, cleaned, kind=[*image.shape, str(image.dtype), *volume])
 
 
-def finish_in_bands(
-    job: CaseRun,
-    index: int,
-    measure: Measuring | None = None,
-    loss: Loss | None = None,
-    see: Seeing = lambda prediction: None,
-) -> Entry:
+def finish_in_bands(job: CaseRun, index: int) -> Entry:
     """Predict, post-process and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
         case_id, (height, width) = job.dataset.case_ids[index], image.shape[:2]
@@ -189,7 +189,7 @@ def finish_in_bands(
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         spool = Spool(job.folder / PREDICTIONS, shape, spec.label_dtype)
         picture = Thumbnail(thumbnail_step(height, width), -3)
-        sums = BandLoss(loss, job.predictor.device) if target is not None and sums_by_bands(loss) else None
+        sums = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
         stream = job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums)
 
         def keep(labels: NDArray[Any]) -> None:
@@ -203,21 +203,20 @@ def finish_in_bands(
         sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
         labels: Any = spool
         prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
-        see(prediction)
+        if job.see is not None:
+            job.see(prediction)
         if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
             labels = spool.read(0, height)
         cleaned = Cleaned(labels=labels, instances=None, changed=bands.changed)
         kind = [*image.shape, str(image.dtype), "by rows", case_id]
-        return _finished(job, prediction, cleaned, measure, kind=kind)
+        return _finished(job, prediction, cleaned, kind=kind)
 
 
-def _finished(
-    job: CaseRun, prediction: Prediction, cleaned: Cleaned, measure: Measuring | None, *, kind: list[Any]
-) -> Entry:
+def _finished(job: CaseRun, prediction: Prediction, cleaned: Cleaned, *, kind: list[Any]) -> Entry:
     """Measure a case and write its files. `kind` is that of its image, by which batches are formed."""
     case_id, stages = prediction.sample.case_id, job.predictor.stages
     with stages.timed("measure"):
-        row = None if measure is None else measure(prediction, cleaned)
+        row = None if job.measure is None else job.measure(prediction, cleaned)
     with stages.timed("write"):
         of_model = {"probs": prediction.probs, "predicted": prediction.labels}
         files = job.writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
@@ -316,7 +315,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    streamed = job.dataset.streamed_cases()
+    streamed, job = job.dataset.streamed_cases(), replace(job, measure=None, terms=None, see=None)
     for batch in split_batches(_kinds(job, records), job.predictor.config.batch_size):
         if damaged.keys().isdisjoint(batch):
             continue
@@ -325,7 +324,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
             continue
         for index, prediction in zip(batch, job.predictions(batch, probs=job.export.needs_probs), strict=True):
             if index in damaged:
-                finish(job, prediction, None)
+                finish(job, prediction)
     again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
     differing = [name for found in again.values() for name in found]
     if differing:
