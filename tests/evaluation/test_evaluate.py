@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError, InputError
-from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict, run_cases
+from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
@@ -30,12 +31,12 @@ from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfi
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.evaluation.jobs import case_run, evaluation, files, interrupted, predictor
+from tests.evaluation.jobs import case_run, evaluated, files, interrupted, predictor
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 
 def run_evaluation(folder, cases, **changes):
-    return evaluate(evaluation(folder, dataset=cases, **changes))
+    return evaluated(folder, dataset=cases, **changes)
 
 
 @pytest.fixture
@@ -121,12 +122,12 @@ def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, 
     segmenter = tiny_segmenter()
     segmenter.card = replace(segmenter.card, data=describe_data(trained))
     cases = build_dataset(trained.replace(**changes), split=split)
-    job = evaluation(tmp_path / "run", predictor=predictor(segmenter), dataset=cases, loss=None)
+    run = partial(run_evaluation, tmp_path / "run", cases, predictor=predictor(segmenter), loss=None)
     if key is None:
-        assert evaluate(job)
+        assert run()
         return
     with pytest.raises(ConfigError, match=f"`data.{key}` to be .* with data.split={split}, which else may hold cases"):
-        evaluate(job)
+        run()
     assert not (tmp_path / "run").exists()
 
 
@@ -193,7 +194,7 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
 
 
-@pytest.mark.parametrize("run", [evaluation, prediction])
+@pytest.mark.parametrize("run", [case_run, prediction])
 def test_files_that_would_overwrite_each_other_are_refused_before_any_work(run, tmp_path, monkeypatch):
     class Alike(TinyCases):
         case_ids = ("a", "b", "A")

@@ -12,6 +12,7 @@ from itertools import pairwise, starmap
 from typing import Any, cast
 
 import numpy as np
+from torch import nn
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -25,7 +26,7 @@ from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.predicted import CaseRun, Evaluation, finish, finish_in_bands, restore_cases
+from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.formats import check_cases
 from segmeter.export.volumes import check_volume_export
@@ -49,11 +50,20 @@ BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: s
 _LOG = logging.getLogger(__name__)
 
 
-def evaluate(job: Evaluation) -> dict[str, Any]:
+def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = None) -> dict[str, Any]:
     """Predict every case once, write the files that the configuration asks for, and measure it.
 
     Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which
     an interrupted run is resumed.
+
+    Parameters
+    ----------
+    job
+        Each case of its data set must have a target.
+    metrics
+        Its group of the configuration.
+    loss
+        Reported beside the metrics, per case and of all cases as one batch, or None.
 
     Returns
     -------
@@ -70,7 +80,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    dataset, metrics, spec = job.dataset, job.metrics, job.dataset.spec
+    dataset, spec = job.dataset, job.dataset.spec
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
     sums = empty_sums(spec) if metrics.calibration else None
@@ -80,7 +90,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
             sums.update(prediction.sample.target, prediction.probs)
 
-    run = replace(job, measure=measure, terms=None if job.loss is None else additive(job.loss, spec), see=see)
+    run = replace(job, measure=measure, terms=None if loss is None else additive(loss, spec), see=see)
     check_streamable(run, metrics)
     manifest = run_cases(run, "evaluating", sees_all_probs=sums is not None)
     if manifest.done:

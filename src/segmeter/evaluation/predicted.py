@@ -18,7 +18,6 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from segmeter.checks import some
 from segmeter.data.dataset import Dataset, Part
@@ -34,7 +33,6 @@ from segmeter.files import clear_leftovers, is_whole, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
@@ -149,22 +147,6 @@ class CaseRun:
             return
         batches, part = self.batches and self.batches[cases.start : cases.stop], Part(self.dataset, cases)
         yield from self.predictor.predict(part, batches=batches, **options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation(CaseRun):
-    """A model and the cases to evaluate it on; each case of `dataset` must have a target.
-
-    Parameters
-    ----------
-    loss
-        Reported beside the metrics, per case and of all cases as one batch, or None.
-    metrics
-        Its group of the configuration.
-    """
-
-    loss: nn.Module | None
-    metrics: MetricsConfig
 
 
 def finish(job: CaseRun, prediction: Prediction) -> Entry:
