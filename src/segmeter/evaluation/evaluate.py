@@ -4,7 +4,7 @@ Forward passes run in the caller's thread. Post-processing, measuring and writin
 """
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -175,27 +175,24 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
         headers = enumerate(map_in_threads(job.dataset.header_of, range(len(job.dataset))))
         alone |= {index for index, found in headers if found.height * found.width > WHOLE_PIXELS}
     edges = {rest.start, rest.stop}.union(*((index, index + 1) for index in alone.intersection(rest)))
+    parts = starmap(range, pairwise(sorted(edges)))
     _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
-
-    def entries() -> Generator[Entry, None, None]:
-        for part in starmap(range, pairwise(sorted(edges))):
-            if part.start in streamed:
-                yield finish_in_bands(job, part.start)
-            else:
-                found = job.predictions(part, probs=probs, probs_dtype=dtype)
-                with closing(_finish_all(job, found)) as finished:
-                    yield from finished
-
-    drive(entries(), manifest, what=what, total=len(rest), parts=job.predictor.watch)
+    entries = _finish_all(job, parts, streamed, probs=probs, probs_dtype=dtype)
+    drive(entries, manifest, what=what, total=len(rest), parts=job.predictor.watch)
     return manifest
 
 
-def _finish_all(job: CaseRun, predictions: Iterator[Prediction]) -> Generator[Entry, None, None]:
-    """Finish predictions in threads, in order; those that wait take at most ``export.queue_mb``, or are one case."""
+def _finish_all(
+    job: CaseRun, parts: Iterable[range], streamed: Set[int], *, probs: bool, probs_dtype: ProbsDtype
+) -> Generator[Entry, None, None]:
+    """Predict parts of the cases, and finish them in threads, in order.
+
+    Predictions that wait take at most ``export.queue_mb`` of memory, or are one case.
+    """
     room = Room(job.export.queue_mb << 20)
 
-    def held() -> Iterator[tuple[Prediction, int]]:
-        for prediction in predictions:
+    def held(part: range) -> Iterator[tuple[Prediction, int]]:
+        for prediction in job.predictions(part, probs=probs, probs_dtype=probs_dtype):
             if job.see is not None:
                 job.see(prediction)
             size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
@@ -211,7 +208,12 @@ def _finish_all(job: CaseRun, predictions: Iterator[Prediction]) -> Generator[En
 
     threads = max(count_cores(), job.export.workers)
     ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
-    yield from map_in_threads(work, held(), threads=threads, ahead=ahead, name="finish")
+    for part in parts:
+        if part.start in streamed:
+            yield finish_in_bands(job, part.start)
+        else:
+            with closing(map_in_threads(work, held(part), threads=threads, ahead=ahead, name="finish")) as finished:
+                yield from finished
 
 
 def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
