@@ -14,7 +14,7 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
+from segmeter.evaluation.evaluate import predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
@@ -27,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
 from segmeter.postprocess.pipeline import Bands
 from tests.data.crafted import write_pyramid, write_zarr
+from tests.evaluation import jobs
 from tests.evaluation.jobs import files, flip, interrupted
 from tests.models.parts import make_card, make_spec, make_tiny
 
@@ -73,14 +74,12 @@ def evaluated(data, folder, **changes):
     fields = {
         "predictor": predictor(),
         "dataset": cases_of(data),
+        "loss": build_loss(FocalConfig(), spec=SPEC),
         "export": ExportConfig(labels_format="tiff"),
         "postprocess": CLOSING,
-        "folder": folder,
         "identity": {"checkpoint": "0"},
-    } | changes
-    loss = fields.pop("loss", build_loss(FocalConfig(), spec=SPEC))
-    metrics = fields.pop("metrics", MetricsConfig(bootstrap=20))
-    return evaluate(CaseRun(**fields), metrics=metrics, loss=loss)
+    }
+    return jobs.evaluated(folder, **(fields | changes))
 
 
 def labels_in(folder):
@@ -176,7 +175,7 @@ def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, 
 
 
 def prediction(dataset, folder):
-    return CaseRun(predictor=predictor(), dataset=dataset, export=ExportConfig(), postprocess=CLOSING, folder=folder)
+    return jobs.case_run(folder, predictor=predictor(), dataset=dataset, postprocess=CLOSING)
 
 
 def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):
