@@ -137,7 +137,6 @@ class Stopped(KeyboardInterrupt):
 
     def __init__(self, received: signal.Signals) -> None:
         super().__init__("interrupted" if received == signal.SIGINT else f"stopped by {received.name}")
-        self.received = received
         self.exit_code = EXIT_CODES[received]
 
 
