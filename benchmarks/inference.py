@@ -118,7 +118,8 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
     from segmeter.classes import ClassSpec
     from segmeter.data.files.geometry import NOWHERE, Geometry
     from segmeter.data.sample import Sample
-    from segmeter.evaluation.evaluate import Evaluation, evaluate
+    from segmeter.evaluation.evaluate import evaluate
+    from segmeter.evaluation.predicted import CaseRun
     from segmeter.export.config import ExportConfig
     from segmeter.inference.config import InferenceConfig
     from segmeter.inference.predictor import Predictor
@@ -157,17 +158,14 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
 
     def whole() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            evaluate(
-                Evaluation(
-                    predictor=predictor,
-                    dataset=data,  # type: ignore[arg-type]
-                    loss=None,
-                    export=ExportConfig(),
-                    postprocess=PostprocessConfig(),
-                    metrics=MetricsConfig(),
-                    folder=Path(folder) / "run",
-                )
+            run = CaseRun(
+                predictor=predictor,
+                dataset=data,  # type: ignore[arg-type]
+                export=ExportConfig(),
+                postprocess=PostprocessConfig(),
+                folder=Path(folder) / "run",
             )
+            evaluate(run, metrics=MetricsConfig())
 
     def forward() -> None:
         for start in range(0, cases, BATCH):

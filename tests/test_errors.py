@@ -14,10 +14,12 @@ from segmeter import errors
         (errors.ConfigError, 2),
         (errors.DataError, 2),
         (errors.CheckpointError, 2),
+        (errors.Interrupted, 3),
     ],
 )
-def test_each_kind_of_error_has_its_exit_code(kind, code):
+def test_each_kind_of_error_has_its_exit_code_and_bad_input_is_a_value_error(kind, code):
     assert kind("one line").exit_code == code
+    assert issubclass(kind, ValueError) == (code == 2)
 
 
 def test_an_error_keeps_its_lines_and_shows_all_of_them():
@@ -25,14 +27,5 @@ def test_an_error_keeps_its_lines_and_shows_all_of_them():
     assert error.problems == ("a.png: is empty.", "b.png: is empty.")
     assert str(error) == "a.png: is empty.\nb.png: is empty."
     assert errors.RunError("the disk is full").problems == ("the disk is full",)
-
-
-def test_bad_input_is_a_value_error_and_a_fault_while_running_is_none():
-    assert issubclass(errors.InputError, ValueError)
-    assert not issubclass(errors.RunError, ValueError)
-
-
-def test_an_interruption_has_the_code_of_its_signal():
-    assert errors.Interrupted("stopped", exit_code=143).exit_code == 143
-    assert errors.Interrupted.exit_code == 3
     assert errors.OverflowedError("NaN", case_id="a").case_id == "a"
+    assert errors.Interrupted("stopped", exit_code=143).exit_code == 143  # that of its signal

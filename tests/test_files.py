@@ -19,11 +19,14 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_appears_whole_under_its_name(tmp_path):
+def test_a_file_appears_whole_under_its_name_or_the_old_one_stays_and_nothing_else(tmp_path):
     with files.atomic_write(tmp_path / "a.txt") as file:
         file.write(b"one ")
         assert not (tmp_path / "a.txt").exists()
         file.write(b"two")
+    with suppress(KeyboardInterrupt), files.atomic_write(tmp_path / "a.txt") as file:
+        file.write(b"new")
+        raise KeyboardInterrupt
     assert (tmp_path / "a.txt").read_bytes() == b"one two"
     assert names(tmp_path) == ["a.txt"]
 
@@ -34,15 +37,6 @@ def test_a_file_and_its_folder_reach_the_disk_before_and_after_it_has_its_name(t
     monkeypatch.setattr(files, "watch", lambda operation, path: done.append(f"{operation} {path.name}"))
     files.write_bytes(tmp_path / "a", b"1")
     assert done == ["open a", "write a", "fsync a", "rename a", f"fsync {tmp_path.name}"]
-
-
-def test_after_an_error_the_old_file_stays_and_nothing_else(tmp_path):
-    files.write_bytes(tmp_path / "a.txt", b"old")
-    with suppress(KeyboardInterrupt), files.atomic_write(tmp_path / "a.txt") as file:
-        file.write(b"new")
-        raise KeyboardInterrupt
-    assert (tmp_path / "a.txt").read_bytes() == b"old"
-    assert names(tmp_path) == ["a.txt"]
 
 
 def test_a_link_is_replaced_by_a_file_with_the_mode_of_any_new_file(tmp_path):

@@ -64,7 +64,7 @@ def test_a_batch_that_is_computed_before_its_items_come_does_not_move_back(clock
 
 
 def test_items_are_counted_with_their_rate(clock, capsys):
-    for _ in progress.track(range(40), "checking"):
+    for _ in progress.track(range(40), "checking", 40):
         clock[0] += 1.0
     assert capsys.readouterr().err.splitlines() == [
         "checking: 15 of 40, 38 % (1.0/s, 25 s left)",
@@ -78,12 +78,12 @@ def test_on_a_terminal_a_bar_is_drawn(monkeypatch, capsys):
     with progress.gauge("training") as show:
         show(0.25, "loss 0.5 [red]")
     assert "training" in capsys.readouterr().err
-    assert list(progress.track("abc", "checking", parts=lambda report: report(0.5))) == ["a", "b", "c"]
+    assert list(progress.track("abc", "checking", 3, parts=lambda report: report(0.5))) == ["a", "b", "c"]
     assert "checking" in capsys.readouterr().err
 
 
 def test_a_long_wait_is_given_in_hours(clock, capsys):
-    for _ in progress.track(range(400), "checking"):
+    for _ in progress.track(range(400), "checking", 400):
         clock[0] += 16.0
         if clock[0] > 20:
             break
@@ -96,9 +96,9 @@ def test_seconds_and_bytes_add_up_over_threads():
         for _ in range(50):
             pool.submit(stages.add, "read", 0.5)
             pool.submit(stages.crossed, "to the host", 3)
-    assert stages.seconds()["read"] == 25
-    assert stages.seconds()["forward"] == 0
-    assert stages.bytes() == {"to the device": 0, "to the host": 150}
+    assert stages.seconds["read"] == 25
+    assert stages.seconds["forward"] == 0
+    assert stages.bytes == {"to the device": 0, "to the host": 150}
 
 
 def test_the_report_has_every_stage_and_both_ways():

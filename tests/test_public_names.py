@@ -19,28 +19,21 @@ SHOWN = {
 }  # fmt: skip
 
 
-NAMES = [name for name in segmeter.__all__ if name[0] != "_"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_is_there_and_documented(name: str) -> None:
-    found = getattr(segmeter, name)
-    assert found.__doc__
-    assert name in dir(segmeter)
-    if name in SHOWN:
-        assert "Examples\n" in found.__doc__
-        assert "Raises\n" in found.__doc__
-
-
 def our_classes(hint: object) -> set[type]:
     """Classes of this package anywhere within a type."""
     own = {hint} if isinstance(hint, type) and hint.__module__.startswith("segmeter") else set()
     return own.union(*(our_classes(part) for part in typing.get_args(hint)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_class_in_a_public_signature_is_public(name: str) -> None:
-    shown = [found := getattr(segmeter, name)]
+@pytest.mark.parametrize("name", [name for name in segmeter.__all__ if name[0] != "_"])
+def test_every_public_name_is_there_and_documented_and_so_is_every_class_in_its_signature(name: str) -> None:
+    found = getattr(segmeter, name)
+    assert found.__doc__
+    assert name in dir(segmeter)
+    if name in SHOWN:
+        assert "Examples\n" in found.__doc__
+        assert "Raises\n" in found.__doc__
+    shown = [found]
     if isinstance(found, type):
         called = name not in ("PendingArray", "Model")  # a copier and `load` make them
         methods = {n: f for n, f in vars(found).items() if inspect.isfunction(f)}

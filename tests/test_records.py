@@ -1,18 +1,24 @@
-"""The JSON and YAML files of runs: what is not what a run wrote is one line, whoever reads it."""
+"""The JSON and YAML files of runs: what is not what a run wrote is one line, whoever reads it; and what runs record."""
 
 import ast
 import os
 import socket
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+import segmeter
 from segmeter.errors import DataError, InputError
-from segmeter.files import write_json
+from segmeter.files import describe_file, write_json
 from segmeter.records import (
     RunRecord,
-    changed_files,
+    hardware,
     open_own,
     read_json,
     read_json_lines,
@@ -21,6 +27,8 @@ from segmeter.records import (
     read_yaml,
     seal,
     seal_run,
+    source,
+    versions,
 )
 from tests.deadline import deadline
 from tests.sources import MODULES, SOURCE, nodes
@@ -179,11 +187,9 @@ def test_reading_a_small_record_takes_little_memory(run):
     assert most < 1 << 20
 
 
-def test_a_changed_file_beside_the_record_is_named_and_an_older_record_has_no_seal(run):
-    assert changed_files(run, read_run(run)) == []
-    (run / "config.yaml").write_text("data: {name: cellz}\n")
-    (run / "manifest.json").unlink()
-    assert changed_files(run, read_run(run)) == ["config.yaml", "manifest.json"]
+def test_a_record_names_the_files_beside_it_and_an_older_record_has_no_seal(run):
+    known = read_run(run)["files"]
+    assert known == {name: describe_file(run / name) for name in ("config.yaml", "manifest.json")}
     write_json(run / "run.json", {"command": "train", "state": "done"})
     assert read_run(run) == {"command": "train", "state": "done"}
 
@@ -221,3 +227,61 @@ def test_a_parser_is_found_however_it_is_called(tmp_path):
         path = tmp_path / f"{number}.py"
         path.write_text(text)
         assert bool(PARSERS & set(parsers_in(path))) == (text in texts), text
+
+
+def test_versions_name_what_is_installed_and_what_is_missing() -> None:
+    found = versions()
+    assert found["segmeter"] == segmeter.__version__
+    assert found["numpy"] == np.__version__
+    assert found["python"].split(".")[:2] == [str(part) for part in sys.version_info[:2]]
+
+
+def test_hardware_names_gpus_where_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = hardware()
+    assert facts["gpus"] == [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    monkeypatch.delitem(sys.modules, "torch")
+    assert hardware() == {name: fact for name, fact in facts.items() if name in hardware()}
+    assert "gpus" not in hardware()
+    assert "torch" not in sys.modules
+    assert facts["cores"] >= 1
+    assert facts["memory_gb"] > 0
+
+
+def git(*arguments: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", [b"file", b"\x81"])
+def test_source_is_the_commit_and_whether_it_was_changed(name: bytes, tmp_path, monkeypatch) -> None:
+    """Names in no encoding hide no change."""
+    if name != b"file" and sys.platform != "linux":
+        pytest.skip("other systems refuse such names")
+    monkeypatch.chdir(tmp_path)
+    assert source() == {"commit": None, "dirty": None}
+    git("init")
+    git("config", "core.quotePath", "false")
+    Path(os.fsdecode(name)).write_text("one")
+    git("add", "--all")
+    git("commit", "-m", "one")
+    assert source()["dirty"] is False
+    Path(os.fsdecode(name)).write_text("two")
+    assert source()["dirty"] is True
+    assert len(str(source()["commit"])) == 40
+
+
+def test_the_name_of_a_branch_may_be_in_any_encoding(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    git("init")
+    (tmp_path / ".git" / "HEAD").write_bytes(b"ref: refs/heads/caf\xe9\n")
+    assert source() == {"commit": None, "dirty": None}
+
+
+def test_the_commit_of_a_tree_too_large_to_look_through_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **options: Any) -> Any:
+        if command[1] == "status":
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return subprocess.CompletedProcess(command, 0, b"0123456789abcdef\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert source() == {"commit": "0123456789abcdef", "dirty": None}

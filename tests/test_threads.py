@@ -159,23 +159,23 @@ def set_to(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("quota", "processes", "taken"),
-    [*((None, *row) for row in ((1, []), (2, [4]), (3, [2]), (9, [1]))), ("250000", 1, [3]), ("250000", 2, [1])],
+    ("quota", "processes", "given", "taken"),
+    [
+        *((None, *row) for row in ((1, None, []), (2, None, [4]), (3, None, [2]), (9, None, [1]))),
+        *(("250000", *row) for row in ((1, None, [3]), (2, None, [1]))),
+        *(("250000", 2, name, []) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")),
+    ],
 )
-def test_processes_of_a_training_share_the_cores_or_the_quota(quota, processes, taken, machine, set_to):
+def test_processes_of_a_training_share_the_cores_or_the_quota_unless_the_user_has_set_a_number(
+    quota, processes, given, taken, machine, set_to, monkeypatch
+):
     """Mutation seen to fail: all cores for each process."""
+    if given:
+        monkeypatch.setenv(given, "6")
     if quota:
         limit(machine, "0::/job", **{"job/cpu.max": f"{quota} 100000"})
     share_cores(processes)
     assert set_to == taken
-
-
-@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
-def test_a_number_of_threads_that_the_user_has_set_stays(name, machine, set_to, monkeypatch):
-    monkeypatch.setenv(name, "6")
-    limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
-    share_cores(2)
-    assert set_to == []
 
 
 def test_commands_and_load_take_the_threads_of_the_quota(machine: Path, set_to: list[int]) -> None:

@@ -46,15 +46,11 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
     """
     text = f"{where}: expected `{argument}` {rule}, got {given}."
     text = f"{text} {remedy}" if remedy else text
-    line = Refusal(text if text.isprintable() else "".join(map(_printable, text)))
+    # what would end the line or control the terminal is escaped
+    line = Refusal("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
     line.where, line.given = where, str(given)
     line.cause = re.sub(r"\d+", "0", f"{argument} {' '.join(rule.split()[:_CAUSE_WORDS])} {remedy}")
     return line
-
-
-def _printable(character: str) -> str:
-    """Return the character, or its escape if it would end the line or control the terminal."""
-    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def condense(lines: Iterable[str]) -> list[str]:
@@ -76,21 +72,15 @@ def condense(lines: Iterable[str]) -> list[str]:
     shown = []
     for group in groups.values():
         shown.append(group[0])
-        if len(group) > 1:
-            shown.append(f"  the same in {len(group) - 1} more: {shorten(_places(group)[1:])}")
+        alike = [line for line in group if isinstance(line, Refusal)]
+        if len(alike) > 1:
+            places = [line.where.replace(os.sep, "/") for line in alike]
+            kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2  # with folders if these differ
+            named = [line.given for line in alike]
+            if len(set(places)) > 1:
+                named = ["/".join(place.split("/")[-kept:]) for place in places]
+            shown.append(f"  the same in {len(named) - 1} more: {shorten(named[1:])}")
     return shown
-
-
-def _places(group: list[str]) -> list[str]:
-    """Return the files with a problem, with their folders if these differ; or the given values, if there is only one
-    place.
-    """
-    lines = [line for line in group if isinstance(line, Refusal)]
-    places = [line.where.replace(os.sep, "/") for line in lines]
-    if len(set(places)) == 1:
-        return [line.given for line in lines]
-    kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2
-    return ["/".join(place.split("/")[-kept:]) for place in places]
 
 
 def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest: str = "more") -> str:

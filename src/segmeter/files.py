@@ -77,14 +77,14 @@ def temporary_name(suffix: str = "") -> str:
 
 def replace(source: Path, target: Path) -> None:
     """Rename over an existing file. Windows refuses while another program has it open: retry for three seconds."""
-    for wait in (*(0.05 * 2**number for number in range(6)), None):
+    for number in range(6):
         try:
             return os.replace(source, target)
         except PermissionError as error:
-            if wait is None or getattr(error, "winerror", None) is None:
+            if getattr(error, "winerror", None) is None:
                 raise
-            time.sleep(wait)
-    return None
+            time.sleep(0.05 * 2**number)
+    return os.replace(source, target)
 
 
 class _Raw(io.FileIO):
@@ -109,9 +109,6 @@ class _Raw(io.FileIO):
     def fileno(self) -> int:
         raise io.UnsupportedOperation("fileno")  # so that no library writes past it
 
-    def sync(self) -> None:
-        sync(super().fileno(), self._path)
-
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
@@ -130,7 +127,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     try:
         yield file
         file.flush()
-        raw.sync()
+        sync(io.FileIO.fileno(raw), path)
         raw.close()
         with operation("rename", path):
             replace(temporary, path)

@@ -5,7 +5,7 @@ NaN, no exception). Import kernels where they are first used, because numba take
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from mmap import mmap
@@ -20,7 +20,6 @@ from numba.core.dispatcher import Dispatcher
 _LOG = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-EXACT: frozenset[str] = frozenset()
 # a * b + c may be rounded once, and -0 may be 0; NaN and infinity keep their meaning
 FUSED = frozenset({"contract", "nsz"})
 # sums may also be added in vector lanes: in an order that is fixed, but not one by one
@@ -29,7 +28,7 @@ FUSED_SUMS = FUSED | {"reassoc"}
 
 def kernel(function: Function) -> Function:
     """Compile with exact float arithmetic, and keep the result on disk."""
-    return _keep_on_disk(function, _compile(function, EXACT))
+    return _keep_on_disk(function)
 
 
 def inlined_part(function: Function) -> Function:
@@ -47,7 +46,7 @@ def borrowing_part(function: Function) -> Function:
 
 def fused_kernel(function: Function) -> Function:
     """Compile with `FUSED` arithmetic, and keep the result on disk."""
-    return _keep_on_disk(function, _compile(function, FUSED))
+    return _keep_on_disk(function, FUSED)
 
 
 def fused_part(function: Function) -> Function:
@@ -60,11 +59,12 @@ def fused_sums_part(function: Function) -> Function:
     return cast(Function, _compile(function, FUSED_SUMS))
 
 
-def _compile(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
+def _compile(function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> Any:
     return numba.njit(nogil=True, error_model="numpy", fastmath=set(fastmath))(function)
 
 
-def _keep_on_disk(function: Function, compiled: Any) -> Function:
+def _keep_on_disk(function: Function, fastmath: frozenset[str] = frozenset()) -> Function:
+    compiled = _compile(function, fastmath)
     try:
         compiled._cache = _StampedCache(function)
     except RuntimeError:  # a read-only install and home
@@ -76,10 +76,9 @@ _SAID = mmap(-1, 1)  # shared with forked processes and between threads, so that
 
 
 def _say_compiling() -> None:
-    if _SAID[0]:
-        return
-    _SAID[0] = 1
-    _LOG.info("compiling loops for this machine, which takes seconds; later runs find them.", extra={"shown": True})
+    if not _SAID[0]:
+        _SAID[0] = 1
+        _LOG.info("compiling loops for this machine, which takes seconds; later runs find them.", extra={"shown": True})
 
 
 @cache
@@ -110,19 +109,18 @@ def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
     while rest:
         one = rest.pop()
         found.add(one)
-        rest += [each.py_func for _, each in _named(one) if isinstance(each, Dispatcher) and each.py_func not in found]
+        named = map(one.__globals__.get, one.__code__.co_names)
+        rest += [each.py_func for each in named if isinstance(each, Dispatcher) and each.py_func not in found]
     return found
-
-
-def _named(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the global names that a function uses, with their values."""
-    for name in function.__code__.co_names:
-        yield name, function.__globals__.get(name)
 
 
 def _hash_values(parts: set[Callable[..., Any]]) -> str:
     """Return the sha256 of the global values that the parts use, which the compiler takes as constants."""
-    lines = {f"{part.__module__}.{name} {_describe(value)}" for part in parts for name, value in _named(part)}
+    lines = {
+        f"{part.__module__}.{name} {_describe(part.__globals__.get(name))}"
+        for part in parts
+        for name in part.__code__.co_names
+    }
     return sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 

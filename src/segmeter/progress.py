@@ -7,8 +7,7 @@ seconds prints a plain line now and then.
 import sys
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Literal, TypeVar, get_args
@@ -24,7 +23,7 @@ _IN_SECONDS = 300  # below which a time is given in seconds
 
 
 def track(
-    items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
+    items: Iterable[Item], what: str, total: int, *, parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
     """Yield `items` while showing progress.
 
@@ -35,25 +34,19 @@ def track(
     what
         The name of the activity, for example "evaluating".
     total
-        The number of items; taken from ``len(items)`` if it has one.
+        The number of items.
     parts
         For items that take long, such as large images in tiles. It receives a function to call with how many of the
         next items are done, such as 0.25.
     """
-    if total is None and isinstance(items, Sized):
-        total = len(items)
-    done, reached, start = 0, 0.0, time.monotonic()
+    done, reached = 0, 0.0
 
-    def speed() -> float:
-        return reached / (time.monotonic() - start + 1e-9)
+    def text(passed: float) -> str:
+        left = f", {_time((total - reached) * passed / reached)} left" if 0 < reached < total else ""
+        return f"{int(reached)} of {total}, {100 * reached / total:.0f} % ({_rate(reached, passed)}{left})"
 
-    def text() -> str:
-        shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
-        left = f", {_time((total - reached) / speed())} left" if total and 0 < reached < total else ""
-        return f"{shown} ({_rate(speed())}{left})"
-
-    def end() -> str:
-        return f"{int(reached)} in {time.monotonic() - start:.1f} s ({_rate(speed())})"
+    def end(passed: float) -> str:
+        return f"{int(reached)} in {passed:.1f} s ({_rate(reached, passed)})"
 
     with _shown(what, total, end, quiet=QUIET_SECONDS) as show:
 
@@ -77,12 +70,8 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
     ------
     A function to call as ``show(fraction, text)``, as often as is convenient: the clock limits the output.
     """
-    start, first = time.monotonic(), None
-
-    def end() -> str:
-        return f"finished in {time.monotonic() - start:.0f} s"
-
-    with _shown(what, 1.0, end, quiet=LINE_SECONDS) as show:
+    first = None
+    with _shown(what, 1.0, "finished in {:.0f} s".format, quiet=LINE_SECONDS) as show:
 
         def move(fraction: float, figures: str) -> None:
             nonlocal first
@@ -90,16 +79,19 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
             first = first or (now, fraction)  # a resumed run does not start at zero
             gained, spent = fraction - first[1], now - first[0]
             left = f", {_time((1.0 - fraction) * spent / gained)} left" if gained > 0 and fraction < 1 else ""
-            show(fraction, lambda: f"{100 * fraction:.0f} %{left}, {figures}")
+            show(fraction, lambda passed: f"{100 * fraction:.0f} %{left}, {figures}")
 
         yield move
 
 
 @contextmanager
 def _shown(
-    what: str, total: float | None, end: Callable[[], str], *, quiet: float
-) -> Iterator[Callable[[float, Callable[[], str]], None]]:
-    """Show how much of the total is done, with text: live on a terminal, elsewhere in lines now and then."""
+    what: str, total: float, end: Callable[[float], str], *, quiet: float
+) -> Iterator[Callable[[float, Callable[[float], str]], None]]:
+    """Show how much of the total is done, with a text of the seconds that passed: live on a terminal, elsewhere in
+    lines now and then.
+    """
+    start = said = time.monotonic()
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
@@ -111,37 +103,40 @@ def _shown(
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(what, total=total, text="")
-            yield lambda done, text: progress.update(task, completed=done, text=text())
+            yield lambda done, text: progress.update(task, completed=done, text=text(time.monotonic() - start))
         return
-    start = said = time.monotonic()
 
-    def show(done: float, text: Callable[[], str]) -> None:
+    def show(done: float, text: Callable[[float], str]) -> None:
         nonlocal said
         now = time.monotonic()
         if done and now - said >= LINE_SECONDS:
             said = now
-            sys.stderr.write(f"{what}: {text()}\n")
+            sys.stderr.write(f"{what}: {text(now - start)}\n")
 
     yield show
-    if time.monotonic() - start >= quiet:
-        sys.stderr.write(f"{what}: {end()}\n")
+    if (passed := time.monotonic() - start) >= quiet:
+        sys.stderr.write(f"{what}: {end(passed)}\n")
 
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _IN_SECONDS else str(timedelta(seconds=round(seconds)))
 
 
-def _rate(rate: float) -> str:
+def _rate(count: float, seconds: float) -> str:
+    rate = count / (seconds + 1e-9)
     return f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
 
 
 class Stages:
-    """Adds up the work of all threads; stages that overlap add up to more than the time that passed."""
+    """Adds up the seconds of each stage and the bytes that crossed, over all threads.
+
+    Stages that overlap add up to more than the time that passed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seconds: dict[Stage, float] = defaultdict(float)
-        self._bytes: dict[Way, int] = defaultdict(int)
+        self.seconds: dict[Stage, float] = dict.fromkeys(get_args(Stage), 0.0)
+        self.bytes: dict[Way, int] = dict.fromkeys(get_args(Way), 0)
         self._begun = time.perf_counter()
 
     @contextmanager
@@ -156,22 +151,12 @@ class Stages:
     def add(self, stage: Stage, seconds: float) -> None:
         """Add to the seconds of a stage."""
         with self._lock:
-            self._seconds[stage] += seconds
+            self.seconds[stage] += seconds
 
     def crossed(self, way: Way, nbytes: int) -> None:
         """Add to the bytes that went in one direction."""
         with self._lock:
-            self._bytes[way] += nbytes
-
-    def seconds(self) -> dict[Stage, float]:
-        """Return the seconds of every stage, in the order of the work."""
-        with self._lock:
-            return {stage: self._seconds[stage] for stage in get_args(Stage)}
-
-    def bytes(self) -> dict[Way, int]:
-        """Return the bytes that crossed in each direction."""
-        with self._lock:
-            return {way: self._bytes[way] for way in get_args(Way)}
+            self.bytes[way] += nbytes
 
     def report(self) -> str:
         """Write two lines for people: each stage's seconds as a share of the time that passed, and the bytes that
@@ -183,6 +168,6 @@ class Stages:
         'crossed   0.0 MB to the device, 0.0 MB to the host'
         """
         passed = max(time.perf_counter() - self._begun, 1e-9)
-        shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds().items()]
-        ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes().items()]
+        shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds.items()]
+        ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes.items()]
         return f"time      {passed:.1f} s: {', '.join(shares)} (stages overlap)\ncrossed   {', '.join(ways)}"

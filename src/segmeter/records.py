@@ -24,7 +24,7 @@ from pydantic_core import from_json
 
 import segmeter
 from segmeter.errors import DataError, InputError
-from segmeter.files import describe_file, is_whole, json_bytes, link_error, open_file, sha256_json
+from segmeter.files import describe_file, json_bytes, link_error, open_file, sha256_json
 from segmeter.threads import count_cores, describe_waiting
 
 RUN = "run.json"
@@ -42,6 +42,7 @@ _SCHEMA = 1  # of run.json; older files have neither schema nor seal
 _LISTED = (CONFIG, "manifest.json")  # files whose hashes run.json keeps
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 _REMEDY = "Restore the file, or make it again."
+_adapter = cache(TypeAdapter[Any])
 
 
 class Form(BaseModel):
@@ -182,7 +183,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def read_run(folder: Path) -> dict[str, Any]:
     """Read run.json of a run; raises as `read_json`, and if it was changed since the run wrote it."""
     record = read_json(folder / RUN, RunRecord)
-    if ("schema" in record or "sha256" in record) and record.get("sha256") != digest(record):
+    if ("schema" in record or "sha256" in record) and record != seal(record):
         raise InputError(f"{folder / RUN}: was changed or damaged since it was written (sha256 differs). {_REMEDY}")
     return record
 
@@ -212,24 +213,9 @@ def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = ""
     return flat
 
 
-def changed_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
-    """Name the files that changed since run.json recorded their hashes."""
-    return [name for name, entry in record.get("files", {}).items() if not is_whole(folder / name, entry)]
-
-
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the sha256 of the content itself, so that edits are noticed."""
-    return {**content, "sha256": digest(content)}
-
-
-def digest(content: Mapping[str, Any]) -> str:
-    """Compute the sha256 of JSON content without its own entry."""
-    return sha256_json({key: value for key, value in content.items() if key != "sha256"})
-
-
-@cache
-def _adapter(form: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(form)
+    """Add the sha256 of the content itself without this entry, so that edits are noticed."""
+    return {**content, "sha256": sha256_json({key: value for key, value in content.items() if key != "sha256"})}
 
 
 def _damaged(path: Path, reason: str) -> DataError:
@@ -255,9 +241,15 @@ def versions() -> dict[str, str | None]:
 
 def hardware() -> dict[str, Any]:
     """Describe the processor, the cores that this process may use, memory, and the CUDA devices if torch is loaded."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        cpu = names[0] if names else platform.machine()
+    except OSError:
+        cpu = platform.processor()
     facts: dict[str, Any] = {
         "os": platform.platform(),
-        "cpu": _processor(),
+        "cpu": cpu,
         "cores": count_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
     }
@@ -268,14 +260,6 @@ def hardware() -> dict[str, Any]:
         facts["cuda"] = torch.version.cuda
         facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return facts
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def source() -> dict[str, str | bool | None]:

@@ -38,7 +38,15 @@ def count_cores() -> int:
 
     A quota of 1.5 cores counts as 2, as one thread would leave a third of it unused.
     """
-    return min([_count_allowed(), *(ceil(quota) for quota in _quotas())])
+    counts = [_count_allowed()]
+    for folder in control_groups("cpu"):
+        with suppress(OSError, ValueError):  # version 2: "max" is no number
+            quota, period = map(int, (folder / "cpu.max").read_text().split())
+            counts.append(ceil(quota / period))
+        with suppress(OSError):  # version 1: -1 is no limit
+            quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+            counts += [ceil(quota / period)] if quota > 0 else []
+    return min(counts)
 
 
 def share_cores(processes: int = 1) -> None:
@@ -86,15 +94,3 @@ def _count_allowed() -> int:
 
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1  # not on macOS
-
-
-def _quotas() -> Iterator[float]:
-    """Return the number of cores that each control group with a limit allows."""
-    for folder in control_groups("cpu"):
-        with suppress(OSError, ValueError):  # version 2: "max" is no number
-            quota, period = map(int, (folder / "cpu.max").read_text().split())
-            yield quota / period
-        with suppress(OSError):  # version 1: -1 is no limit
-            quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
-            if quota > 0:
-                yield quota / period

@@ -49,8 +49,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/decisions/config.py": ("plan",),
     "evaluation/decisions/": ("tune",),
     "report/decisions.py": ("plan", "tune"),
-    "evaluation/evaluate.py": ("eval",),
-    "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
+    "evaluation/evaluate.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "cli/objective.py": ("eval", "score"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from segmeter.evaluation.evaluate import Evaluation
+from segmeter.evaluation.evaluate import evaluate
 from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
@@ -30,10 +30,12 @@ def case_run(folder: Path, **changes: Any) -> CaseRun:
     return CaseRun(**(fields | {"postprocess": PostprocessConfig(), "folder": folder} | changes))
 
 
-def evaluation(folder: Path, **changes: Any) -> Evaluation:
-    fields = {"loss": CrossEntropy(), "export": ExportConfig(probs=True), "folder": folder}
-    fields |= {"predictor": predictor(), "dataset": TinyCases(count=5), "postprocess": PostprocessConfig()}
-    return Evaluation(**(fields | {"metrics": MetricsConfig(bootstrap=20)} | changes))
+def evaluated(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The summary of an evaluation."""
+    given = {"loss": CrossEntropy(), "metrics": MetricsConfig(bootstrap=20), "export": ExportConfig(probs=True)}
+    given |= changes
+    loss, metrics = given.pop("loss"), given.pop("metrics")
+    return evaluate(case_run(folder, **given), metrics=metrics, loss=loss)
 
 
 def files(folder: Path) -> dict[str, bytes]:

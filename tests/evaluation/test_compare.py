@@ -124,6 +124,11 @@ FOREGROUND = MetricsConfig(bootstrap=50, background=False)
         pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
         pytest.param({"targets": TARGETS | MOVED_B}, "1 cases of 'two' with another target: b", id="moved targets"),
         pytest.param({"spec": THREE.replace(names=("a", "b", "d"))}, "'one' with a, b, c, got a, b, d", id="classes"),
+        pytest.param(
+            {"targets": {"a": [[0]]}, "labels": {"a": [[0]]}, "spec": THREE.replace(ignore_index=None)},
+            "same ignore_index, as 'one' with 255, got none in 'two'",
+            id="ignored value",
+        ),
         pytest.param({"config": FOREGROUND}, "(metrics.background), as this comparison with a, b, c", id="background"),
         pytest.param({"config": measured(threshold=0.7)}, "threshold, as 'one' with 0.5, got 0.7", id="setting"),
     ],
@@ -199,12 +204,3 @@ def peak_of_comparing(place, count):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
-
-
-def test_an_ignored_value_that_differs_is_refused(tmp_path):
-    runs = [
-        make_run(tmp_path / name, targets={"a": [[0, 1, 2]]}, labels={"a": [[0, 1, 2]]}, spec=spec)
-        for name, spec in (("one", THREE), ("two", THREE.replace(ignore_index=None)))
-    ]
-    with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got none in 'two'"):
-        compare(runs, FEW)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError, InputError
-from segmeter.evaluation.evaluate import evaluate, measure_prediction, predict, run_cases
+from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
@@ -30,12 +31,8 @@ from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfi
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.evaluation.jobs import case_run, evaluation, files, interrupted, predictor
+from tests.evaluation.jobs import case_run, evaluated, files, interrupted, predictor
 from tests.training.tiny import TinyCases, tiny_segmenter
-
-
-def run_evaluation(folder, cases, **changes):
-    return evaluate(evaluation(folder, dataset=cases, **changes))
 
 
 @pytest.fixture
@@ -47,11 +44,11 @@ def stream(monkeypatch):
 
 def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monkeypatch):
     cases = TinyCases(count=7)
-    run_evaluation(tmp_path / "stream", cases)
+    evaluated(tmp_path / "stream", dataset=cases)
     assert len(stream.starts) == 4 + 4 + 7, "labels and losses of four batches, probabilities of seven cases"
     assert [row.case_id for row in read_cases(tmp_path / "stream")] == list(cases.case_ids)
     monkeypatch.setattr(outbox, "open_transport", open_transport)
-    run_evaluation(tmp_path / "plain", cases)
+    evaluated(tmp_path / "plain", dataset=cases)
     with_stream, without = files(tmp_path / "stream"), files(tmp_path / "plain")
     assert len(without) >= 2 * 7 + 3
     assert with_stream == without
@@ -61,7 +58,7 @@ def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monk
 def test_each_row_and_file_belongs_to_its_case(tmp_path):
     """By a forward pass of the test's own."""
     cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
-    run_evaluation(tmp_path, cases)
+    evaluated(tmp_path, dataset=cases)
     rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
     for sample in (cases[index] for index in range(5)):
         with torch.no_grad():
@@ -79,7 +76,7 @@ def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
     """By PyTorch's weighted cross-entropy of all pixels."""
     cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
     loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
-    summary = run_evaluation(tmp_path, cases, loss=loss)
+    summary = evaluated(tmp_path, dataset=cases, loss=loss)
     samples = [cases[index] for index in range(5)]
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
@@ -100,7 +97,7 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
     content = noise(12, 10, 3 if "images" in name else None, seed=9)
     put(tmp_path / "data" / name, content if "images" in name else content % 2)
     with pytest.raises(DataError, match=rf"{name}.*to have the content that was checked at the start, got another"):
-        run_evaluation(tmp_path / "run", cases)
+        evaluated(tmp_path / "run", dataset=cases)
     assert not (tmp_path / "run" / "metrics.json").exists()
     assert not (tmp_path / "run" / "cases.parquet").exists()
 
@@ -121,12 +118,12 @@ def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, 
     segmenter = tiny_segmenter()
     segmenter.card = replace(segmenter.card, data=describe_data(trained))
     cases = build_dataset(trained.replace(**changes), split=split)
-    job = evaluation(tmp_path / "run", predictor=predictor(segmenter), dataset=cases, loss=None)
+    run = partial(evaluated, tmp_path / "run", dataset=cases, predictor=predictor(segmenter), loss=None)
     if key is None:
-        assert evaluate(job)
+        assert run()
         return
     with pytest.raises(ConfigError, match=f"`data.{key}` to be .* with data.split={split}, which else may hold cases"):
-        evaluate(job)
+        run()
     assert not (tmp_path / "run").exists()
 
 
@@ -143,7 +140,7 @@ def test_a_row_keeps_the_spacing_of_its_file_unless_one_is_configured(configured
 def test_calibration_is_that_of_the_exported_probabilities(tmp_path):
     cases = TinyCases(count=5)
     metrics = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(),), calibration=True)
-    summary = run_evaluation(tmp_path / "files", cases, metrics=metrics)
+    summary = evaluated(tmp_path / "files", dataset=cases, metrics=metrics)
     sums = Calibration(num_classes=cases.spec.num_classes, task=cases.spec.task, ignore_index=cases.spec.ignore_index)
     for sample in (cases[index] for index in range(5)):
         sums.update(sample.target, np.load(tmp_path / "files/predictions/probs" / f"{sample.case_id}.npy"))
@@ -153,7 +150,7 @@ def test_calibration_is_that_of_the_exported_probabilities(tmp_path):
     assert json.loads((tmp_path / "files" / "metrics.json").read_text()) == summary
     assert summary["measures"]["hd95"]
     for name, export in (("none", ExportConfig()), ("bytes", ExportConfig(probs=True, probs_dtype="uint8"))):
-        found = run_evaluation(tmp_path / name, cases, metrics=metrics, export=export)
+        found = evaluated(tmp_path / name, dataset=cases, metrics=metrics, export=export)
         assert found["calibration"] == summary["calibration"], "not of the files' rounded values"
     assert not (tmp_path / "none" / "predictions" / "probs").exists()
 
@@ -193,7 +190,7 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
 
 
-@pytest.mark.parametrize("run", [evaluation, prediction])
+@pytest.mark.parametrize("run", [case_run, prediction])
 def test_files_that_would_overwrite_each_other_are_refused_before_any_work(run, tmp_path, monkeypatch):
     class Alike(TinyCases):
         case_ids = ("a", "b", "A")

@@ -1,76 +1,49 @@
-"""Interrupted evaluations: what is done is not predicted again, and the end is that of an uninterrupted one."""
+"""Interrupted evaluations: what is done is not predicted again, and the end is that of an uninterrupted one.
 
-import signal
-import subprocess
-import sys
+Killed ones are in tests/faults.
+"""
+
 from pathlib import Path
 
 import pytest
 
-from segmeter.evaluation.evaluate import evaluate
-from segmeter.evaluation.manifest import Manifest, read_batches
+from segmeter.evaluation.manifest import Manifest
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.evaluation.jobs import empty, evaluation, files, flip, interrupted, predictor
+from tests.evaluation.jobs import empty, evaluated, files, flip, interrupted, predictor
 from tests.training.tiny import TinyCases
 
 COUNT, BATCH = 11, 3
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from segmeter.evaluation.evaluate import evaluate
-from segmeter.evaluation.manifest import Manifest
-from tests.evaluation.test_evaluate_resume import job
-add, left = Manifest.add, [int(sys.argv[2])]
-def add_and_die(self, entry):
-    add(self, entry)
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-Manifest.add = add_and_die
-evaluate(job(Path(sys.argv[1])))
-"""
 
 
-def job(folder, **changes):
+def run(folder, **changes):
     fields = {"predictor": predictor(batch_size=BATCH), "dataset": TinyCases(count=COUNT)}
-    return evaluation(folder, **(fields | {"identity": {"checkpoint": "0"}} | changes))
+    return evaluated(folder, **(fields | {"identity": {"checkpoint": "0"}} | changes))
 
 
 def resume(folder, **changes):
     """Go on with a run; the cases that were read, and the summary."""
     cases = TinyCases(count=COUNT)
-    summary = evaluate(job(folder, dataset=cases, resume=True, **changes))
+    summary = run(folder, dataset=cases, resume=True, **changes)
     return sorted(cases.read), summary
 
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clean")
-    evaluate(job(folder))
+    run(folder)
     return files(folder)
 
 
 @pytest.mark.parametrize("after", [1, 3, 5, COUNT])
 def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path):
     with interrupted(after):
-        evaluate(job(tmp_path))
+        run(tmp_path)
     assert not (tmp_path / "metrics.json").exists()
     read, _ = resume(tmp_path)
     restored = COUNT - len(read)
     done = after if after == COUNT else after // BATCH * BATCH
     assert restored <= done, "files that still waited to be written are written again"
     assert read == list(range(restored, COUNT))
-    assert files(tmp_path) == clean
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_bytes(clean, tmp_path):
-    command = [sys.executable, "-c", KILLED, str(tmp_path), "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert 0 < sum(len(batch) for batch, _ in read_batches(tmp_path)) <= 8
-    read, _ = resume(tmp_path)
-    assert min(read, default=COUNT) % BATCH == 0
     assert files(tmp_path) == clean
 
 
@@ -81,7 +54,7 @@ def test_a_case_whose_files_are_gone_is_predicted_again(clean, tmp_path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "finish", leave)
         with pytest.raises(KeyboardInterrupt):
-            evaluate(job(tmp_path))
+            run(tmp_path)
     for path in (tmp_path / "predictions").rglob("case04.*"):
         path.unlink()
     assert resume(tmp_path)[0] == [3, 4, 5], "its batch"
@@ -98,10 +71,10 @@ def replace_by_a_link(path):
 def test_a_damaged_file_is_named_and_made_again(finished, damage, clean, tmp_path, caplog):
     folder = tmp_path / "run"
     if finished:
-        evaluate(job(folder))
+        run(folder)
     else:
         with interrupted(7):
-            evaluate(job(folder))
+            run(folder)
     damage(folder / "predictions/labels/case04.png")
     read, _ = resume(folder)
     assert "missing or damaged files of predictions are written again (1: labels/case04.png)" in caplog.text
@@ -112,7 +85,7 @@ def test_a_damaged_file_is_named_and_made_again(finished, damage, clean, tmp_pat
 
 @pytest.mark.parametrize("name", ["metrics.json", "cases.csv", "cases.parquet"])
 def test_a_damaged_result_of_a_finished_run_is_measured_again(name, clean, tmp_path, caplog):
-    evaluate(job(tmp_path))
+    run(tmp_path)
     flip(tmp_path / name)
     resume(tmp_path)
     assert f"missing or damaged results are written again (1: {name})" in caplog.text
@@ -120,7 +93,7 @@ def test_a_damaged_result_of_a_finished_run_is_measured_again(name, clean, tmp_p
 
 
 def test_a_finished_run_is_not_done_again(tmp_path):
-    summary = evaluate(job(tmp_path))
+    summary = run(tmp_path)
     assert resume(tmp_path) == ([], summary)
 
 
@@ -128,7 +101,7 @@ def test_calibration_sees_every_case_again(tmp_path):
     metrics = MetricsConfig(bootstrap=0, calibration=True)
     (tmp_path / "whole").mkdir()
     (tmp_path / "resumed").mkdir()
-    whole = evaluate(job(tmp_path / "whole", metrics=metrics))
+    whole = run(tmp_path / "whole", metrics=metrics)
     with interrupted(6):
-        evaluate(job(tmp_path / "resumed"))
+        run(tmp_path / "resumed")
     assert resume(tmp_path / "resumed", metrics=metrics) == (list(range(COUNT)), whole)

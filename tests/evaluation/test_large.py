@@ -14,9 +14,7 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation import large
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
-from segmeter.evaluation.large import prefer_bands
+from segmeter.evaluation.evaluate import predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
@@ -29,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
 from segmeter.postprocess.pipeline import Bands
 from tests.data.crafted import write_pyramid, write_zarr
+from tests.evaluation import jobs
 from tests.evaluation.jobs import files, flip, interrupted
 from tests.models.parts import make_card, make_spec, make_tiny
 
@@ -71,18 +70,16 @@ def cases_of(data):
     return replace(build_folder(config, split="all"), streams=True)
 
 
-def evaluation(data, folder, **changes):
+def evaluated(data, folder, **changes):
     fields = {
         "predictor": predictor(),
         "dataset": cases_of(data),
         "loss": build_loss(FocalConfig(), spec=SPEC),
         "export": ExportConfig(labels_format="tiff"),
         "postprocess": CLOSING,
-        "metrics": MetricsConfig(bootstrap=20),
-        "folder": folder,
         "identity": {"checkpoint": "0"},
     }
-    return Evaluation(**(fields | changes))
+    return jobs.evaluated(folder, **(fields | changes))
 
 
 def labels_in(folder):
@@ -90,11 +87,10 @@ def labels_in(folder):
 
 
 def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
-    whole = evaluate(evaluation(data, tmp_path / "whole"))
+    whole = evaluated(data, tmp_path / "whole")
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
-    job = evaluation(data, tmp_path / "rows")
-    assert job.dataset.streamed_cases() == {0, 2}
-    assert evaluate(job) == whole
+    assert cases_of(data).streamed_cases() == {0, 2}
+    assert evaluated(data, tmp_path / "rows") == whole
     for name, labels in labels_in(tmp_path / "whole").items():
         assert np.array_equal(labels_in(tmp_path / "rows")[name], labels)
     for one, other in zip(read_cases(tmp_path / "whole"), read_cases(tmp_path / "rows"), strict=True):
@@ -104,20 +100,20 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, after, caplog):
-    evaluate(evaluation(data, tmp_path / "clean"))
+    evaluated(data, tmp_path / "clean")
     with interrupted(after):
-        evaluate(evaluation(data, tmp_path / "run"))
-    evaluate(evaluation(data, tmp_path / "run", resume=True))
+        evaluated(data, tmp_path / "run")
+    evaluated(data, tmp_path / "run", resume=True)
     kept = f"{after - 1} of 3 cases are kept. A large image that was cut short begins at its first row again."
     assert kept in caplog.text
     assert files(tmp_path / "run") == files(tmp_path / "clean")
 
 
 def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, streamed, caplog):
-    evaluate(evaluation(data, tmp_path))
+    evaluated(data, tmp_path)
     clean = files(tmp_path)
     flip(tmp_path / "predictions" / "labels" / "c.tif")
-    evaluate(evaluation(data, tmp_path, resume=True))
+    evaluated(data, tmp_path, resume=True)
     assert "written again (1: labels/c.tif)" in caplog.text
     assert files(tmp_path) == clean
 
@@ -142,7 +138,7 @@ NEED_WHOLE_MAPS = [
 )
 def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
     with pytest.raises(ConfigError, match=rf"`{what}` to work by rows, as case 'a' .* \(200 x 140 pixels\)"):
-        evaluate(evaluation(data, tmp_path / "run", **changes))
+        evaluated(data, tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
 
 
@@ -157,7 +153,7 @@ def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
 def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
     dataset = cases_of(data).with_contents([("0" * 64, "0" * 64)] * 3)
     with pytest.raises(DataError, match="to have the content that was checked at the start"):
-        evaluate(evaluation(data, tmp_path, dataset=dataset))
+        evaluated(data, tmp_path, dataset=dataset)
 
 
 @pytest.mark.parametrize("folder", ["images", "masks"])
@@ -175,11 +171,11 @@ def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, 
 
     monkeypatch.setattr(Bands, "push", change_and_push)
     with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
-        evaluate(evaluation(copied, tmp_path / "run"))
+        evaluated(copied, tmp_path / "run")
 
 
 def prediction(dataset, folder):
-    return CaseRun(predictor=predictor(), dataset=dataset, export=ExportConfig(), postprocess=CLOSING, folder=folder)
+    return jobs.case_run(folder, predictor=predictor(), dataset=dataset, postprocess=CLOSING)
 
 
 def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):
@@ -210,7 +206,7 @@ def preferred(dataset, folder, **changes):
 
 @pytest.fixture
 def tiled_above(monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", 20_000)
+    monkeypatch.setattr("segmeter.evaluation.evaluate.BANDED_PIXELS", 20_000)
 
 
 def images_of(data):
@@ -259,16 +255,16 @@ def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path
 def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_the_same_files(
     data, tmp_path, monkeypatch
 ):
-    def kept(folder):
+    def evaluate_keeping(folder):
         dataset = replace(cases_of(data), streams=False)
-        return evaluation(data, folder, dataset=dataset, export=ExportConfig(labels_format="tiff", probs=True))
+        evaluated(data, folder, dataset=dataset, export=ExportConfig(labels_format="tiff", probs=True))
 
-    evaluate(kept(tmp_path / "together"))
+    evaluate_keeping(tmp_path / "together")
     parts, predictions = [], CaseRun.predictions
     monkeypatch.setattr(
         CaseRun, "predictions", lambda run, cases, **options: parts.append(cases) or predictions(run, cases, **options)
     )
-    monkeypatch.setattr(large, "WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
-    evaluate(kept(tmp_path / "apart"))
+    monkeypatch.setattr("segmeter.evaluation.evaluate.WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
+    evaluate_keeping(tmp_path / "apart")
     assert parts == [range(1), range(1, 2), range(2, 3)]
     assert files(tmp_path / "apart") == files(tmp_path / "together")

@@ -230,44 +230,36 @@ def fold(number, count=3, **values):
     )
 
 
-def problems_of(*pieces):
-    with pytest.raises(InputError) as caught:
-        check_pieces(pieces, "folds")
-    return list(caught.value.problems)
-
-
 def test_all_folds_of_one_division_are_accepted():
     check_pieces([fold(3), fold(1), fold(2)], "folds")
     check_pieces([fold(1, None), fold(2, None)], "folds")
     check_pieces([fold(1), fold(2, **{"data.corners": "edges"}), fold(3)], "folds")  # a key that came later
+    check_pieces([replace(fold(number), identity={}) for number in (1, 2)], "folds")  # scores know no checkpoint
 
 
-def test_missing_folds_are_named():
-    assert problems_of(fold(1, 5), fold(4, 5)) == [
-        "merge: expected `runs` to be all 5 folds, got none of fold 2/5, 3/5, 5/5."
-    ]
-
-
-def test_a_checkpoint_is_no_fold_twice():
-    pieces = [fold(1), fold(2, **{"files.checkpoint_sha256": "checkpoint 1"}), fold(3)]
-    assert problems_of(*pieces) == [
-        "merge: expected `runs` to be folds, each of a checkpoint of its own, got the same checkpoint in 2: run1, run2."
-    ]
-    check_pieces([replace(piece, identity={}) for piece in pieces], "folds")  # scores of masks know no checkpoint
-
-
-@pytest.mark.parametrize("other", [fold(2, 4), fold(2, None)], ids=["count", "none"])
-def test_folds_of_two_divisions_are_no_cross_validation(other):
-    (problem,) = problems_of(fold(1), other, fold(3))
-    assert problem.startswith("merge: expected `data.fold` to be i/k with one k in all runs, got 3: ")
-
-
-def test_the_training_cases_of_two_folds_are_no_result_though_they_share_none():
-    (problem,) = problems_of(*(fold(number, 2, **{"data.split": "train"}) for number in (1, 2)))
-    assert problem.startswith("merge: expected `data.split` to be val, the cases that a fold held out, in all runs")
-
-
-def test_only_the_keys_of_a_fold_may_differ():
-    assert problems_of(fold(1), fold(2, **{"data.split_seed": 1}), fold(3)) == [
-        "merge: expected `data.split_seed` to be the same in all runs, 0 as in 'run1', got 1 in 'run2'."
-    ]
+@pytest.mark.parametrize(
+    ("pieces", "line"),
+    [
+        ((fold(1, 5), fold(4, 5)), "`runs` to be all 5 folds, got none of fold 2/5, 3/5, 5/5."),
+        (
+            (fold(1), fold(2, **{"files.checkpoint_sha256": "checkpoint 1"}), fold(3)),
+            "`runs` to be folds, each of a checkpoint of its own, got the same checkpoint in 2: run1, run2.",
+        ),
+        ((fold(1), fold(2, 4), fold(3)), "`data.fold` to be i/k with one k in all runs, got 3: "),
+        ((fold(1), fold(2, None), fold(3)), "`data.fold` to be i/k with one k in all runs, got 3: "),
+        (
+            [fold(number, 2, **{"data.split": "train"}) for number in (1, 2)],
+            "`data.split` to be val, the cases that a fold held out, in all runs",
+        ),
+        (
+            (fold(1), fold(2, **{"data.split_seed": 1}), fold(3)),
+            "`data.split_seed` to be the same in all runs, 0 as in 'run1', got 1 in 'run2'.",
+        ),
+    ],
+    ids=["missing", "one checkpoint", "two counts", "one of no division", "training cases", "another key"],
+)
+def test_runs_that_are_no_folds_of_one_division_are_refused(pieces, line):
+    with pytest.raises(InputError) as caught:
+        check_pieces(pieces, "folds")
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"merge: expected {line}")

@@ -36,7 +36,8 @@ def job(tmp_path):
 def work(job, **options):
     """Run the cases; the ids of those that were predicted, and the manifest."""
     seen = []
-    manifest = run_cases(job, "running", see=lambda prediction: seen.append(prediction.sample.case_id), **options)
+    noting = replace(job, see=lambda prediction: seen.append(prediction.sample.case_id), **options)
+    manifest = run_cases(noting, "running")
     return seen, manifest
 
 
@@ -83,7 +84,7 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
     monkeypatch.setattr(Writer, "write", slow)
     monkeypatch.setattr("segmeter.evaluation.evaluate.count_cores", lambda: 2)
     try:
-        run_cases(job, "running", see=see)
+        run_cases(replace(job, see=see), "running")
     finally:
         free.set()
     assert list(noted(job)) == list(job.dataset.case_ids)
@@ -173,14 +174,14 @@ def test_a_case_is_post_processed_measured_and_written(job):
     probs[1] = 0.5
     prediction = Prediction(sample=job.dataset[0], labels=labels, probs=probs)
     steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
-    cleaning = replace(job, postprocess=steps, export=ExportConfig(confidence=True))
     seen = []
 
     def measure(one, cleaned):
         seen.append((one, cleaned.labels.copy()))
         return CaseRow(case_id="case00", height=5, width=7, counts=np.zeros((3, 3), np.int64))
 
-    entry = finish(cleaning, prediction, measure)
+    cleaning = replace(job, postprocess=steps, export=ExportConfig(confidence=True), measure=measure)
+    entry = finish(cleaning, prediction)
     ((given, cleaned),) = seen
     assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
     assert list(entry.record["files"]) == ["labels/case00.png", "confidence/case00.tif"]
@@ -198,6 +199,6 @@ def test_a_pixel_that_changes_its_class_belongs_to_no_object_of_the_model(job):
     labels[0, :3], labels[4, 6] = 1, 1
     prediction = Prediction(sample=job.dataset[0], labels=labels, instances=labels.astype(np.int64) * 7)
     steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
-    finish(replace(job, postprocess=steps, export=ExportConfig(instances=True)), prediction, None)
+    finish(replace(job, postprocess=steps, export=ExportConfig(instances=True)), prediction)
     with Image.open(job.folder / PREDICTIONS / "instances" / "case00.png") as image:
         assert np.unique(np.argwhere(np.asarray(image))[:, 0]).tolist() == [0]

@@ -69,8 +69,10 @@ def test_files_that_come_out_otherwise_are_refused(first):
     )
 
 
-@pytest.mark.parametrize(("noted", "kept"), [(0, 0), (1, 0), (2, 2), (3, 2), (COUNT, COUNT)])
-def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first):
+@pytest.mark.parametrize(
+    ("noted", "none", "kept"), [(0, False, 0), (1, False, 0), (2, False, 2), (3, False, 2), (5, False, 5), (5, True, 0)]
+)
+def test_finished_cases_stay_up_to_the_end_of_a_batch_unless_none_may(noted, none, kept, first):
     """Their damaged files are written again, and what a killed process left half written goes."""
     folder, before = first
     job = run_of(folder)
@@ -79,20 +81,11 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first):
     left = folder / PREDICTIONS / "labels" / f"{TEMPORARY}left"
     left.write_bytes(b"half")
     (folder / PREDICTIONS / "labels" / "case00.png").unlink()
-    assert restore_cases(job, manifest) == kept
+    assert restore_cases(job, manifest, none=none) == kept
     assert manifest.records()["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
     assert sorted(job.dataset.read) == ([0, 1] if kept else [])
     assert not left.exists()
     assert files_of(folder) == before or not kept
-    manifest.close()
-
-
-def test_none_are_kept_where_that_is_said_or_the_run_is_new(first):
-    folder, _ = first
-    job = run_of(folder)
-    manifest = begin(job)
-    assert restore_cases(job, manifest, none=True) == 0
-    assert len(manifest.keep()) == 0  # and they are gone from the journal
     manifest.close()
 
 

@@ -45,15 +45,13 @@ def test_distances_are_in_the_unit_of_the_file(tmp_path):
     assert read_cases(tmp_path)[0].scores["hd/b"] == 2.0
 
 
-def two_places(root):
-    """A case with a spacing in its files, and one without."""
-    put_sides(root, VOLUME, VOLUME, "a.nii.gz")
-    put_sides(root, VOLUME, VOLUME, "b.npy")
-
-
-def test_the_configurations_spacing_wins_and_says_so(tmp_path):
-    two_places(tmp_path)
-    summary = score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=(1.0, 1.0, 1.0))))
+def test_distances_are_not_averaged_over_units_unless_a_configured_spacing_wins_and_says_so(tmp_path):
+    put_sides(tmp_path, VOLUME, VOLUME, "a.nii.gz")
+    put_sides(tmp_path, VOLUME, VOLUME, "b.npy")  # without a spacing
+    assert score(scoring(tmp_path))["spacing"]["units"] == ["mm", "pixels"]
+    with pytest.raises(DataError, match=r"one unit in all cases.*got mm \(as a\), pixels \(as b\)"):
+        score(replace(scoring(tmp_path), metrics=MEASURED))
+    summary = score(replace(scoring(tmp_path), metrics=MEASURED.replace(spacing=(1.0, 1.0, 1.0))))
     assert summary["spacing"] == {
         "sources": {"config": 2},
         "units": [""],
@@ -156,10 +154,3 @@ def test_probabilities_of_volumes_are_those_of_their_voxels(name, tmp_path):
     held = np.take_along_axis(probs.reshape(3, -1), target[None].astype(int), 0)
     assert found["nll"] == pytest.approx(-np.log(held.astype(np.float64)).mean())
     assert found["n"] == target.size
-
-
-def test_distances_are_not_averaged_over_units(tmp_path):
-    two_places(tmp_path)
-    assert score(scoring(tmp_path))["spacing"]["units"] == ["mm", "pixels"]
-    with pytest.raises(DataError, match=r"one unit in all cases.*got mm \(as a\), pixels \(as b\)"):
-        score(replace(scoring(tmp_path), metrics=MEASURED))

@@ -56,6 +56,9 @@ IMAGES = [
         lambda: [image(noise(16, 16), f"data/images/{name}.png") for name in ("\u00e9", "e\u0301")], lines=2),
     Bad(73, CHECK, "a regular file, got a folder, FIFO, ... Put the file itself there.", lambda: world.fifo(IMAGE)),
     Bad(74, CHECK, "b.png: expected `file` to be readable, got Permission denied.", lambda: world.unreadable(IMAGE)),
+    Bad(74, CHECK, "to be readable, got Too many levels of symbolic links.", lambda: world.linked_to_itself(IMAGE)),
+    Bad(74, SCORE, "to be readable, got Too many levels of symbolic links.",
+        lambda: world.linked_to_itself("labels/b.png")),
 ]  # fmt: skip
 MASKS = [
     Bad(75, CHECK, "to be stored exactly, got a lossy JPEG file. ... Save it as 8 or 16-bit PNG, ...", world.jpeg_mask),
@@ -66,6 +69,9 @@ MASKS = [
         "to hold only 0 to 1, got 255 (... pixels). If 255 is the object, set 'data.label_map={0: 0, 255: 1}'; if ...",
         lambda: mask(noise(16, 16, None) % 2 * 255)),
     Bad(79, CHECK, "to hold only 0 to 1, got 7 (1 pixels). Name more classes ...", lambda: mask(FEW + world.DOT * 7)),
+    Bad(79, f"{SCORE} data.task=binary data.instances=true",
+        "numbers of objects below 2^63, got 9223372036854775813. Number them from 1.",
+        lambda: save("data/masks/b.npy", np.full((16, 16), 2**63 + 5, np.uint64))),
     Bad(80, CHECK, "to hold whole numbers, got ...",
         lambda: save("data/masks/b.tif", np.full((16, 16), 0.5, np.float32))),
     Bad(81, CHECK, "only 0 to 1, got -1 (256 pixels). Labels are never negative: name these values in data.label_map.",

@@ -1,6 +1,7 @@
 """Five commands on six small pictures, a clean run of each, and what must hold after any other run."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,23 @@ def check_resumed(command: str, outcome: Outcome, context: str) -> None:
     assert all(step < str(found["checkpoints/last"]) for step in steps), context
     assert {name: content for name, content in found.items() if name not in stopped} == clean, context
     assert state(folder) == "done", context
+
+
+def check_what_is_said(
+    code: int | None, errors: str, context: str, *, about: Iterable[str], unsaid: str = ""
+) -> list[str]:
+    """One line that names a file or folder, exit code 3, and a record of it, where the fault did any harm.
+
+    `unsaid` is the state that a run may keep, where nothing more can be written.
+    """
+    assert "Traceback" not in errors, context
+    assert "unexpected fault" not in errors, context
+    said = [text for text in errors.splitlines() if text.startswith("segmeter: ")]
+    states = [state(folder) for folder in folders()]
+    if code == 0:  # the log alone suffered, or what is cleared at the next start
+        assert (said, states) == ([], ["done"]), context
+        return said
+    assert (code, len(said)) == (3, 1), context
+    assert any(part in said[0] for part in about), context
+    assert all(each.startswith("stopped: ") or each in ("", unsaid) for each in states), context
+    return said

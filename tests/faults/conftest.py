@@ -12,7 +12,7 @@ collect_ignore = ["hanging_site"]  # its module lets files of the process that i
 
 @pytest.fixture(scope="package")
 def children() -> Iterator[Children]:
-    with Children() as made:
+    with Children(PYTHONHASHSEED="4242") as made:  # another one than that of the clean runs
         yield made
 
 

@@ -10,7 +10,7 @@ from segmeter.deploy import publish
 from segmeter.files import TEMPORARY
 from tests.faults.commands import SEED, check_files, folders, only
 from tests.faults.harness import Fault, Outcome, run
-from tests.faults.test_every_operation import KINDS, check_what_is_said
+from tests.faults.test_every_operation import KINDS, check_end
 from tests.fuzzing import sampled
 
 REPORT = ["report", "run=copied/eval/x"]
@@ -87,7 +87,7 @@ def check_export(count: int, whole: bytes, at: int, kind: str) -> None:
     context = f"{kind} at {at} of {count}: {outcome}"
     check_files(context)
     if outcome.code is not None:
-        check_what_is_said(outcome, context)
+        check_end(outcome, context)
     models = [path.read_bytes() for folder in folders() for path in folder.glob("model.*")]
     assert models in ([], [whole]), context
     assert outcome.code != 0 or models == [whole], context

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ WAYS = {
     "train": [[], ["training.workers=2"], ["training.workers=0", "training.cache_gb=0"]],
 }
 RECORDS = ("manifest.json", "data.json")  # name the settings, which differ; a checkpoint's stands for its weights
-
-
-@pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    with Children(PYTHONHASHSEED="4242") as made:
-        yield made
 
 
 def figures(root: Path) -> dict[str, bytes | str]:

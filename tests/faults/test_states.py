@@ -5,7 +5,6 @@ import os
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from segmeter import files
@@ -13,14 +12,13 @@ from segmeter.cli.commands import score
 from segmeter.cli.main import main
 from segmeter.errors import EXIT_CODES
 from tests.faults import world
-from tests.faults.bad import CHECK, IMAGE, PREDICT, SCORE, TRAIN
+from tests.faults.bad import PREDICT, SCORE, TRAIN
 from tests.faults.test_bad_inputs import _here, sound
-from tests.faults.world import CASES, save
+from tests.faults.world import CASES
 
 __all__ = ["_here", "sound"]  # fixtures
 RUN = Path("runs/x/y")
 AGAIN = f"{SCORE} resume={RUN}"
-OBJECTS = f"{SCORE} data.task=binary data.instances=true"
 
 
 @pytest.fixture
@@ -89,23 +87,6 @@ def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pyt
     world.broken(name)
     assert (found := ended(PREDICT, capsys))[0] == code, found
     assert message in found[1]
-
-
-@pytest.mark.usefixtures("_here")
-@pytest.mark.parametrize("line", [SCORE, CHECK], ids=["score", "check"])
-def test_a_file_linked_to_itself(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for path in map(Path, ("labels/b.png", IMAGE)):
-        path.unlink()
-        path.symlink_to(path.name)
-    code, said = ended(line, capsys)
-    assert (code, "to be readable, got Too many levels of symbolic links." in said) == (2, True), said
-
-
-@pytest.mark.usefixtures("_here")
-def test_object_numbers_beyond_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    save("data/masks/b.npy", np.full((16, 16), 2**63 + 5, np.uint64))
-    code, said = ended(OBJECTS, capsys)
-    assert (code, "numbers of objects below 2^63, got 9223372036854775813. Number them from 1." in said) == (2, True)
 
 
 @pytest.mark.usefixtures("_here")

@@ -141,6 +141,11 @@ def circle() -> None:
     Path("two").symlink_to("one")
 
 
+def linked_to_itself(path: str) -> None:
+    Path(path).unlink()
+    Path(path).symlink_to(Path(path).name)
+
+
 def huge_zarr(path: str) -> None:
     Path(path).with_suffix(".png").unlink()
     zarr.create_array(path, shape=(1_000_000, 1_000_000), chunks=(1000, 1000), dtype="u1")

@@ -30,10 +30,10 @@ def test_tiles_have_a_batch_size_of_their_own_and_the_time_of_passes_is_added_up
     stages, (segmenter, sizes) = Stages(), failing_above(4)
     passes = passes_of(segmenter, batch_size=4, tile_batch=2, stages=stages)
     passes.run(batch())
-    first = stages.seconds()["forward"]
+    first = stages.seconds["forward"]
     passes.run(batch(), tile=32)
     assert sizes == [4, 1, 2, 2, 1]
-    assert stages.seconds()["forward"] > first > 0
+    assert stages.seconds["forward"] > first > 0
 
 
 def test_modules_return_to_the_modes_they_had():

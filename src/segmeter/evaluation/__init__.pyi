@@ -1,4 +1,3 @@
-from .evaluate import Evaluation as Evaluation
 from .pairing import MaskPair as MaskPair
 from .pairing import Pairing as Pairing
 from .pairing import find_pairs as find_pairs

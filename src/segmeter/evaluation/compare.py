@@ -117,7 +117,13 @@ def read_runs(
             }
             for name, run in summaries.items()
         }
-        problems = _differences(facts, asked) + _outdated(first, known)
+        options = [(key, MEASURES.schema(one["name"]).model_fields) for one in known for key in one]
+        rule = "to have options of this version"
+        problems = _differences(facts, asked) + sorted(
+            expected("compare", "runs", rule, f"{key!r} in {first!r}", nearest(key, fields))
+            for key, fields in options
+            if key not in fields
+        )
     if problems:
         raise InputError(problems)
     config = _inherit(list(summaries.values()), config, known)
@@ -140,17 +146,6 @@ def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any
         for what, value in {**one, **asked}.items()
         if each.get(what) != value
     ]
-
-
-def _outdated(first: str, settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name options of measures that this version lacks."""
-    problems = []
-    for one in settings:
-        known = MEASURES.schema(one["name"]).model_fields
-        for key in one.keys() - known.keys():
-            rule, given = "to have options of this version", f"{key!r} in {first!r}"
-            problems.append(expected("compare", "runs", rule, given, nearest(key, known)))
-    return sorted(problems)
 
 
 def _inherit(
@@ -233,4 +228,6 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
 
 
 def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else "none" if value is None else str(value)
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else str(value)

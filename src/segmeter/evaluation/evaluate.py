@@ -4,29 +4,34 @@ Forward passes run in the caller's thread. Post-processing, measuring and writin
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise, starmap
 from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.folds import check_dealing
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
-from segmeter.errors import DataError
+from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
-from segmeter.evaluation.large import check_streamable, large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
+from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
+from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.formats import check_cases
-from segmeter.inference.results import Loss, Prediction
+from segmeter.export.writer import check_volume_export
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.results import Prediction, sums_by_bands
 from segmeter.losses.additive import additive
 from segmeter.metrics.calibration_file import empty_sums
 from segmeter.metrics.cases.table import CaseRow
@@ -35,34 +40,30 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.parallel import map_in_threads
-from segmeter.postprocess.pipeline import Cleaned, needs_probs
+from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
+from segmeter.postprocess.pipeline import Cleaned, needs_probs, unbounded_steps
 from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
+
+BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation(CaseRun):
-    """A model and the cases to evaluate it on; each case of `dataset` must have a target.
-
-    Parameters
-    ----------
-    loss
-        Reported beside the metrics, per case and of all cases as one batch, or None.
-    metrics
-        Its group of the configuration.
-    """
-
-    loss: nn.Module | None
-    metrics: MetricsConfig
-
-
-def evaluate(job: Evaluation) -> dict[str, Any]:
+def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = None) -> dict[str, Any]:
     """Predict every case once, write the files that the configuration asks for, and measure it.
 
     Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which
     an interrupted run is resumed.
+
+    Parameters
+    ----------
+    job
+        Each case of its data set must have a target.
+    metrics
+        Its group of the configuration.
+    loss
+        Reported beside the metrics, per case and of all cases as one batch, or None.
 
     Returns
     -------
@@ -79,21 +80,19 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    dataset, metrics, spec = job.dataset, job.metrics, job.dataset.spec
+    dataset, spec = job.dataset, job.dataset.spec
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
-    loss = None if job.loss is None else additive(job.loss, spec)
-    check_streamable(job, loss=loss, metrics=metrics)
     sums = empty_sums(spec) if metrics.calibration else None
     measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
-    def calibrate(prediction: Prediction) -> None:
-        target, probs = prediction.sample.target, prediction.probs
-        if sums is not None and probs is not None and target is not None:
-            sums.update(target, probs)
+    def see(prediction: Prediction) -> None:
+        if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
+            sums.update(prediction.sample.target, prediction.probs)
 
-    calibrates = sums is not None
-    manifest = run_cases(job, "evaluating", measure=measure, loss=loss, see=calibrate, sees_all_probs=calibrates)
+    run = replace(job, measure=measure, terms=None if loss is None else additive(loss, spec), see=see)
+    check_streamable(run, metrics)
+    manifest = run_cases(run, "evaluating", sees_all_probs=sums is not None)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
     return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
@@ -123,7 +122,8 @@ def predict(job: CaseRun) -> int:
     check_streamable(job)
     card = job.predictor.segmenter.card
     watch = ScaleWatch(card.mean, card.std, card.clip)
-    manifest = run_cases(job, "predicting", see=lambda prediction: _warn(watch.add(prediction.sample.image)))
+    run = replace(job, see=lambda prediction: _warn(watch.add(prediction.sample.image)))
+    manifest = run_cases(run, "predicting")
     if not manifest.done:
         _warn(watch.close())
         manifest.finish()
@@ -135,29 +135,15 @@ def _warn(lines: Sequence[str]) -> None:
         _LOG.warning("%s", line)
 
 
-def run_cases(
-    job: CaseRun,
-    what: str,
-    *,
-    measure: Measuring | None = None,
-    loss: Loss | None = None,
-    see: Callable[[Prediction], None] = lambda prediction: None,
-    sees_all_probs: bool = False,
-) -> Manifest:
+def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manifest:
     """Predict all cases that a resumed run lacks, measure them, write their files, and record them in their order.
 
     Parameters
     ----------
     what
         The activity that the progress bar names.
-    measure
-        Makes the row of a case; called in threads.
-    loss
-        Computed for each case that has a target.
-    see
-        Called in the caller's thread with each prediction, before post-processing.
     sees_all_probs
-        Whether `see` needs the probabilities of every case, so that a resumed run predicts all of them again.
+        Whether `job.see` needs the probabilities of every case, so that a resumed run predicts all of them again.
 
     Returns
     -------
@@ -183,37 +169,32 @@ def run_cases(
         _LOG.warning(kept, done, len(job.dataset))
     probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
-    options: dict[str, Any] = {"probs": probs, "probs_dtype": "float32" if in_full else job.export.probs_dtype}
-    alone = streamed | (large_cases(job.dataset) if probs else frozenset())
+    dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
+    alone = set(streamed)
+    if probs:  # several large cases with their probabilities would fill the memory
+        headers = enumerate(map_in_threads(job.dataset.header_of, range(len(job.dataset))))
+        alone |= {index for index, found in headers if found.height * found.width > WHOLE_PIXELS}
+    edges = {rest.start, rest.stop}.union(*((index, index + 1) for index in alone.intersection(rest)))
+    parts = starmap(range, pairwise(sorted(edges)))
     _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
-
-    def entries() -> Generator[Entry, None, None]:
-        for part in split_parts(rest, alone):
-            if part.start in streamed:
-                yield finish_in_bands(job, part.start, measure, loss, see)
-            else:
-                found = job.predictions(part, loss=loss, **options)
-                with closing(_finish_all(job, found, measure, see)) as finished:
-                    yield from finished
-
-    drive(entries(), manifest, what=what, total=len(rest), parts=job.predictor.watch)
+    entries = _finish_all(job, parts, streamed, probs=probs, probs_dtype=dtype)
+    drive(entries, manifest, what=what, total=len(rest), parts=job.predictor.watch)
     return manifest
 
 
 def _finish_all(
-    job: CaseRun,
-    predictions: Iterator[Prediction],
-    measure: Measuring | None,
-    see: Callable[[Prediction], None],
+    job: CaseRun, parts: Iterable[range], streamed: Set[int], *, probs: bool, probs_dtype: ProbsDtype
 ) -> Generator[Entry, None, None]:
-    """Finish predictions in threads, in order. Waiting ones take at most ``export.queue_mb`` of memory, or are one
-    case.
+    """Predict parts of the cases, and finish them in threads, in order.
+
+    Predictions that wait take at most ``export.queue_mb`` of memory, or are one case.
     """
     room = Room(job.export.queue_mb << 20)
 
-    def held() -> Iterator[tuple[Prediction, int]]:
-        for prediction in predictions:
-            see(prediction)
+    def held(part: range) -> Iterator[tuple[Prediction, int]]:
+        for prediction in job.predictions(part, probs=probs, probs_dtype=probs_dtype):
+            if job.see is not None:
+                job.see(prediction)
             size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
             room.enter(size)
             yield prediction, size
@@ -221,13 +202,18 @@ def _finish_all(
     def work(waiting: tuple[Prediction, int]) -> Entry:
         prediction, size = waiting
         try:
-            return finish(job, prediction, measure)
+            return finish(job, prediction)
         finally:
             room.leave(size)
 
     threads = max(count_cores(), job.export.workers)
     ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
-    yield from map_in_threads(work, held(), threads=threads, ahead=ahead, name="finish")
+    for part in parts:
+        if part.start in streamed:
+            yield finish_in_bands(job, part.start)
+        else:
+            with closing(map_in_threads(work, held(part), threads=threads, ahead=ahead, name="finish")) as finished:
+                yield from finished
 
 
 def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
@@ -237,9 +223,9 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
     """
     first = next(iter(job.dataset.case_ids), None)
     geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form = job.export.picture_format
+    form, labels = job.export.picture_format, job.export.labels
     if isinstance(job.dataset, VolumeSet):
-        if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
+        if geometry.affine is not None and labels and form in ("tiff", "zarr"):
             said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
             _LOG.warning(said, form, first)
         return
@@ -248,14 +234,12 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
         _LOG.warning(said, first, geometry.spacing_problem)
         return
     numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if form == "tiff" or (large and form != "zarr") or not (job.export.labels or numbered):
+    if form == "tiff" or (large and form != "zarr") or not (labels or numbered):
         return
-    lost = ""
-    if form == "png":
-        lost = "says where its pixels lie" if geometry.known else ""
-    elif geometry.geotiff:
+    lost = "says where its pixels lie" if form == "png" and geometry.known else ""
+    if form != "png" and geometry.geotiff:
         lost = "has GeoTIFF tags"
-    elif form != "zarr" and geometry.spacing and not geometry.unit:
+    elif form not in ("png", "zarr") and geometry.spacing and not geometry.unit:
         lost = "has a spacing without a unit"
     if lost:
         _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
@@ -271,35 +255,83 @@ def measure_prediction(
     DataError
         The case has no target.
     """
-    row, terms = make_row(_maps_of(metrics, spec, prediction, cleaned), measures), prediction.loss
-    geometry = None if metrics.spacing else prediction.sample.geometry
+    sample, spacing, unit = prediction.sample, metrics.spacing, ""
+    if spacing is None and sample.geometry is not None:
+        spacing, unit = sample.geometry.spacing, sample.geometry.unit or ""
+    maps: CaseMaps | BandedMaps
+    if sample.target is None:
+        raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
+    if isinstance(sample.target, np.ndarray):
+        maps = CaseMaps(
+            case_id=sample.case_id,
+            target=sample.target,
+            labels=cleaned.labels,
+            spacing=spacing or (1.0,) * (2 if sample.geometry is None else 3),
+            spec=spec,
+            target_instances=sample.instances,
+            instances=cleaned.instances,
+            image=sample.image if sample.plane_axis is None else None,
+        )
+    else:  # the image is larger than memory
+        labels = cast(LazyArray, prediction.labels)
+        maps = BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
+    terms = prediction.loss
     return replace(
-        row,
+        make_row(maps, measures),
         loss=None if terms is None else divide_terms(terms[None]),
         loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
         changed_pixels=cleaned.changed,
-        spacing=metrics.spacing if geometry is None else geometry.spacing,
-        unit="" if geometry is None else geometry.unit or "",
+        spacing=spacing,
+        unit=unit,
     )
 
 
-def _maps_of(
-    metrics: MetricsConfig, spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
-) -> CaseMaps | BandedMaps:
-    sample = prediction.sample
-    if sample.target is None:
-        raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
-    if not isinstance(sample.target, np.ndarray):  # the image is larger than memory
-        labels = cast(LazyArray, prediction.labels)
-        return BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
-    stated = (1.0,) * 2 if sample.geometry is None else sample.geometry.spacing or (1.0,) * 3
-    return CaseMaps(
-        case_id=sample.case_id,
-        target=sample.target,
-        labels=cleaned.labels,
-        spacing=metrics.spacing or stated,
-        spec=spec,
-        target_instances=sample.instances,
-        instances=cleaned.instances,
-        image=sample.image if sample.plane_axis is None else None,
-    )
+def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None:
+    """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
+
+    Raises
+    ------
+    ConfigError
+        One line per setting.
+    """
+    dataset, steps = job.dataset, job.postprocess.steps
+    if isinstance(dataset, VolumeSet):
+        problems = check_volume_export(job.export, dataset.spec)
+        rule, remedy = "to be left out for volumes", "Connected components are the objects of a volume."
+        flat = [each.name for each in steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
+        problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
+        if problems:
+            raise ConfigError(problems)
+    needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
+    if metrics is not None:
+        needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
+        needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
+    if job.terms is not None and not sums_by_bands(job.terms):
+        needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
+    if needs and (streamed := dataset.streamed_cases()):
+        first = min(streamed)
+        found = dataset.header_of(first)
+        why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+        rule = f"to work by rows, as case {dataset.case_ids[first]!r} is read by rows ({why})"
+        raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
+
+
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+    """Find the settings that need a whole map, each with its remedy."""
+    step, flags = "Leave it out, or set postprocess=none; an opening needs `fill`.", ("probs", "confidence")
+    needs = [(f"postprocess.{name}", step) for name in unbounded_steps(postprocess.steps, spec)]
+    needs += [(f"export.{name}", "Set it to false.") for name in flags if getattr(export, name)]
+    return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
+
+
+def prefer_bands(
+    dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
+) -> Dataset:
+    """Return a data set that reads images which are run in tiles in bands, unless something needs a whole map.
+
+    The labels are the same either way; it takes less memory.
+    """
+    if _whole_map_needs(export, postprocess, dataset.spec):
+        return dataset
+    tile = inference.tile
+    return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))

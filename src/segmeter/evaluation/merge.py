@@ -17,7 +17,7 @@ from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
 from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
-from segmeter.evaluation.pieces import Kind, Piece, check_pieces, threads_warning
+from segmeter.evaluation.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.spacings import Spacings
 from segmeter.export.formats import check_cases
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
@@ -100,9 +100,9 @@ def merge(job: Merge) -> dict[str, Any]:
         A row that two shards share differs between them, or a file was changed since it was written.
     """
     check_merge(job)
-    warning = threads_warning(job.pieces)
-    if warning:
-        _LOG.warning("%s", warning)
+    if len(threads := {str(piece.identity.get("threads")) for piece in job.pieces}) > 1:  # of different machines
+        said = "merge: the runs computed with %s threads: last bits may differ from those of one run."
+        _LOG.warning(said, ", ".join(sorted(threads)))
     first, owners = job.pieces[0], _owners(job.pieces)
     identity, mark = dict(first.identity), dict[str, Any]()
     if job.kind == "folds":  # to tell out-of-fold results from those of one checkpoint; shards leave no trace

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import read_records, read_run_manifest
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
-from segmeter.records import changed_files, read_run
+from segmeter.records import read_run
 from segmeter.remote import fetch
 from segmeter.schema import ADDED
 
@@ -24,9 +24,7 @@ Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
-OF_A_FOLD = frozenset(
-    ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
-)
+OF_A_FOLD = ("files.checkpoint_sha256", "files.data", "data.fold", "data.split", "data.mean", "data.std")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,11 +97,10 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     InputError
         There are none, or one is given twice.
     """
-    resolved = find_runs("merge", folders)
-    if not resolved:
+    if not folders:
         raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
     pieces, problems = list[Piece](), list[str]()
-    for folder in resolved:
+    for folder in find_runs("merge", folders):
         try:
             pieces.append(_read(folder))
         except InputError as error:
@@ -127,10 +124,8 @@ def _read(folder: Path) -> Piece:
     if manifest["state"] != "done":
         go_on = f"Finish it with segmeter {command} resume={folder}."
         raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
-    written = manifest["results"]
-    damaged = [name for name, entry in written.items() if not is_whole(folder / name, entry)]
-    damaged += changed_files(folder, record)
-    if damaged:
+    written = (*manifest["results"].items(), *record.get("files", {}).items())
+    if damaged := [name for name, entry in written if not is_whole(folder / name, entry)]:
         rule = "to be as they were written"
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
     identity = dict(manifest["identity"])
@@ -156,95 +151,71 @@ def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
         They differ in command, configuration, classes, checkpoint or data; or shards are missing, or differ in a case
         that they share; or folds are missing, or share a case or a checkpoint.
     """
-    problems = [line for piece in pieces[1:] for line in _differences(pieces[0], piece, kind)]
-    if not problems:
-        problems = _incomplete(pieces) + _disagreeing(pieces) if kind == "shards" else _no_folds(pieces)
+    wanted, problems = _compared(pieces[0], kind), list[str]()
+    for piece in pieces[1:]:
+        found = _compared(piece, kind)
+        for key in sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key)):
+            rule = f"to be the same in all runs, {wanted.get(key)!r} as in {pieces[0].name!r}"
+            problems.append(expected("merge", key, rule, f"{found.get(key)!r} in {piece.name!r}"))
+    problems = problems or (_no_shards(pieces) if kind == "shards" else _no_folds(pieces))
     if problems:
         raise InputError(problems)
 
 
-def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
-    """List the differences between two runs, apart from their cases."""
-    one, two = _compared(first, kind), _compared(other, kind)
-    return [
-        expected("merge", key, f"to be the same in all runs, {one.get(key)!r} as in {first.name!r}",
-                 f"{two.get(key)!r} in {other.name!r}")
-        for key in sorted({*one, *two})
-        if one.get(key) != two.get(key)
-    ]  # fmt: skip
-
-
 def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
     values = {"command": piece.command, **ADDED, **piece.identity, "colours": piece.spec and piece.spec.colours}
-    values.pop("threads", None)  # they affect only last bits, see `threads_warning`
+    values.pop("threads", None)  # they affect only last bits, of which `merge` warns
     if kind == "folds":
         return {key: value for key, value in values.items() if key not in OF_A_FOLD}
     return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
 
 
-def threads_warning(pieces: Sequence[Piece]) -> str | None:
-    """Warn if the runs computed with different numbers of threads, as on different machines."""
-    counts = {piece.identity.get("threads") for piece in pieces}
-    if len(counts) == 1:
-        return None
-    numbers = ", ".join(sorted(map(str, counts)))
-    return f"merge: the runs computed with {numbers} threads: last bits may differ from those of one run."
-
-
-def _incomplete(pieces: Sequence[Piece]) -> list[str]:
-    whole = [piece.name for piece in pieces if not piece.shard]
-    if whole:
+def _no_shards(pieces: Sequence[Piece]) -> list[str]:
+    if whole := [piece.name for piece in pieces if not piece.shard]:
         remedy = "Runs on other cases, such as folds, are joined by kind=folds."
         return [expected("merge", "runs", "to be shards, made with shard=", f"whole runs ({some(whole)})", remedy)]
-    found = {case_id for piece in pieces for case_id in piece.cases}
-    total = pieces[0].shard["cases"]
-    if len(found) == total and hash_names(list(found)) == pieces[0].shard["sha256"]:
-        return []
-    counts = {piece.shard["shard"].partition("/")[2] for piece in pieces}
-    given = {piece.shard["shard"] for piece in pieces}
-    missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in given]
-    named = f", without shard {', '.join(missing)}" if len(counts) == 1 and missing else ""
-    return [expected("merge", "runs", f"to be all shards of {total} cases", f"{len(found)} cases{named}")]
-
-
-def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
-    """Name shared cases whose files or records differ between shards; rows are compared when they are read."""
-    owners, differing = dict[str, Piece](), list[str]()
+    problems, owners, differing = list[str](), dict[str, Piece](), list[str]()
     for piece in pieces:
         for case_id in piece.cases:
             owner = owners.setdefault(case_id, piece)
-            if owner is not piece and piece.cases[case_id] != owner.cases[case_id]:
+            if piece.cases[case_id] != owner.cases[case_id]:  # rows are compared when they are read
                 differing.append(f"{case_id} in {owner.name} and {piece.name}")
-    return [expected("merge", "runs", "to agree on the cases that they share", some(differing))] if differing else []
+    total = pieces[0].shard["cases"]
+    if len(owners) != total or hash_names(list(owners)) != pieces[0].shard["sha256"]:
+        given = {piece.shard["shard"] for piece in pieces}
+        counts = {shard.partition("/")[2] for shard in given}
+        missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in given]
+        named = f", without shard {', '.join(missing)}" if len(counts) == 1 and missing else ""
+        problems.append(expected("merge", "runs", f"to be all shards of {total} cases", f"{len(owners)} cases{named}"))
+    if differing:
+        problems.append(expected("merge", "runs", "to agree on the cases that they share", some(differing)))
+    return problems
 
 
 def _no_folds(pieces: Sequence[Piece]) -> list[str]:
-    def problem(what: str, rule: str, given: object, remedy: str = "") -> None:
-        problems.append(expected("merge", what, rule, given, remedy))
-
-    problems: list[str] = []
+    problem, problems = partial(expected, "merge"), list[str]()
     times = Counter(case_id for piece in pieces for case_id in piece.cases)
     if twice := [case_id for case_id, count in times.items() if count > 1]:
-        problem("runs", "to be folds without a common case", some(twice))
+        problems.append(problem("runs", "to be folds without a common case", some(twice)))
     if len(pieces) < 2:
-        problem("runs", "to be two or more folds", len(pieces), "Write runs=[A,B].")
+        problems.append(problem("runs", "to be two or more folds", len(pieces), "Write runs=[A,B]."))
     if shards := [piece.name for piece in pieces if piece.shard]:
-        problem("runs", "to be whole folds", f"shards ({some(shards)})", "Merge the shards of each fold first.")
+        remedy = "Merge the shards of each fold first."
+        problems.append(problem("runs", "to be whole folds", f"shards ({some(shards)})", remedy))
     hashes = [piece.identity.get("files.checkpoint_sha256") for piece in pieces]
-    shared = [piece.name for piece, sha256 in zip(pieces, hashes, strict=True) if sha256 and hashes.count(sha256) > 1]
-    if shared:
-        problem("runs", "to be folds, each of a checkpoint of its own", f"the same checkpoint in {some(shared)}")
+    if shared := [one.name for one, known in zip(pieces, hashes, strict=True) if known and hashes.count(known) > 1]:
+        rule = "to be folds, each of a checkpoint of its own"
+        problems.append(problem("runs", rule, f"the same checkpoint in {some(shared)}"))
     folds = {piece.identity.get("data.fold") for piece in pieces}
     if folds == {None}:
         return problems
     given = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
-    counts = {count for _, count in given}
-    if len(counts) > 1 or None in folds:
-        problem("data.fold", "to be i/k with one k in all runs", some(map(str, folds)))
-        return problems
-    (count,) = counts
+    if None in folds or len({count for _, count in given}) > 1:
+        return [*problems, problem("data.fold", "to be i/k with one k in all runs", some(map(str, folds)))]
+    count = max(given)[1]
     if missing := [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]:
-        problem("runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}")
+        problems.append(problem("runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}"))
     if seen := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
-        problem("data.split", "to be val, the cases that a fold held out, in all runs", f"others in {some(seen)}")
+        rule = "to be val, the cases that a fold held out, in all runs"
+        problems.append(problem("data.split", rule, f"others in {some(seen)}"))
     return problems

@@ -72,34 +72,25 @@ def predict_volume(
     """
     if predictor.segmenter.card.output == "instances":
         raise ConfigError("inference: this model finds the objects of single planes, which are not those of a volume.")
-    axis, middle = volume.axis, len(volume) // 2
-    labels: NDArray[Any] | None = None
-    kept: NDArray[Any] | None = None
+    whole = dict[str, NDArray[Any]]()
     terms: NDArray[Any] | None = None
     planes = predictor.predict(volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
     for number, plane in enumerate(planes):
-        labels = _placed(labels, plane.labels, volume, number)
-        if plane.probs is not None:
-            kept = _placed(kept, plane.probs, volume, number)
+        parts = {"labels": plane.labels} | ({} if plane.probs is None else {"probs": plane.probs})
+        for name, found in parts.items():
+            if name not in whole:
+                whole[name] = np.empty((*found.shape[:-2], *volume.shape), found.dtype)
+            np.moveaxis(whole[name], volume.axis - 3, -3)[..., number, :, :] = found
         if plane.loss is not None:
             terms = plane.loss if terms is None else terms + plane.loss
-    assert labels is not None  # a volume has planes
     sample = Sample(
         case_id=volume.case_id,
-        image=volume[middle].image,
+        image=volume[len(volume) // 2].image,
         target=volume.target(),
-        plane_axis=axis,
+        plane_axis=volume.axis,
         geometry=volume.geometry,
     )
-    return Prediction(sample=sample, labels=labels, probs=kept, loss=terms)
-
-
-def _placed(whole: NDArray[Any] | None, plane: NDArray[Any], volume: Volume, number: int) -> NDArray[Any]:
-    """Put a plane (..., H, W) into its volume, which is made for the first one."""
-    if whole is None:
-        whole = np.empty((*plane.shape[:-2], *volume.shape), plane.dtype)
-    np.moveaxis(whole, volume.axis - 3, -3)[..., number, :, :] = plane
-    return whole
+    return Prediction(sample=sample, labels=whole["labels"], probs=whole.get("probs"), loss=terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +113,12 @@ class CaseRun:
         Whether to continue the run in `folder`.
     batches
         The batch of each case of a shard in the whole run, by number; None groups cases as they come.
+    measure
+        Makes the row of a case; called in threads.
+    terms
+        The additive loss that is computed for each case with a target.
+    see
+        Called in the caller's thread with each prediction, before post-processing.
     """
 
     predictor: Predictor
@@ -132,45 +129,40 @@ class CaseRun:
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     batches: Sequence[int] | None = None
+    measure: Measuring | None = None
+    terms: Loss | None = None
+    see: Callable[[Prediction], None] | None = None
 
     @cached_property
     def writer(self) -> Writer:
         """The writer of the files of these cases."""
         return Writer(self.folder / PREDICTIONS, self.export, self.dataset.spec, locate=self.dataset.locate)
 
-    def predictions(
-        self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32", loss: Loss | None = None
-    ) -> Iterator[Prediction]:
+    def predictions(self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32") -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run; the planes of a volume are batches of their own."""
+        options: dict[str, Any] = {"probs": probs, "probs_dtype": probs_dtype, "loss": self.terms}
         if isinstance(self.dataset, VolumeSet):
             for index in cases:
-                volume = self.dataset.open_volume(index)
-                yield predict_volume(self.predictor, volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
+                yield predict_volume(self.predictor, self.dataset.open_volume(index), **options)
             return
         batches, part = self.batches and self.batches[cases.start : cases.stop], Part(self.dataset, cases)
-        yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=loss)
+        yield from self.predictor.predict(part, batches=batches, **options)
 
 
-def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> Entry:
+def finish(job: CaseRun, prediction: Prediction) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
-        given: dict[str, Any] = {"probs": prediction.probs, "plane_axis": axis}
-        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, **given)
+        steps, spec = job.postprocess.steps, job.dataset.spec
+        cleaned = run_steps(prediction.labels, steps, spec, probs=prediction.probs, plane_axis=axis)
         if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
             kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
             cleaned = replace(cleaned, instances=kept)
     image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
-    return _finished(job, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
+    return _finished(job, prediction, cleaned, kind=[*image.shape, str(image.dtype), *volume])
 
 
-def finish_in_bands(
-    job: CaseRun,
-    index: int,
-    measure: Measuring | None = None,
-    loss: Loss | None = None,
-    see: Callable[[Prediction], None] = lambda prediction: None,
-) -> Entry:
+def finish_in_bands(job: CaseRun, index: int) -> Entry:
     """Predict, post-process and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
         case_id, (height, width) = job.dataset.case_ids[index], image.shape[:2]
@@ -179,7 +171,7 @@ def finish_in_bands(
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         spool = Spool(job.folder / PREDICTIONS, shape, spec.label_dtype)
         picture = Thumbnail(thumbnail_step(height, width), -3)
-        sums = BandLoss(loss, job.predictor.device) if target is not None and sums_by_bands(loss) else None
+        sums = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
         stream = job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums)
 
         def keep(labels: NDArray[Any]) -> None:
@@ -193,26 +185,20 @@ def finish_in_bands(
         sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
         labels: Any = spool
         prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
-        see(prediction)
+        if job.see is not None:
+            job.see(prediction)
         if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
             labels = spool.read(0, height)
         cleaned = Cleaned(labels=labels, instances=None, changed=bands.changed)
         kind = [*image.shape, str(image.dtype), "by rows", case_id]
-        return _finished(job, prediction, cleaned, measure, kind=kind)
+        return _finished(job, prediction, cleaned, kind=kind)
 
 
-def _finished(
-    job: CaseRun,
-    prediction: Prediction,
-    cleaned: Cleaned,
-    measure: Measuring | None,
-    *,
-    kind: list[Any],
-) -> Entry:
+def _finished(job: CaseRun, prediction: Prediction, cleaned: Cleaned, *, kind: list[Any]) -> Entry:
     """Measure a case and write its files. `kind` is that of its image, by which batches are formed."""
     case_id, stages = prediction.sample.case_id, job.predictor.stages
     with stages.timed("measure"):
-        row = None if measure is None else measure(prediction, cleaned)
+        row = None if job.measure is None else job.measure(prediction, cleaned)
     with stages.timed("write"):
         of_model = {"probs": prediction.probs, "predicted": prediction.labels}
         files = job.writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
@@ -311,7 +297,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    streamed = job.dataset.streamed_cases()
+    streamed, job = job.dataset.streamed_cases(), replace(job, measure=None, terms=None, see=None)
     for batch in split_batches(_kinds(job, records), job.predictor.config.batch_size):
         if damaged.keys().isdisjoint(batch):
             continue
@@ -320,7 +306,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
             continue
         for index, prediction in zip(batch, job.predictions(batch, probs=job.export.needs_probs), strict=True):
             if index in damaged:
-                finish(job, prediction, None)
+                finish(job, prediction)
     again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
     differing = [name for found in again.values() for name in found]
     if differing:
@@ -330,8 +316,8 @@ def repair_files(job: CaseRun, records: Records) -> None:
 
 def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
     """Find the names of files that are missing or changed since they were written, by the index of their case."""
-    found = {
-        index: [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]
-        for index, record in enumerate(records)
-    }
-    return {index: names for index, names in found.items() if names}
+    damaged = dict[int, list[str]]()
+    for index, record in enumerate(records):
+        if names := [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]:
+            damaged[index] = names
+    return damaged

@@ -207,12 +207,10 @@ def onto_grid(
         return None
     if geometry.affine is None or wanted.affine is None:
         return None
-    if values.ndim != len(shape) or not share_world(geometry, wanted):
+    axes = len(shape)
+    if values.ndim != axes or not share_world(geometry, wanted):
         return None
-    axes, step = (
-        len(shape),
-        np.linalg.inv(geometry.affine) @ wanted.affine,
-    )  # from the reference's indices to ours, in file order
+    step = np.linalg.inv(geometry.affine) @ wanted.affine  # from the reference's indices to ours, in file order
     matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1]
     beside = axes == 2 and bool(np.abs(step[2, :2] * shape[::-1]).max() + abs(step[2, 3]) >= 0.5)  # another slice
     found, inside = _nearest(values, matrix, offset, shape)

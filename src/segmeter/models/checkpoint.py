@@ -36,7 +36,7 @@ from segmeter.files import (
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.models.weights import find_placeholder, load_exactly, load_plain, load_tensors, real_path
-from segmeter.records import digest, read_json, seal
+from segmeter.records import read_json, seal
 from segmeter.remote import fetch
 
 FORMAT = 1
@@ -284,7 +284,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{path}: has format {manifest['format']}, from segmeter {manifest.get('segmeter')!r}; "
             f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
         )
-    if manifest.get("sha256") != digest(manifest):
+    if manifest != seal(manifest):
         raise CheckpointError(f"{path}: {_CHANGED}")
     return manifest
 

@@ -110,17 +110,20 @@ def test_other_runs_are_refused_with_the_difference(change, message, thirds, tmp
 
 
 def test_unfinished_changed_and_foreign_folders_are_refused(thirds, tmp_path, capsys):
-    for name in ("unfinished", "changed"):
+    for name in ("unfinished", "changed", "edited"):
         shutil.copytree(thirds[0], tmp_path / name)
     (tmp_path / "foreign").mkdir()
     manifest = tmp_path / "unfinished" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))
     with (tmp_path / "changed" / "cases.parquet").open("ab") as file:
         file.write(b"x")
-    assert run("merge", listed([tmp_path / name for name in ("unfinished", "changed", "foreign")])) == 2
+    (tmp_path / "edited" / "config.yaml").write_text("metrics: {}\n")
+    assert run("merge", listed([tmp_path / name for name in ("unfinished", "changed", "edited", "foreign")])) == 2
     lines = capsys.readouterr().err
     assert f"Finish it with segmeter score resume={tmp_path / 'unfinished'}" in lines
+    assert "cases.parquet" in lines
     assert "to be as they were written" in lines
+    assert "config.yaml" in lines
     assert "to be run folders" in lines
 
 

@@ -80,7 +80,7 @@ def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(t
     tifffile.imwrite(tmp_path / "x.tif", noise(130, 96), photometric="rgb", rowsperstrip=16)
     notes = []
     for most in (1 << 24, 100):
-        monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", most)
+        monkeypatch.setattr("segmeter.evaluation.evaluate.BANDED_PIXELS", most)
         assert run(*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET, f"run.root={tmp_path}") == 0
         notes.append(parse_records(read_records(newest(tmp_path / "predict")))["x"])
     assert [note["image"][4:] for note in notes] == [[], ["by rows", "x"]]

@@ -18,7 +18,6 @@ from segmeter.evaluation.decisions.held_out import find_probs
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     CARD,
-    TuneJob,
     has_room,
     keep_probs,
     note_tuned,
@@ -71,7 +70,7 @@ DATASET: Any = Cases(spec=BINARY, split="val", case_ids=IDS)
 
 def tuned(predictor, **metrics):
     config = MetricsConfig(**{"bootstrap": 1000, "headline": "iou/cell", **metrics})
-    return tune(TuneJob(predictions=predictor.predict(), dataset=DATASET, metrics=config, settings=SETTINGS))
+    return tune(predictor.predict(), DATASET, config, SETTINGS)
 
 
 def test_every_setting_gets_the_score_it_has_alone_from_one_pass():
@@ -99,7 +98,7 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path):
     settings = parse_over(["threshold=0.3|1.0"], BINARY)  # nothing is above 1, so that every distance is infinite
     measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell"}
     config = MetricsConfig(bootstrap=1000, **measured)
-    result = tune(TuneJob(predictions=Known().predict(), dataset=DATASET, metrics=config, settings=settings))
+    result = tune(Known().predict(), DATASET, config, settings)
     write_json(tmp_path / "tune.json", result)
     assert (result["chosen"], result["settings"][1]["score"], result["settings"][1]["gain"]) == (0, "inf", "-inf")
     assert settings_table(result)["score"].to_pylist()[1] == math.inf
@@ -110,10 +109,10 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path):
 
 def test_distances_are_in_the_unit_of_the_files_as_in_eval():
     measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell", "bootstrap": 1000}
-    job = TuneJob(predictions=(), dataset=DATASET, metrics=MetricsConfig(**measured), settings=SETTINGS)
+    config = MetricsConfig(**measured)
     known, place = list(Known().predict()), Geometry(spacing=(2.0, 2.0), unit="mm")
     placed = [replace(one, sample=replace(one.sample, geometry=place)) for one in known]
-    pixels, millimetres = (tune(replace(job, predictions=each))["settings"][0]["score"] for each in (known, placed))
+    pixels, millimetres = (tune(each, DATASET, config, SETTINGS)["settings"][0]["score"] for each in (known, placed))
     assert millimetres == pytest.approx(2 * pixels)
 
 

@@ -24,8 +24,7 @@ from segmeter.data.verification.report import open_splits
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning, take_batches
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
-from segmeter.evaluation.large import prefer_bands
+from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
@@ -77,7 +76,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
         config, job, checkpoint, dataset, content=content, device=device, resumed=resumed, decided=decided
     ) as run:
         folder, predictor = run.folder, run.predictor
-        summary = evaluate(Evaluation(**vars(run), loss=measured, metrics=config.metrics))
+        summary = evaluate(run, metrics=config.metrics, loss=measured)
         draw_predicted(run, config, config.metrics)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         value = finish(folder, summary, config.report, objective)

@@ -12,7 +12,6 @@ from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
-    TuneJob,
     has_room,
     keep_probs,
     note_tuned,
@@ -69,7 +68,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
 
     def decide(folder: Path) -> Decision:
         passing = keep_probs(predictions, folder, dataset, needed=settings.need_probs) if kept else predictions
-        result = tune(TuneJob(predictions=passing, dataset=dataset, metrics=metrics, settings=settings))
+        result = tune(passing, dataset, metrics, settings)
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], inference, note)

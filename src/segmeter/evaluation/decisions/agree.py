@@ -31,7 +31,7 @@ from segmeter.files import make_folder, safe_id
 from segmeter.metrics.arrays import plain
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.agreement import (
     MAJORITY,
@@ -193,8 +193,10 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
     DataError
         Files can't be read or don't fit together, one line each.
     """
+    measures = build_measures(job.metrics, job.spec)
+    work = partial(_compare_case, job, folder, PairReader(job.reading, job.metrics.spacing), Room(), measures)
     rows, tied = defaultdict[Compared, list[CaseRow]](list), defaultdict[str, list[float]](list)
-    for compared, shares in collect(_Comparing(job, folder), [*job.cases.items()], what="comparing"):
+    for compared, shares in collect(work, [*job.cases.items()], what="comparing"):
         for key, row in compared.items():
             rows[key].append(row)
         for kind, share in shares.items():
@@ -213,68 +215,63 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
     return summarise_agreement(readings, boards) | more, pa.concat_tables(tables)
 
 
-class _Comparing:
-    """Compares the readers of one case at a time; threads share it."""
+def _compare_case(
+    job: AgreeJob,
+    folder: Path,
+    reader: PairReader,
+    room: Room,
+    measures: Sequence[Measure],
+    case: tuple[str, list[tuple[Path, ...]]],
+) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
+    """Make the rows of one case, and the shares of its pixels without a majority."""
+    case_id, files = case
+    paths = tuple(path for each in files for path in each)
+    in_time = TimeLimit(seconds=job.reading.timeout_s, case_id=case_id, files=paths)
+    pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
+    _, pixels = in_time(partial(reader.look, pair))
+    what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
+    with room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
+        maps, spacing = in_time(partial(reader.load_readers, case_id, files))
+        rows, tied = _compare(job, folder, measures, maps)
+    known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
+    return {key: replace(row, **known) for key, row in rows.items()}, tied
 
-    def __init__(self, job: AgreeJob, folder: Path) -> None:
-        self.job, self.folder, self.spec = job, folder, job.spec
-        self._reader = PairReader(job.reading, job.metrics.spacing)
-        self._measures = build_measures(job.metrics, self.spec)
-        self._room = Room()
 
-    def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
-        """Make the rows of one case, and the shares of its pixels without a majority."""
-        case_id, files = case
-        paths = tuple(path for each in files for path in each)
-        in_time = TimeLimit(seconds=self.job.reading.timeout_s, case_id=case_id, files=paths)
-        pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-        _, pixels = in_time(partial(self._reader.look, pair))
-        what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
-        with self._room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
-            maps, spacing = in_time(partial(self._reader.load_readers, case_id, files))
-            rows, tied = self._compare(maps)
-        known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
-        return {key: replace(row, **known) for key, row in rows.items()}, tied
+def _compare(
+    job: AgreeJob, folder: Path, measures: Sequence[Measure], given: list[CaseMaps]
+) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
+    """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""
+    spec, names, people = job.spec, [*job.readers, *job.models], len(job.readers)
+    void = np.any([spec.is_ignored(one.target) for one in given], axis=0)
+    targets = [spec.ignoring(one.target, void) for one in given]
+    labels = [np.where(void, 0, one.target).astype(spec.label_dtype) for one in given]
+    rows: dict[Compared, CaseRow] = {}
 
-    def _compare(self, given: list[CaseMaps]) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
-        """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""
-        spec, names, people = self.spec, [*self.job.readers, *self.job.models], len(self.job.readers)
-        void = np.any([spec.is_ignored(one.target) for one in given], axis=0)
-        targets = [spec.ignoring(one.target, void) for one in given]
-        labels = [np.where(void, 0, one.target).astype(spec.label_dtype) for one in given]
-        rows: dict[Compared, CaseRow] = {}
+    def measure(reference: str, target: NDArray[Any], b: int, a: int | None = None) -> None:
+        first, second = (None, None) if a is None else (given[a].instances, given[b].instances)
+        objects: dict[str, Any] = {"target_instances": first, "instances": second}
+        maps = replace(given[0], target=target, labels=labels[b], spec=spec, kept={}, **objects)
+        rows[reference, names[b]] = make_row(maps, measures)
 
-        def measure(reference: str, target: NDArray[Any], b: int, a: int | None = None) -> None:
-            first, second = (None, None) if a is None else (given[a].instances, given[b].instances)
-            objects: dict[str, Any] = {"target_instances": first, "instances": second}
-            maps = replace(given[0], target=target, labels=labels[b], spec=spec, kept={}, **objects)
-            rows[reference, names[b]] = make_row(maps, self._measures)
-
-        for a, b in itertools.permutations(range(len(given)), 2):
-            if min(a, b) < people:
-                measure(names[a], targets[a], b, a)
-        if given[0].instances is not None:  # a majority of pixels has no objects
-            return rows, {}
-        every = majority_vote(targets[:people], spec)
-        rest = [majority_vote([*targets[:k], *targets[k + 1 : people]], spec) for k in range(people)]
-        self._write(given[0].case_id, targets[:people], every)
-        for b in range(len(given)):
-            if people > 2 or b >= people:
-                measure(MAJORITY, every, b)
-                measure(REST, rest[b] if b < people else every, b)
-
-        def share(consensus: NDArray[Any]) -> float:  # of the counted pixels, without a majority
-            return float((spec.is_ignored(consensus) & ~void).sum() / max(1, int((~void).sum())))
-
-        tied = {MAJORITY: share(every)}
-        return rows, tied | ({REST: float(np.mean([*map(share, rest)]))} if people > 2 else {})
-
-    def _write(self, case_id: str, maps: Sequence[NDArray[Any]], majority: NDArray[Any]) -> None:
-        for kind in self.job.keys.consensus:
-            found = majority if kind == MAJORITY else staple(maps, self.spec)
-            place = self.folder / "consensus" / kind
-            if found.ndim - self.spec.is_multilabel == 2:
-                Writer(place, ExportConfig(labels=True, labels_format="png"), self.spec).write(case_id, found)
-            else:
-                make_folder(place)
-                write_npy(place / f"{case_id}.npy", found)
+    for a, b in itertools.permutations(range(len(given)), 2):
+        if min(a, b) < people:
+            measure(names[a], targets[a], b, a)
+    if given[0].instances is not None:  # a majority of pixels has no objects
+        return rows, {}
+    every = majority_vote(targets[:people], spec)
+    rest = [majority_vote([*targets[:k], *targets[k + 1 : people]], spec) for k in range(people)]
+    for kind in job.keys.consensus:
+        found = every if kind == MAJORITY else staple(targets[:people], spec)
+        place = folder / "consensus" / kind
+        if found.ndim - spec.is_multilabel == 2:
+            Writer(place, ExportConfig(labels=True, labels_format="png"), spec).write(given[0].case_id, found)
+        else:
+            make_folder(place)
+            write_npy(place / f"{given[0].case_id}.npy", found)
+    for b in range(len(given)):
+        if people > 2 or b >= people:
+            measure(MAJORITY, every, b)
+            measure(REST, rest[b] if b < people else every, b)
+    # of the counted pixels, those without a majority
+    shares = [float((spec.is_ignored(one) & ~void).sum() / max(1, int((~void).sum()))) for one in (every, *rest)]
+    return rows, {MAJORITY: shares[0]} | ({REST: float(np.mean(shares[1:]))} if people > 2 else {})

@@ -98,7 +98,6 @@ def parse_over(
     if problems:
         raise ConfigError(problems)
     known = None if spec.task == "multiclass" else threshold
-    standing = {key: threshold if key == THRESHOLD else "0" for key in axes}
     first = len(steps) - (steps[-1].name in INSTANCE_STEPS) if steps else 0
     found = list[Setting]()
     for chosen in itertools.product(*(axis.items() for axis in axes.values())):
@@ -107,8 +106,13 @@ def parse_over(
         tried = (*steps[:first], *(step for step in meant.values() if step is not None), *steps[first:])
         values = {key: text for key, (text, _) in zip(axes, chosen, strict=True)}
         found.append(Setting(values=values, threshold=own, steps=tried))
-    _check_steps(found, spec)
+    for tried in {str(one.steps): one.steps for one in found}.values():  # checked before the network runs
+        if early := [step.name for step in tried[:-1] if step.name in INSTANCE_STEPS]:
+            given, remedy = " then ".join(each.name for each in tried), "Steps run in the order of their keys."
+            raise ConfigError(expected("tune", "over", f"to have {early[0]} only as the last step", given, remedy))
+        build_steps(tried, spec)
     same = [i for i, one in enumerate(found) if (one.threshold, one.steps) == (known, tuple(steps))]
+    standing = {key: threshold if key == THRESHOLD else "0" for key in axes}
     usual = Setting(values=standing, threshold=known, steps=tuple(steps))
     return Settings(every=(*found, *([] if same else [usual])), usual=same[0] if same else len(found))
 
@@ -151,15 +155,6 @@ def _values(text: str) -> list[str]:
     return [f"{first + i * step:.10g}" for i in range(count)] if 0 < count <= MOST_SETTINGS else []
 
 
-def _check_steps(settings: Sequence[Setting], spec: ClassSpec) -> None:
-    """Refuse steps that can't follow each other, or don't fit the task, before the network runs."""
-    for steps in {str(one.steps): one.steps for one in settings}.values():
-        if early := [step.name for step in steps[:-1] if step.name in INSTANCE_STEPS]:
-            given, remedy = " then ".join(each.name for each in steps), "Steps run in the order of their keys."
-            raise ConfigError(expected("tune", "over", f"to have {early[0]} only as the last step", given, remedy))
-        build_steps(steps, spec)
-
-
 def count_settings(
     target: NDArray[Any],
     settings: Settings,
@@ -192,8 +187,11 @@ def count_settings(
         first = settings.every[group[0]]
         found = labels_at(first, spec, labels=labels, probs=probs)
         if len(group) == 1 or spec.task != "binary":
+            spacing = (1.0,) * (2 if spec.is_multilabel else target.ndim)
             for s in group:
-                counts[s] = _count(run_steps(found, settings.every[s].steps, spec, probs).labels, target, spec)
+                cleaned = run_steps(found, settings.every[s].steps, spec, probs).labels
+                maps = CaseMaps(case_id="", target=target, labels=cleaned, spacing=spacing, spec=spec)
+                counts[s] = make_row(maps, ()).counts
         else:
             cleaned = run_steps(found, _without_size(first)[0], spec, probs).labels
             least = [_without_size(settings.every[s])[1] for s in group]
@@ -219,11 +217,6 @@ def _without_size(setting: Setting) -> tuple[tuple[Any, ...], int]:
     if isinstance(last, RemoveSmallObjectsConfig) and last.connectivity == 8 and not (last.classes or last.fill):
         return tuple(before), last.min_pixels
     return setting.steps, 0
-
-
-def _count(labels: NDArray[Any], target: NDArray[Any], spec: ClassSpec) -> IntArray:
-    spacing = (1.0,) * (2 if spec.is_multilabel else target.ndim)
-    return make_row(CaseMaps(case_id="", target=target, labels=labels, spacing=spacing, spec=spec), ()).counts
 
 
 def _count_sizes(mask: NDArray[np.bool_], target: NDArray[Any], least: Sequence[int], spec: ClassSpec) -> IntArray:

@@ -8,10 +8,10 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,9 +45,13 @@ CARD = "tuned.json"  # beside a checkpoint: its tuned settings, and their cases
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuneJob:
-    """The cases to choose on, and the settings to try.
+def tune(
+    predictions: Iterable[Prediction], dataset: Dataset, metrics: MetricsConfig, settings: Settings
+) -> dict[str, Any]:
+    """Measure every setting on predictions that are made once, and choose by the headline.
+
+    Each case is counted under all settings as soon as it is predicted. The counts wait on disk, so that memory holds
+    those of one setting at a time.
 
     Parameters
     ----------
@@ -59,19 +63,6 @@ class TuneJob:
         With the headline's full name.
     settings
         From `parse_over`.
-    """
-
-    predictions: Iterable[Prediction]
-    dataset: Dataset
-    metrics: MetricsConfig
-    settings: Settings
-
-
-def tune(job: TuneJob) -> dict[str, Any]:
-    """Measure every setting on predictions that are made once, and choose by the headline.
-
-    Each case is counted under all settings as soon as it is predicted. The counts wait on disk, so that memory holds
-    those of one setting at a time.
 
     Returns
     -------
@@ -87,52 +78,49 @@ def tune(job: TuneJob) -> dict[str, Any]:
     RunError
         A prediction is not finite.
     """
-    settings, measures = job.settings, build_measures(job.metrics, job.dataset.spec)
-    found = map_in_threads(partial(_rows, job, measures=measures), job.predictions, name="measure")
+    spec, places = dataset.spec, list[list[int]]()
+    work = partial(_rows, spec, metrics, settings, build_measures(metrics, spec))
     with tempfile.TemporaryFile() as file:
-        places = [_keep(rows, file) for rows in track(found, "tuning", len(job.dataset))]
+        for rows in track(map_in_threads(work, predictions, name="measure"), "tuning", len(dataset)):
+            places.append([])
+            for row in rows:
+                places[-1].append(file.tell())
+                pickle.dump(row, file, pickle.HIGHEST_PROTOCOL)
+
+        def boards() -> Iterator[Scoreboard]:
+            for of_setting in zip(*places, strict=True):
+                rows = list[CaseRow]()
+                for place in of_setting:
+                    file.seek(place)
+                    rows.append(pickle.load(file))
+                yield build_scoreboard(order_rows("tune", rows, spec), spec, metrics)
+
         return tune_boards(
-            (_board(job, file, of_setting) for of_setting in zip(*places, strict=True)),
+            boards(),
             [{key: str(value) for key, value in one.values.items()} for one in settings.every],
-            by=str(job.metrics.headline),
+            by=str(metrics.headline),
             usual=settings.usual,
             simplicity=[one.simplicity for one in settings.every],
-            split=job.dataset.split or "",
+            split=dataset.split or "",
         )
 
 
-def _keep(rows: Iterable[CaseRow], file: IO[bytes]) -> list[int]:
-    """Append rows to a file, and return their places."""
-    places = list[int]()
-    for row in rows:
-        places.append(file.tell())
-        pickle.dump(row, file, pickle.HIGHEST_PROTOCOL)
-    return places
-
-
-def _board(job: TuneJob, file: IO[bytes], places: Iterable[int]) -> Scoreboard:
-    """Read the rows of one setting, and lay out their scores."""
-    rows = list[CaseRow]()
-    for place in places:
-        file.seek(place)
-        rows.append(pickle.load(file))
-    return build_scoreboard(order_rows("tune", rows, job.dataset.spec), job.dataset.spec, job.metrics)
-
-
-def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) -> list[CaseRow]:
+def _rows(
+    spec: ClassSpec, metrics: MetricsConfig, settings: Settings, measures: Sequence[Measure], prediction: Prediction
+) -> list[CaseRow]:
     """Make the row of a case under each setting: of counts alone, or of everything if the metrics need more."""
-    sample, spec, given = prediction.sample, job.dataset.spec, {"labels": prediction.labels, "probs": prediction.probs}
+    sample, given = prediction.sample, {"labels": prediction.labels, "probs": prediction.probs}
     if not isinstance(sample.target, np.ndarray):
         rule = "to have a target that fits into memory"
         raise InputError(expected("tune", "data", rule, f"case {sample.case_id!r} without one"))
     height, width = sample.target.shape[-2:]
     if not measures:
-        counts = count_settings(sample.target, job.settings, spec, **given)
+        counts = count_settings(sample.target, settings, spec, **given)
         return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=each) for each in counts]
     rows = []
-    for setting in job.settings.every:
+    for setting in settings.every:
         cleaned = run_steps(labels_at(setting, spec, **given), setting.steps, spec, prediction.probs)
-        rows.append(measure_prediction(job.metrics, measures, spec, prediction, cleaned))
+        rows.append(measure_prediction(metrics, measures, spec, prediction, cleaned))
     return rows
 
 
