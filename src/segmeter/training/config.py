@@ -242,7 +242,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_warmed")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -253,7 +253,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_warmed")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -277,7 +277,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_warmed")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then a constant learning rate."""
 

@@ -23,7 +23,7 @@ from segmeter.schema import ADDED, RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
-from segmeter.training.optimizers import check_freezing
+from segmeter.training.optimizers import find_encoder
 
 CONTENTS = "data.json"  # in the run's folder: the hash of every file of the data
 # These keys change how fast or how often something happens, never what is learned. All others must be the same on
@@ -211,7 +211,17 @@ def check_job(job: TrainJob) -> torch.device:
                 training.precision in ("auto", "float32"), "precision", "to be float32 on mps", training.precision
             )
             problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
-        check_freezing(problems, job.model.segmenter, training, getattr(settings.optimizer, "encoder_lr", 1.0))
+        encoder_lr, network = getattr(settings.optimizer, "encoder_lr", 1.0), card.model.get("name")
+        for key, value, asked in (
+            ("freeze_encoder", training.freeze_encoder, training.freeze_encoder > 0),
+            ("freeze_norm", training.freeze_norm, training.freeze_norm is not None),
+            ("encoder_lr", encoder_lr, encoder_lr != 1),
+        ):
+            lacks = asked and value != "all" and find_encoder(job.model.segmenter) is None
+            problems.expect(not lacks, key, f"to be left alone, as {network!r} has no encoder", value)
+            fresh = asked and key != "encoder_lr" and card.model.get("weights", "") is None
+            remedy = "Set model.weights=imagenet or a path."
+            problems.expect(not fresh, key, "to be left alone, as nothing was learned yet", value, remedy)
     return device
 
 

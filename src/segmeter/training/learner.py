@@ -18,16 +18,16 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from segmeter.distributed.ranks import Averaged
+from segmeter.errors import CheckpointError
 from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import CoreLoss, additive
 from segmeter.models.segmenter import AtNetworkSize
-from segmeter.training.checkpointing import load_weights
 from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.job import TrainJob
-from segmeter.training.optimizers import Freezing, set_lr
+from segmeter.training.optimizers import Freezing
 
 # Shorter runs don't win back the minute that it takes to compile both passes of a U-Net
 AUTO_COMPILE_STEPS = 2000
@@ -100,16 +100,9 @@ class Learner:
                 "process(es) averages %d losses; set over=sample for the loss of one large batch",
                 *(config.accumulate, job.world.size, passes),
             )
-        self._freeze = Freezing(self.segmenter, config)
+        self.freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
         self.forward = Averaged(compiled(trained, config, device=device, steps=limits.last_step), job.world)
-
-    def begin(self, step: int, progress: float) -> float:
-        """Freeze what is frozen in this step, and set and return its learning rate."""
-        self._freeze(step)
-        lr = self.lr * self.schedule(progress)
-        set_lr(self.optimizer, lr)
-        return float(lr)
 
     def state(self) -> dict[str, Any]:
         """Return everything that `load` needs in addition to the published weights."""
@@ -135,10 +128,13 @@ class Learner:
 
         If the precision has changed, the search for the scale of the loss starts again.
         """
-        load_weights(self.published, weights)
-        if self.average:
-            load_weights(self.segmenter, state["weights"])
-            self.average.updates = state["ema_updates"]
+        try:
+            self.published.load_state_dict(weights)
+            if self.average:
+                self.segmenter.load_state_dict(state["weights"])
+                self.average.updates = state["ema_updates"]
+        except RuntimeError as error:
+            raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         restore_rng(state["rng"])
         if self.scaler and state["scaler"]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError
-from segmeter.files import Lines, make_folder
+from segmeter.files import make_folder
 from segmeter.records import flatten
 from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
 
@@ -29,32 +29,9 @@ Row = Mapping[str, Any]
 Outcome = Literal["finished", "interrupted", "failed"]
 
 
-class History:
-    """Appends rows to history.jsonl, one flushed line each.
-
-    Parameters
-    ----------
-    path
-        Created if it is missing.
-    position
-        Bytes that stay. A resumed run writes again what came after its checkpoint.
-    """
-
-    def __init__(self, path: Path, *, position: int = 0) -> None:
-        self.path = path
-        self._lines = Lines(path, keep=position)
-
-    @property
-    def position(self) -> int:
-        """The number of bytes written so far."""
-        return self._lines.size
-
-    def write(self, row: Row) -> None:
-        """Append a line of JSON, with null for NaN and infinity."""
-        self._lines.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
-
-    def close(self) -> None:
-        self._lines.close()
+def json_line(row: Row) -> bytes:
+    """Write a row of history.jsonl, with null for NaN and infinity."""
+    return (json.dumps(_plain(row), allow_nan=False) + "\n").encode()
 
 
 def _plain(value: Any) -> Any:

@@ -181,7 +181,8 @@ def _lighten(
         cost *= share
     if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
         factor = math.sqrt(_pixels_within(batch * math.prod(sides), wanted / cost) / (batch * math.prod(sides)))
-        shrunk = [_shrink(side, factor) for side in sides]
+        # multiples of the networks' stride, and not below LEAST_SIDE
+        shrunk = [min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP)) for side in sides]
         cost *= _share(batch * math.prod(sides), math.prod(shrunk) / math.prod(sides))
         sides = (shrunk[0], shrunk[1])
         changes["augment"]["crop"] = sides
@@ -206,11 +207,6 @@ def _pixels_within(pixels: int, share: float) -> float:
 def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:
     """Return height and width of a sample; those of the largest image if nothing is cropped."""
     return augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
-
-
-def _shrink(side: int, factor: float) -> int:
-    """Return a smaller edge of a crop, a multiple of the networks' stride and at least `LEAST_SIDE` pixels."""
-    return min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP))
 
 
 def _written(value: object) -> str:

@@ -51,8 +51,11 @@ class Taken:
 
 
 def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
-    """Take the ordered step."""
-    lr = learner.begin(order.step, order.progress)
+    """Take the ordered step, at the learning rate of its progress, and with the parts frozen that then are."""
+    learner.freeze(order.step)
+    lr = float(learner.lr * learner.schedule(order.progress))
+    for group in learner.optimizer.param_groups:
+        group["lr"] = lr * group.get("lr_factor", 1.0)
     first = job.data.name(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
         loss, grad_norm = update(learner, batches)
