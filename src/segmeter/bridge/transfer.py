@@ -233,12 +233,6 @@ class Transfer:
             given += f" of case {case_id!r}"
         raise InputError(expected(self.rule.where, self.rule.argument, self.rule.text, given, self.rule.remedy))
 
-    def good_rows(self, record: Tensor | None) -> int | None:
-        """Return the number of rows of the first axis before the first bad value; None if all are good."""
-        if record is None or int(record[0]) == 0:
-            return None
-        return int(record[3]) // math.prod(self.shape[1:])
-
 
 def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, rule: Rule) -> Transfer:
     """Describe a tensor that was packed as `payload`; `bad` marks the `numbers`, its values, that break the rule."""

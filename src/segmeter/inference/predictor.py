@@ -4,11 +4,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.decode import ProbsDtype
@@ -19,7 +17,7 @@ from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
 from segmeter.inference.batches import Passes, read_ahead, same_shape_groups
-from segmeter.inference.config import InferenceConfig
+from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
@@ -53,7 +51,12 @@ class Predictor:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
         config = fitting(config, segmenter.card)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
-        _check_tile(config, segmenter)
+        tile, stride = config.tile, segmenter.size_multiple
+        least = max(segmenter.size_least, least_tile(stride, config.overlap))
+        if tile is not None and (tile % stride or tile < least):  # the network would pad it at every seam
+            rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
+            remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
+            raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
         # a model that others trained keeps its layout: its tool runs it so
         layout = torch.preserve_format if segmenter.card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
@@ -88,9 +91,12 @@ class Predictor:
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
-        shape = _only_shape(images)
+        shapes = sorted({np.shape(image) for image in images})
+        if len(shapes) != 1 or len(shapes[0]) != 3:
+            given = ", ".join(map(str, shapes)) or "none"
+            raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
         with self._passes.evaluating():
-            if self._tile_of(*shape[:2]) is None:
+            if self._tile_of(*shapes[0][:2]) is None:
                 return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
@@ -189,7 +195,10 @@ class Predictor:
         return Outbox(self.device, card, threshold=threshold, probs=probs, stages=self.stages)
 
     def _tile_of(self, height: int, width: int) -> int | None:
-        return None if self.segmenter.card.runs_whole else self.config.tile_of(height, width)
+        """Return the edge of the tiles of an image, or None if it is run whole. Only the configuration decides it."""
+        tile = self.config.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
+        whole = self.segmenter.card.runs_whole or tile is None or max(height, width) <= tile
+        return None if whole else tile
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
@@ -210,7 +219,15 @@ class Predictor:
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
         with advised(f"inference: case {sample.case_id!r}", _LESS):
             bands = self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total)
-            labels, probs = _join(bands, len(sample.image))
+            first = next(bands)
+            shape = *first.labels.shape[:-2], *sample.image.shape[:2]
+            labels = np.empty(shape, first.labels.dtype)
+            probs = None if first.probs is None else np.empty((len(first.probs), *shape[-2:]), first.probs.dtype)
+            for band in chain([first], bands):  # each is dropped when it has been copied
+                rows = slice(band.top, band.top + band.labels.shape[-2])
+                labels[..., rows, :] = band.labels
+                if probs is not None:
+                    probs[:, rows] = band.probs
         return Arrived(labels, probs, None if total is None else total.terms())
 
     def _decoded(
@@ -276,35 +293,3 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
         raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
     precision = "float32" if config.precision == "auto" else config.precision
     return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
-
-
-def _check_tile(config: InferenceConfig, segmenter: AnyModel) -> None:
-    """Refuse a tile that the network would pad at every seam, with pixels that are not the image's."""
-    tile, stride = config.tile, segmenter.size_multiple
-    least = max(segmenter.size_least, least_tile(stride, config.overlap))
-    if tile is None or (tile % stride == 0 and tile >= least):
-        return
-    rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
-    remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
-    raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
-
-
-def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
-    shapes = {np.shape(image) for image in images}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
-        given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-        raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
-    return next(iter(shapes))
-
-
-def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Join bands into labels and probabilities (..., height, W); each band is dropped when it has been copied."""
-    first = next(bands)
-    labels = np.empty((*first.labels.shape[:-2], height, first.labels.shape[-1]), first.labels.dtype)
-    probs = None if first.probs is None else np.empty((len(first.probs), *labels.shape[-2:]), first.probs.dtype)
-    for band in chain([first], bands):
-        rows = slice(band.top, band.top + band.labels.shape[-2])
-        labels[..., rows, :] = band.labels
-        if probs is not None:
-            probs[:, rows] = band.probs
-    return labels, probs

@@ -17,7 +17,6 @@ from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError
-from segmeter.inference.batches import one_behind
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import merge_classes
@@ -170,7 +169,19 @@ class Outbox:
 
         Where nothing can overlap, nothing is held back.
         """
-        return one_behind(sent) if self._overlaps else iter(sent)
+        if not self._overlaps:
+            yield from sent
+            return
+        held, fault = list[Item](), None
+        try:
+            for item in sent:
+                yield from held
+                held = [item]
+        except Exception as error:  # what was sent before comes first
+            fault = error
+        yield from held
+        if fault is not None:
+            raise fault
 
     def decode(
         self, bands: Iterable[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -228,41 +239,42 @@ class Outbox:
         OverflowedError
             When a case is taken whose logits are not finite; those before it come first.
         """
-        kept, first = [loss for loss in losses or () if loss is not None], case_ids[0]
+        kept, first, task = [loss for loss in losses or () if loss is not None], case_ids[0], self._card.spec.task
         numbers: Iterator[NDArray[Any] | None] = repeat(None)
         with self.stages.timed("transfer"):
             if self._card.output == "instances":
                 numbers = self._copier.submit(logits[:, 1], case_id=first).rows()
                 logits = logits[:, 0]
-            told: dict[str, Any] = {"task": self._card.spec.task, **self._card.spec.counting}
-            told |= {"threshold": self._threshold, "class_map": self._class_map}
-            labels = self._copier.submit_labels(logits, case_id=first, **told).rows()
+            told: dict[str, Any] = {"threshold": self._threshold, "class_map": self._class_map}
+            told |= self._card.spec.counting
+            labels = self._copier.submit_labels(logits, case_id=first, task=task, **told).rows()
             values = self._copier.submit(torch.stack(kept), case_id=first).rows() if kept else iter(())
-            # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
-            probs = (self._send_probs(case[None], case_id) for case_id, case in zip(case_ids, logits, strict=True))
-            waiting = iter(list(probs)) if self._overlaps else probs
+            pending: Iterator[PendingArray | None] = repeat(None)
+            if self._probs is not None:
+                # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
+                probs = (
+                    self._copier.submit_probs(self.merged(case[None]), case_id=case_id, task=task, dtype=self._probs)
+                    for case_id, case in zip(case_ids, logits, strict=True)
+                )
+                pending = iter(list(probs)) if self._overlaps else probs
         known = [loss is not None for loss in losses or [None] * len(case_ids)]
 
         def arriving() -> Iterator[Arrived]:
             for case_id, has_loss in zip(case_ids, known, strict=True):
                 with self.stages.timed("transfer"):
-                    found = self._finite(labels, case_id)
-                    pending = next(waiting)
-                    of_case = None if pending is None else next(pending.rows())
+                    try:
+                        found = next(labels)
+                    except InputError as error:  # the check of the logits failed
+                        if self._card.output != "logits":
+                            raise RunError(f"inference: case {case_id!r}: {error}") from error
+                        raise not_finite(case_id) from None
+                    waiting = next(pending)
+                    of_case = None if waiting is None else next(waiting.rows())
                     arrived = Arrived(found, of_case, next(values) if has_loss else None, next(numbers))
                 self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
                 yield arrived
 
         return arriving()
-
-    def _finite(self, labels: Iterator[NDArray[Any]], case_id: str) -> NDArray[Any]:
-        """Wait for the next labels; if the check of the logits failed, name the case."""
-        try:
-            return next(labels)
-        except InputError as error:
-            if self._card.output != "logits":
-                raise RunError(f"inference: case {case_id!r}: {error}") from error
-            raise not_finite(case_id) from None
 
     @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
     def loss(self, loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
@@ -275,12 +287,6 @@ class Outbox:
         """Merge the logits of a model's own classes into those of the data's classes."""
         card = self._card
         return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
-
-    def _send_probs(self, logits: Tensor, case_id: str) -> PendingArray | None:
-        if self._probs is None:
-            return None
-        task = self._card.spec.task
-        return self._copier.submit_probs(self.merged(logits), case_id=case_id, task=task, dtype=self._probs)
 
 
 def not_finite(case_id: str, image: NDArray[Any] | None = None) -> OverflowedError:

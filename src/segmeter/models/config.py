@@ -75,7 +75,8 @@ class ModelCard:
     runs_whole: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
+        model = {key: tuple(value) if isinstance(value, list) else value for key, value in self.model.items()}
+        object.__setattr__(self, "model", model)  # lists of JSON are tuples in configurations
         with collecting("model card") as problems:
             problems.in_range("in_channels", self.in_channels, 1)
             for name, values in (("mean", self.mean), ("std", self.std)):
@@ -123,10 +124,6 @@ class ModelCard:
             data=dict(values.get("data", {})),  # older checkpoints lack it
             class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
         )
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 MODELS = Registry("model")

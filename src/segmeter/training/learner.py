@@ -5,10 +5,8 @@
 
 import copy
 import logging
-import os
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -157,13 +155,6 @@ def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, 
     return torch.compile(model) if wanted else model  # type: ignore[return-value]
 
 
-def seed_everything(seed: int) -> None:
-    """Seed the global generators of Python, NumPy and torch, which layers such as dropout draw from."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
-    torch.manual_seed(seed)
-
-
 def capture_rng(device: torch.device) -> dict[str, Any]:
     """Return the state of every generator, as tensors, numbers and lists, which a checkpoint may contain."""
     version, words, gauss = random.getstate()
@@ -191,18 +182,3 @@ def restore_rng(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(generator, number)
     if state.get("mps") is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"])
-
-
-@contextmanager
-def kernels(deterministic: bool) -> Iterator[None]:
-    """Choose deterministic kernels, or the fastest ones for sizes that do not change, while the block runs."""
-    before = (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark)
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
-        torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = not deterministic
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.backends.cudnn.benchmark = before[1]

@@ -29,7 +29,7 @@ from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, 
 from segmeter.training.learner import Learner
 from segmeter.training.loggers import Loggers, json_line
 from segmeter.training.pictures import draw_first
-from segmeter.training.step import DivergenceGuard, open_batches, prepare, take_step
+from segmeter.training.step import DivergenceGuard, open_batches, prepared, take_step
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def train(job: TrainJob) -> TrainResult:
         write_contents(job.folder, job.data)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
-        stop = prepare(stack, job, device)
+        stop = stack.enter_context(prepared(job, device))
         learner = Learner(job, device, limits)
         run = Trainer(job, learner, checkpoints, limits, stop)
         stack.push(run.end)
@@ -94,7 +94,7 @@ def follow(job: TrainJob) -> None:
         return max(told, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
-        stop = prepare(stack, job, device)
+        stop = stack.enter_context(prepared(job, device))
         learner = Learner(job, device, limits)
         stack.push(job.world.end)
         learner.share()
