@@ -1,7 +1,6 @@
 """Batches: read ahead, grouped by shape, halved where memory runs out, and averaged over views."""
 
 import logging
-import time
 from functools import partial
 from unittest.mock import Mock
 
@@ -11,7 +10,7 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
-from segmeter.inference.batches import Passes, read_ahead, same_shape_groups
+from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import InferenceConfig
 from segmeter.progress import Stages
 from tests.models.parts import make_card, make_spec, make_tiny
@@ -158,21 +157,6 @@ def test_one_bad_flip_is_not_averaged_away(task, channels, value):
     found = averaged(image, sometimes, "flips", task, channels)
     assert found[0, 0, 0, 1].isnan()
     assert found[0, :, 1].isfinite().all()
-
-
-def test_samples_come_in_order_and_no_more_than_the_count_is_read_ahead():
-    asked = []
-
-    class Numbers(list):
-        def __getitem__(self, index):
-            asked.append(index)
-            return super().__getitem__(index)
-
-    reader = read_ahead(Numbers(range(100)), 3, stages=Stages())
-    assert next(reader) == 0
-    time.sleep(0.05)
-    assert max(asked) <= 3  # the one given out, and three waiting at most
-    assert list(reader) == list(range(1, 100))
 
 
 def sample(name, shape=(4, 5, 3), dtype=np.uint8):

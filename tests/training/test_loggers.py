@@ -150,7 +150,7 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
     train(job)
     longer = job.settings.training.replace(epochs=2)
     again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
-    train(replace(again, model=tiny_job(folder).model))
+    train(replace(again, segmenter=tiny_job(folder).segmenter))
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
     place = client.get_experiment_by_name("segmeter").experiment_id
     (run,) = client.search_runs([place])

@@ -112,7 +112,7 @@ def test_the_weights_are_the_same_bits_with_and_without_the_picture(tmp_path):
     for name, draw, pictures in (("with", Mock(), 1), ("without", unwanted, 0)):
         job = tiny_job(tmp_path / name, draw_batch=draw, pictures=pictures, epochs=1)
         train(job)
-        found.append(job.model.segmenter.state_dict())
+        found.append(job.segmenter.state_dict())
     assert not unwanted.called
     assert_same(*found)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from segmeter.bridge.arrays import pack
 from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.transfer import TORCH, Transfer, check_device, check_tensor, wanted_dtype
+from segmeter.bridge.transfer import TORCH, WIDENED, Transfer, check_device, check_tensor, wanted_dtype
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import InputError
@@ -159,7 +159,7 @@ class PendingArray:
             if self._sources:
                 self._transport.wait(self._event)
                 self._sources = []  # only now may they go
-            self._host = self._host.to(self._transfer.arrives)
+            self._host = self._host.to(WIDENED.get(self._host.dtype, self._host.dtype))  # of a dtype that NumPy has
 
 
 class HostCopier:

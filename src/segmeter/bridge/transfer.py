@@ -213,11 +213,6 @@ class Transfer:
     values: torch.dtype
     sortable: bool = False
 
-    @property
-    def arrives(self) -> torch.dtype:
-        """The dtype on the host, which differs from the payload's where NumPy lacks that one."""
-        return WIDENED.get(self.payload.dtype, self.payload.dtype)
-
     def check(self, record: Tensor | None, case_id: str | None = None) -> None:
         """Raise InputError if the record, now on the host, counts bad values."""
         if record is None or not record[0]:
@@ -302,4 +297,4 @@ def fetch(transfer: Transfer) -> Tensor:
     """
     transfer.check(None if transfer.record is None else transfer.record.cpu())
     payload = transfer.payload.cpu()
-    return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)
+    return payload.to(WIDENED.get(payload.dtype, payload.dtype))

@@ -1,4 +1,4 @@
-"""Reads images ahead into batches of one shape, and runs a segmenter over them in several views.
+"""Groups images into batches of one shape, and runs a segmenter over them in several views.
 
 A batch is halved when memory runs out.
 """
@@ -6,46 +6,20 @@ A batch is halved when memory runs out.
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import autocast, is_out_of_memory
 from segmeter.models.ensemble import AnyModel, mean_logits
-from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
 _PLANE = (-2, -1)
-View = tuple[bool, int]  # mirrored left-right or not, and then turned by quarters
-Item = TypeVar("Item")
-_THREADS = 4  # decoders release the interpreter, so that readers run side by side
-
-
-def read_ahead(samples: Indexed[Item], count: int, *, stages: Stages) -> Iterator[Item]:
-    """Yield the samples in order, while up to `count` further ones are read in threads.
-
-    An error of reading is raised in its sample's turn.
-
-    Parameters
-    ----------
-    count
-        Samples held at a time, >= 1: this bounds the memory.
-    stages
-        Where the time of reading is added up.
-    """
-
-    def read(index: int) -> Item:
-        with stages.timed("read"):
-            return read_case(samples, index)
-
-    yield from map_in_threads(read, range(len(samples)), threads=_THREADS, ahead=count, name="read")
 
 
 def same_shape_groups(
@@ -91,7 +65,12 @@ class Passes:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device, *, stages: Stages) -> None:
         self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
-        self._views = choose_views(flips=config.flips, rotations=config.rotations)
+        mirrors, quarters = [False], [0]
+        if config.flips:
+            mirrors, quarters = [False, True], [0, 2]
+        if config.rotations:
+            quarters = [0, 1, 2, 3]
+        self._views = [(mirrored, turn) for turn in quarters for mirrored in mirrors]  # the image itself first
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -186,17 +165,3 @@ class Passes:
         after.record(stream)
         self._marks.append((before, after))
         self.settle(wait=False)
-
-
-def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
-    """List the views to average, the image itself first.
-
-    Examples
-    --------
-    >>> choose_views(flips=True, rotations=False)
-    ((False, 0), (True, 0), (False, 2), (True, 2))
-    >>> len(choose_views(flips=False, rotations=True)), len(choose_views(flips=True, rotations=True))
-    (4, 8)
-    """
-    quarters = (0, 1, 2, 3) if rotations else (0, 2) if flips else (0,)
-    return tuple((mirrored, turn) for turn in quarters for mirrored in ((False, True) if flips else (False,)))

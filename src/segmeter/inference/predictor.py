@@ -12,11 +12,11 @@ from torch import Tensor
 from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.host_copier import Uploader
 from segmeter.checks import expected
-from segmeter.data.dataset import Indexed
+from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
-from segmeter.inference.batches import Passes, read_ahead, same_shape_groups
+from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
@@ -26,6 +26,7 @@ from segmeter.models.ensemble import AnyModel
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
+_READERS = 4  # threads: decoders release the interpreter, so that they run side by side
 _PIXELS = 1 << 23  # of a large image, after which freed memory is returned to the system: seldom enough to cost little
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
@@ -142,21 +143,24 @@ class Predictor:
             The logits of a case are not finite (the case is named), or memory ran out. All cases before it were
             yielded.
         """
-        size = self.config.batch_size
-        groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size, batches)
-        outbox = self._outbox(probs_dtype if probs else None)
+        card, size, asked = self.segmenter.card, self.config.batch_size, probs_dtype if probs else None
+        if probs and card.output != "logits":
+            remedy = "Write no probabilities or confidence, and leave out calibration."
+            raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
+
+        def read(index: int) -> Sample:
+            with self.stages.timed("read"):
+                return read_case(samples, index)
+
+        reader = map_in_threads(read, range(len(samples)), threads=_READERS, ahead=2 * size, name="read")
+        groups = same_shape_groups(reader, size, batches)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=asked, stages=self.stages)
         for batch in outbox.in_turn(self._send(outbox, group, loss) for group in groups):
             yield from batch
         self._passes.settle()
 
     def stream(
-        self,
-        image: LazyArray,
-        *,
-        case_id: str,
-        target: LazyArray | None = None,
-        loss: BandLoss | None = None,
-        probs: bool = False,
+        self, image: LazyArray, *, case_id: str, target: LazyArray | None = None, loss: BandLoss | None = None
     ) -> Iterator[Band]:
         """Predict one image in tiles, from top to bottom, in memory that does not grow with its height.
 
@@ -168,8 +172,6 @@ class Predictor:
             Its reference; each band has its lines of it.
         loss
             Adds up the loss over the bands.
-        probs
-            Whether probabilities are kept.
 
         Yields
         ------
@@ -184,15 +186,9 @@ class Predictor:
             why = f"case {case_id!r} is too large to be read whole, and {card.model['name']} gives {card.output}"
             raise ConfigError(f"inference: {why}, which can't be joined. Cut the image into parts.")
         give_back_freed_memory()  # left over from checking the files
-        yield from self._decoded(self._outbox("float32" if probs else None), image, case_id, target, loss)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, stages=self.stages)
+        yield from self._decoded(outbox, image, case_id, target, loss)
         self._passes.settle()
-
-    def _outbox(self, probs: ProbsDtype | None) -> Outbox:
-        card, threshold = self.segmenter.card, self.config.threshold
-        if probs is not None and card.output != "logits":
-            remedy = "Write no probabilities or confidence, and leave out calibration."
-            raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
-        return Outbox(self.device, card, threshold=threshold, probs=probs, stages=self.stages)
 
     def _tile_of(self, height: int, width: int) -> int | None:
         """Return the edge of the tiles of an image, or None if it is run whole. Only the configuration decides it."""

@@ -142,10 +142,10 @@ class Outbox:
         What the model gives.
     threshold
         Binary and multilabel: a probability above it is the class.
-    probs
-        The dtype in which probabilities are kept, or None to keep none.
     stages
         Where the time and the bytes of transfers are added up.
+    probs
+        The dtype in which probabilities are kept, or None to keep none.
     """
 
     def __init__(
@@ -154,10 +154,10 @@ class Outbox:
         card: ModelCard,
         *,
         threshold: float,
+        stages: Stages,
         probs: ProbsDtype | None = None,
-        stages: Stages | None = None,
     ) -> None:
-        self.stages = stages or Stages()
+        self.stages = stages
         transport = open_transport(device)
         self._overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)

@@ -13,15 +13,13 @@ from segmeter.checks import collecting
 from segmeter.classes import ClassSpec
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 _FOREIGN = ("foreign", "output", "class_map", "runs_whole")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
     if in_channels == 3:
-        return IMAGENET_MEAN, IMAGENET_STD
+        return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     return (0.5,) * in_channels, (0.25,) * in_channels
 
 

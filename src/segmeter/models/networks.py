@@ -5,7 +5,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import getproxies
@@ -67,7 +67,8 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         known = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
         raise ConfigError(expected("model", "encoder", "to be known to timm", repr(config.encoder), known))
     remedy = "Choose another encoder or depth, or other options of this network."
-    with refusing(ConfigError, f"{what} can't be built", remedy), pretrained_encoder(config.encoder, wanted=pretrained):
+    fetching = pretrained_encoder(config.encoder) if pretrained else nullcontext()
+    with refusing(ConfigError, f"{what} can't be built", remedy), fetching:
         network: nn.Module = smp.create_model(
             config.name,
             encoder_name=config.encoder,
@@ -77,7 +78,8 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
             classes=spec.num_channels,
             **_options(config),
         )
-        _end_decoder_at(getattr(config, "logits_stride", 1), network)
+        if getattr(config, "logits_stride", 1) > 1:
+            _end_decoder_at(config.logits_stride, network)
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     least = _INSTANCE_LEAST if config.norm == "instance" else 1
     network.size_multiple = stride  # type: ignore[assignment]
@@ -107,8 +109,6 @@ def _options(config: ModelConfig) -> dict[str, Any]:
 
 def _end_decoder_at(stride: int, network: Any) -> None:
     """Drop, in place, the levels of a U-Net's decoder that are finer than the stride, and enlarge the logits."""
-    if stride == 1:
-        return
     blocks, head = network.decoder.blocks, network.segmentation_head[0]
     kept = blocks[: len(blocks) - (stride.bit_length() - 1)]
     network.decoder.blocks = kept
@@ -132,7 +132,7 @@ def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
 
 
 @contextmanager
-def pretrained_encoder(encoder: str, *, wanted: bool) -> Iterator[None]:
+def pretrained_encoder(encoder: str) -> Iterator[None]:
     """Let the block fetch pretrained weights; without a network it takes them from the cache or fails at once.
 
     Raises
@@ -140,9 +140,6 @@ def pretrained_encoder(encoder: str, *, wanted: bool) -> Iterator[None]:
     ConfigError
         The block could not get the weights.
     """
-    if not wanted:
-        yield
-        return
     before = constants.HF_HUB_OFFLINE
     # without a network the hub's client would retry for half a minute
     constants.HF_HUB_OFFLINE = before or not _reachable(constants.ENDPOINT)

@@ -78,7 +78,7 @@ class Learner:
     def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
         self.device, self.world, self.config, self.augment = device, job.world, config, job.data.augment
-        self.segmenter = job.model.segmenter.to(device).train()
+        self.segmenter = job.segmenter.to(device).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
         # the predictor settles the memory layout of its model, so everything that points at weights comes after it
         self.predictor = Predictor(self.published, settings.inference, device)
@@ -89,8 +89,8 @@ class Learner:
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.validation_loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
-        self.loss = CoreLoss(self.validation_loss) if job.model.cores else self.validation_loss
+        self.validation_loss = additive(job.loss, self.segmenter.card.spec).to(device)
+        self.loss = CoreLoss(self.validation_loss) if job.cores else self.validation_loss
         passes = config.accumulate * job.world.size
         if passes > 1 and not self.loss.adds and job.world.leads:
             _LOG.warning(

@@ -22,7 +22,7 @@ from PIL import Image
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
 from segmeter.records import flatten
-from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
+from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, TensorBoardConfig, WandbConfig
 
 _LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
@@ -106,10 +106,6 @@ class Loggers:
                 _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
             if self._missed[name]:
                 _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
-
-
-def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-    """Build no logger, as history.jsonl is always written."""
 
 
 class TensorBoardLogger:

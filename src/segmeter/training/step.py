@@ -31,7 +31,7 @@ from segmeter.inference.device import advised, autocast, pick_dtype, training_pr
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
-from segmeter.training.job import TrainJob, TrainModel, check_job
+from segmeter.training.job import TrainJob, check_job
 from segmeter.training.learner import Learner, capture_rng, restore_rng
 from segmeter.training.optimizers import update_weights
 
@@ -149,9 +149,8 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
         Seconds after which no third timed step begins.
     """
     device = check_job(job)
-    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss, cores=job.model.cores)
     state, training = capture_rng(device), job.settings.training
-    probe = replace(job, model=model, world=ALONE)
+    probe = replace(job, segmenter=copy.deepcopy(job.segmenter), world=ALONE)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
     learner, losses, times = Learner(probe, device, limits), list[float](), list[float]()
     least, most = TIMED_STEPS

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted, StopSignals
-from segmeter.files import Lines
+from segmeter.files import Lines, write_json
 from segmeter.losses.additive import check_labels
 from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.weights import load_tensors
@@ -25,7 +25,7 @@ from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step
 from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
-from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, write_contents
+from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
 from segmeter.training.learner import Learner
 from segmeter.training.loggers import Loggers, json_line
 from segmeter.training.pictures import draw_first
@@ -59,10 +59,9 @@ def train(job: TrainJob) -> TrainResult:
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
     device, training = check_job(job), job.settings.training
-    highest = job.settings.monitor(job.model.segmenter.card.spec) != LOSS
-    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=training.keep, highest=highest)
+    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=training.keep, highest=job.monitor() != LOSS)
     if not job.resume:
-        write_contents(job.folder, job.data)
+        write_json(job.folder / CONTENTS, contents(job.data))  # so that a resume can name the files that changed
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
         stop = stack.enter_context(prepared(job, device))
@@ -73,7 +72,8 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
-        run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
+        if training.profile_steps:
+            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -122,7 +122,7 @@ class Trainer:
     ) -> None:
         self.job, self.config = job, job.settings.training
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
-        self.monitor = job.settings.monitor(job.model.segmenter.card.spec)
+        self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
         self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
@@ -240,7 +240,7 @@ class Trainer:
             self.checkpoints.save(
                 self.step,
                 segmenter_state=self.learner.published.state_dict(),
-                card=self.job.model.segmenter.card,
+                card=self.job.segmenter.card,
                 state={
                     **self.learner.state(),
                     "step": self.step,
