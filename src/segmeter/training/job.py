@@ -195,9 +195,8 @@ def check_job(job: TrainJob) -> torch.device:
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
         if device.type == "mps":  # its fused optimizers take no loss scale
-            problems.expect(
-                training.precision in ("auto", "float32"), "precision", "to be float32 on mps", training.precision
-            )
+            wide = training.precision in ("auto", "float32")
+            problems.expect(wide, "precision", "to be float32 on mps", training.precision)
             problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
         encoder_lr, network = getattr(settings.optimizer, "encoder_lr", 1.0), card.model.get("name")
         for key, value, asked in (
