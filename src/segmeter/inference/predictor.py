@@ -224,7 +224,7 @@ class Predictor:
                 labels[..., rows, :] = band.labels
                 if probs is not None:
                     probs[:, rows] = band.probs
-        return Arrived(labels, probs, None if total is None else total.terms())
+        return Arrived(labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _decoded(
         self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None

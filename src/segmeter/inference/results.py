@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -28,8 +28,15 @@ Item = TypeVar("Item")
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-class Arrived(NamedTuple):
-    """The results of a case, or of a band of lines, as `Prediction` describes them, on the host."""
+@dataclass(frozen=True, kw_only=True)
+class Arrived:
+    """The model's output for a case, or for a band of lines, on the host.
+
+    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
+    for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
+    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
+    denominator of each part, (P, 2) float64; for any other its value.
+    """
 
     labels: NDArray[Any]
     probs: NDArray[Any] | None = None
@@ -38,20 +45,10 @@ class Arrived(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """One case with the model's output for it, all on the host.
-
-    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
-    for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
-    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
-    denominator of each part, (P, 2) float64; for any other its value.
-    """
+class Prediction(Arrived):
+    """One case with the model's output for it, all on the host."""
 
     sample: Sample
-    labels: NDArray[Any]
-    probs: NDArray[Any] | None = None
-    loss: NDArray[Any] | None = None
-    instances: NDArray[Any] | None = None
 
     @classmethod
     def of_cases(cls, group: Sequence[Sample], arriving: Iterator[Arrived]) -> Iterator["Prediction"]:
@@ -61,20 +58,14 @@ class Prediction:
                 found = next(arriving)
             except OverflowedError:
                 raise not_finite(sample.case_id, sample.image) from None
-            yield cls(sample=sample, **found._asdict())
+            yield cls(sample=sample, **vars(found))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Band:
-    """Some lines of a case, all on the host.
-
-    `labels` is (h, W), multilabel (K, h, W), of the lines from `top` on; `probs` (num_channels, h, W) or None; `target`
-    like `labels`, or None without a reference.
-    """
+class Band(Arrived):
+    """Some lines of a case: those from `top` on, with the same lines of its reference, or None without one."""
 
     top: int
-    labels: NDArray[Any]
-    probs: NDArray[Any] | None
     target: NDArray[Any] | None
 
 
@@ -217,8 +208,7 @@ class Outbox:
                 top += band.shape[1]
 
         for top, lines, arriving in self.in_turn(sent()):
-            found = next(arriving)
-            yield Band(top=top, labels=found.labels, probs=found.probs, target=lines)
+            yield Band(top=top, target=lines, **vars(next(arriving)))
 
     def send(
         self, case_ids: Sequence[str], logits: Tensor, losses: Sequence[Tensor | None] | None = None
@@ -270,9 +260,9 @@ class Outbox:
                         raise not_finite(case_id) from None
                     waiting = next(pending)
                     of_case = None if waiting is None else next(waiting.rows())
-                    arrived = Arrived(found, of_case, next(values) if has_loss else None, next(numbers))
+                    value, instances = next(values) if has_loss else None, next(numbers)
                 self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
-                yield arrived
+                yield Arrived(labels=found, probs=of_case, loss=value, instances=instances)
 
         return arriving()
 
