@@ -1,7 +1,8 @@
 """Batches: read ahead, grouped by shape, halved where memory runs out, and averaged over views."""
 
 import logging
-import time
+from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
-from segmeter.inference.batches import Passes, averaged_logits, choose_views, read_ahead, same_shape_groups, see, undo
+from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import InferenceConfig
 from segmeter.progress import Stages
-from tests.models.parts import make_tiny
+from tests.models.parts import make_card, make_spec, make_tiny
 
 CPU = torch.device("cpu")
 
@@ -101,21 +102,19 @@ def test_18_what_never_fits_ends_with_advice_and_other_errors_pass_through(side,
         passes_of(failing_above(0, RuntimeError("a fault of another kind"))[0]).run(batch(1), tile=tile)
 
 
-KINDS = {
-    "flips": choose_views(flips=True, rotations=False),
-    "rotations": choose_views(flips=False, rotations=True),
-    "all": choose_views(flips=True, rotations=True),
-}
+# Each way to see an image and to undo it, written with NumPy alone
+FLIPS = [(partial(np.flip, axis=axes),) * 2 for axes in ((), (-1,), (-2,), (-2, -1))]
+TURNS = [tuple(partial(np.rot90, k=k, axes=(2, 3)) for k in (turn, -turn)) for turn in range(4)]
+MIRRORED = [(lambda x, see=see: see(x)[..., ::-1], lambda x, undo=undo: undo(x[..., ::-1])) for see, undo in TURNS]
+KINDS = {"flips": FLIPS, "rotations": TURNS, "all": TURNS + MIRRORED}
 
 
-def seen(image):
-    """Every image that can be made by mirrors and quarter turns, written with NumPy alone."""
-    turned = [np.rot90(image, turn, (2, 3)) for turn in range(4)]
-    return {
-        "flips": [image, image[..., ::-1], image[..., ::-1, :], image[..., ::-1, ::-1]],
-        "rotations": turned,
-        "all": [*turned, *(each[..., ::-1] for each in turned)],
-    }
+def averaged(image, network, kind, task, channels):
+    """The logits of an image over all views of a kind."""
+    segmenter = Mock(side_effect=network, card=make_card(make_spec(max(channels, 2), task)))
+    asked = {"flips": kind != "rotations", "rotations": kind != "flips"}
+    config = InferenceConfig(precision="float32", **asked)
+    return Passes(segmenter, config, CPU, stages=Stages()).run(image)
 
 
 def uneven(image):
@@ -127,14 +126,12 @@ def uneven(image):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_views_are_all_mirrors_and_turns_once_and_are_undone(kind):
-    image, views = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5), KINDS[kind]
-    found = [see(torch.from_numpy(image.copy()), view).numpy() for view in views]
-    assert {each.tobytes() for each in map(np.ascontiguousarray, found)} == {
-        np.ascontiguousarray(each).tobytes() for each in seen(image)[kind]
-    }
-    for view, each in zip(views, found, strict=True):
-        np.testing.assert_array_equal(undo(torch.from_numpy(each.copy()), view).numpy(), image)
-    assert see(torch.zeros(1, 2), views[0]).shape == (1, 2)
+    image, seen = np.linspace(-1, 1, 2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5), []
+    found = averaged(
+        torch.from_numpy(image), lambda view: seen.append(view.numpy().tobytes()) or view, kind, "multilabel", 3
+    )
+    assert sorted(seen) == sorted(see(image).tobytes() for see, _ in KINDS[kind])
+    np.testing.assert_allclose(found.numpy(), image, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,9 +139,9 @@ def test_the_views_are_all_mirrors_and_turns_once_and_are_undone(kind):
 def test_views_average_probabilities(task, channels, kind):
     image = torch.randn(2, channels, 3, 4, generator=torch.Generator().manual_seed(0))
     to_probs = torch.sigmoid if task != "multiclass" else lambda logits: torch.softmax(logits, 1)
-    views = KINDS[kind]
-    mean = sum(to_probs(undo(uneven(see(image, view)), view).double()) for view in views) / len(views)
-    found = averaged_logits(image, uneven, views=views, task=task)
+    runs = [undo(uneven(torch.from_numpy(see(image.numpy()).copy())).numpy()) for see, undo in KINDS[kind]]
+    mean = sum(to_probs(torch.from_numpy(logits.copy()).double()) for logits in runs) / len(runs)
+    found = averaged(image, uneven, kind, task, channels)
     assert found.dtype == torch.float32
     torch.testing.assert_close(to_probs(found.double()), mean, rtol=1e-5, atol=1e-6)
 
@@ -157,24 +154,9 @@ def test_one_bad_flip_is_not_averaged_away(task, channels, value):
 
     image = torch.zeros(1, channels, 2, 2)
     image[0, 0, 0, 1] = 7.0
-    found = averaged_logits(image, sometimes, views=KINDS["flips"], task=task)
+    found = averaged(image, sometimes, "flips", task, channels)
     assert found[0, 0, 0, 1].isnan()
     assert found[0, :, 1].isfinite().all()
-
-
-def test_samples_come_in_order_and_no_more_than_the_count_is_read_ahead():
-    asked = []
-
-    class Numbers(list):
-        def __getitem__(self, index):
-            asked.append(index)
-            return super().__getitem__(index)
-
-    reader = read_ahead(Numbers(range(100)), 3, stages=Stages())
-    assert next(reader) == 0
-    time.sleep(0.05)
-    assert max(asked) <= 3  # the one given out, and three waiting at most
-    assert list(reader) == list(range(1, 100))
 
 
 def sample(name, shape=(4, 5, 3), dtype=np.uint8):

@@ -1,5 +1,7 @@
 """Logits and labels of images, whole and in tiles, and the settings that are refused."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -120,3 +122,21 @@ def test_a_bad_value_is_refused(values, message):
     with pytest.raises(ConfigError) as caught:
         InferenceConfig(**values)
     assert message in str(caught.value)
+
+
+def test_samples_come_in_order_and_no_more_than_two_batches_are_read_ahead():
+    asked = []
+
+    class Samples(list):
+        def __getitem__(self, index):
+            asked.append(index)
+            return super().__getitem__(index)
+
+    cases = Samples(
+        Sample(case_id=f"case{i}", image=image, target=None) for i, image in enumerate(images(20, (8, 8, 3)))
+    )
+    found = predictor(batch_size=2).predict(cases)
+    assert next(found).sample.case_id == "case0"
+    time.sleep(0.05)
+    assert max(asked) <= 6  # the first batch, a sample that ends it, and four waiting at most
+    assert [each.sample.case_id for each in found] == [f"case{i}" for i in range(1, 20)]

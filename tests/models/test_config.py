@@ -91,7 +91,7 @@ def test_a_card_from_a_dict_names_the_key_that_is_missing():
         models.ModelCard.from_dict(values)
 
 
-@pytest.mark.parametrize(("channels", "mean"), [(3, models.IMAGENET_MEAN), (1, (0.5,)), (4, (0.5,) * 4)])
+@pytest.mark.parametrize(("channels", "mean"), [(3, (0.485, 0.456, 0.406)), (1, (0.5,)), (4, (0.5,) * 4)])
 def test_default_normalisation_has_one_value_per_channel(channels, mean):
     found, std = models.default_normalisation(channels)
     assert found == mean

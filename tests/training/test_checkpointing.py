@@ -25,9 +25,7 @@ def checkpoints(tmp_path):
 
 
 def opened(folder, **values):
-    made = Checkpoints(folder / "checkpoints", **{"keep": 1, "highest": True, **values})
-    made.prepare()
-    return made
+    return Checkpoints(folder / "checkpoints", **{"keep": 1, "highest": True, **values})
 
 
 def save(checkpoints, step, score=None, *, waits=True, **values):
@@ -91,7 +89,7 @@ def test_a_damaged_newest_one_is_said_and_the_one_before_is_taken_up(tmp_path, c
         save(checkpoints, step, score)
     damage(checkpoints.folder / "step-00000003" / name)
     again = opened(tmp_path)
-    assert again.newest().state["step"] == 2
+    assert again.newest()[1]["step"] == 2
     assert "step-00000003 is damaged, going back to the one before" in caplog.text
     assert (linked(again, "last"), linked(again, "best")) == ("step-00000002", "step-00000001")
     save(again, 3, 0.8)  # its name is free again
@@ -117,10 +115,10 @@ def test_an_unvalidated_one_is_resumed_from_and_gives_way_to_the_same_step_valid
     save(checkpoints, 6, unvalidated=True)
     assert "step-00000006-unvalidated" in names(checkpoints)
     resumed = opened(tmp_path)
-    assert resumed.newest().state["step"] == 6
+    assert resumed.newest()[1]["step"] == 6
     save(resumed, 6, 0.3)
     assert names(resumed) == ["best", "last", "step-00000004", "step-00000006"]
-    assert opened(tmp_path).newest().checkpoint.folder.name == "step-00000006"
+    assert opened(tmp_path).newest()[0].name == "step-00000006"
 
 
 def test_the_same_checkpoint_is_not_written_twice(checkpoints):
@@ -196,7 +194,7 @@ def test_a_crash_at_any_point_of_saving_leaves_a_whole_checkpoint(tmp_path, monk
             crashed = True
         monkeypatch.undo()
         again = opened(folder)
-        state = again.newest().state
+        state = again.newest()[1]
         seen.add(state["step"])
         assert state["weight"].tolist() == [float(state["step"])] * 2
         assert linked(again, "last") == step_name(state["step"])
@@ -223,7 +221,7 @@ def test_a_checkpoint_holds_the_moment_of_saving_though_training_goes_on(tmp_pat
     checkpoints.rank(0.75, 2)  # a checkpoint that is not there yet must not be what "best" points to
     free.set()
     checkpoints.wait()
-    assert_same(checkpoints.newest().state, before | {"table": [[0.5, "step-00000001"]]})
+    assert_same(checkpoints.newest()[1], before | {"table": [[0.5, "step-00000001"]]})
     assert (checkpoints.folder / "best").resolve().name == "step-00000001"
     checkpoints.close()
 

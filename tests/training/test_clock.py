@@ -159,12 +159,12 @@ def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_p
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):
     """Mutations seen to fail: the model itself trained; the generators left as they are."""
     job = tiny_job(tmp_path)
-    before = weights(job.model.segmenter)
+    before = weights(job.segmenter)
     state = torch.get_rng_state()
     seconds, first_loss = step_module.time_step(job, limit_s=0.0)
     assert seconds > 0
     assert torch.equal(torch.get_rng_state(), state)
-    assert_same(weights(job.model.segmenter), before)
+    assert_same(weights(job.segmenter), before)
     assert not list(tmp_path.iterdir())
     train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
     assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs

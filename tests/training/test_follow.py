@@ -44,7 +44,7 @@ def led(tmp_path_factory):
     """The orders and the weights of a training that leads."""
     job = tiny_job(tmp_path_factory.mktemp("led"), world=Announced(), **SETTINGS)
     train(job)
-    return tuple(job.world.orders), weights(job.model.segmenter)
+    return tuple(job.world.orders), weights(job.segmenter)
 
 
 def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
@@ -54,7 +54,7 @@ def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
     assert [order.progress for order in orders] == pytest.approx([0, 1 / 3, 2 / 3])
     job = tiny_job(tmp_path, world=Told(orders=orders), **SETTINGS)
     follow(job)
-    assert_same(weights(job.model.segmenter), expected)
+    assert_same(weights(job.segmenter), expected)
     assert job.world.heard == [0] * 4
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +74,7 @@ def test_a_signal_is_passed_on_and_the_step_taken(led, tmp_path):
     job = tiny_job(tmp_path, world=world, **SETTINGS)
     follow(job)
     assert world.heard == [0, 0, signal.SIGUSR1, signal.SIGUSR1]
-    assert_same(weights(job.model.segmenter), led[1])
+    assert_same(weights(job.segmenter), led[1])
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
@@ -82,10 +82,10 @@ def test_without_a_step_nothing_is_read(tmp_path):
     """As where rank 0 refuses what it resumes."""
     cases = TinyCases()
     job = tiny_job(tmp_path, cases=cases, world=Told(), **SETTINGS)
-    before = weights(job.model.segmenter)
+    before = weights(job.segmenter)
     follow(job)
     assert cases.read == []
-    assert_same(weights(job.model.segmenter), before)
+    assert_same(weights(job.segmenter), before)
 
 
 def test_parts_that_do_not_go_together_are_refused_before_the_first_question(tmp_path):

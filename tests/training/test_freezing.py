@@ -4,12 +4,15 @@ import pytest
 import torch
 from torch import nn
 
+from segmeter.distributed.ranks import Order
 from segmeter.errors import ConfigError
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.job import check_job
-from segmeter.training.optimizers import build_adamw, parameter_groups, set_lr
+from segmeter.training.optimizers import parameter_groups
+from segmeter.training.step import take_step
 from segmeter.training.trainer import train
+from tests.training.test_learner import learner_of
 from tests.training.tiny import assert_same, tiny_card, tiny_job, weights
 
 
@@ -76,16 +79,17 @@ def test_a_resumed_run_is_the_one_that_was_not_stopped(tmp_path, stop):
     assert_same(weights(resumed), weights(whole))
 
 
-def test_the_encoder_learns_at_its_own_rate():
+def test_the_encoder_learns_at_its_own_rate(tmp_path):
     model = segmenter()
     groups = parameter_groups(model, 0.5, encoder_lr=0.1)
     assert [(group["lr_factor"], group["weight_decay"]) for group in groups] == [
         *((1.0, 0.5), (1.0, 0.0), (0.1, 0.5), (0.1, 0.0))
     ]
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
-    optimizer = build_adamw(AdamWConfig(encoder_lr=0.1), model=model)
-    set_lr(optimizer, 0.4)
-    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    optimizer, schedule = AdamWConfig(lr=0.4, encoder_lr=0.1), ConstantConfig()
+    learner, job, batch = learner_of(tmp_path, segmenter=model, optimizer=optimizer, schedule=schedule)
+    take_step(job, learner, [batch], Order(0, 0.0, validates=False))
+    rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in model.network.encoder.parameters()} == {0.4 * 0.1}
     assert {rates[id(p)] for p in model.network.decoder.parameters()} == {0.4}
 

@@ -12,7 +12,7 @@ from segmeter.errors import ConfigError
 from segmeter.training import job
 from segmeter.training.config import SgdConfig
 from segmeter.training.data.cases import Budget, CachedDataset
-from segmeter.training.job import CONTENTS, TrainData, check_job, check_same, identify, name_changes, write_contents
+from segmeter.training.job import CONTENTS, TrainData, check_job, check_same, contents, identify, name_changes
 from segmeter.training.trainer import train
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, put
@@ -124,7 +124,7 @@ def test_the_hash_of_every_file_is_recorded_and_a_resume_on_inverted_masks_is_re
 
 
 def test_new_and_missing_files_are_named_and_a_lost_record_is_said(tmp_path):
-    write_contents(tmp_path, data_of(TinyCases(count=3)))
+    (tmp_path / CONTENTS).write_text(json.dumps(contents(data_of(TinyCases(count=3)))))
     line = name_changes(tmp_path, data_of(TinyCases(count=2), TinyCases(count=1)))
     names = "2: train/images/case02.png, val/images/case00.png"
     assert line == f"resume: files that are new, gone or changed ({names})."

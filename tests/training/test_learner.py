@@ -2,6 +2,7 @@
 
 import copy
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training import learner as parts
 from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
-from segmeter.training.step import open_batches, take_step
+from segmeter.training.step import open_batches, prepared, take_step
 from tests.training.tiny import TinyNetwork, tiny_job, tiny_segmenter
 
 CPU = torch.device("cpu")
@@ -81,9 +82,14 @@ def draws():
     return random.gauss(0, 1), legacy, torch.randn(3).tolist(), torch.rand(1).item()
 
 
+def seed_everything(seed):
+    with prepared(tiny_job(Path(), seed=seed), CPU):
+        pass
+
+
 @pytest.mark.parametrize("earlier", [False, True], ids=["now", "as an earlier version wrote it"])
 def test_generators_go_on_where_they_were(earlier):
-    parts.seed_everything(3)
+    seed_everything(3)
     draws()  # an odd number of normals leaves the second half of a pair behind, in both generators
     state = parts.capture_rng(CPU)
     name, words, *rest = state["numpy"]
@@ -93,20 +99,20 @@ def test_generators_go_on_where_they_were(earlier):
     state = plain_state(state)
     expected, other = draws(), []
     for seed in (4, 2**63 - 1):
-        parts.seed_everything(seed)
+        seed_everything(seed)
         other.append(draws())
     parts.restore_rng(state)
     assert draws() == expected
     assert expected != other[0] != other[1]
 
 
-def test_kernels_are_chosen_for_the_block_alone(monkeypatch):
+def test_kernels_are_chosen_for_the_block_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    with parts.kernels(deterministic=True):
+    with prepared(tiny_job(tmp_path, deterministic=True), CPU):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cudnn.benchmark
-    with parts.kernels(deterministic=False):
+    with prepared(tiny_job(tmp_path), CPU):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
 

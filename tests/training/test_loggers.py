@@ -15,40 +15,15 @@ from segmeter.errors import ConfigError, Interrupted, SegmeterError
 from segmeter.records import read_json_lines
 from segmeter.training import loggers
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
-from segmeter.training.loggers import History, WandbLogger
+from segmeter.training.loggers import WandbLogger, json_line
 from segmeter.training.trainer import train
 from tests.training.tiny import StoppingSource, TinyCases, changed, draw_red, tiny_job
 
 
-def test_rows_are_on_disk_when_write_returns_and_undefined_numbers_are_null(tmp_path):
-    path = tmp_path / "history.jsonl"
-    history = History(path)
-    history.write({"step": 1, "loss": 0.1 + 0.2})
-    assert path.read_bytes() == b'{"step": 1, "loss": 0.30000000000000004}\n'
-    assert history.position == 41
-    history.write({"step": 2, "val": {"mean_iou": float("nan"), "loss": float("inf")}})
-    history.close()
-    assert read_json_lines(path)[1:] == [{"step": 2, "val": {"mean_iou": None, "loss": None}}]
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_resumed_history_is_cut_back_to_its_position_or_starts_again_where_it_was_lost(tmp_path, lost):
-    path = tmp_path / "history.jsonl"
-    history = History(path)
-    history.write({"step": 1})
-    position = history.position
-    history.write({"step": 2, "loss": 5})
-    history.close()
-    with path.open("ab") as file:
-        file.write(b'{"step": 3, "lo')
-    assert [row["step"] for row in read_json_lines(path)] == [1, 2]
-    if lost:
-        path.unlink()
-    again = History(path, position=position)
-    again.write({"step": 2, "loss": 7})
-    again.close()
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == [{"step": 1}, {"step": 2, "loss": 7}][lost:]
+def test_undefined_numbers_are_null_in_the_history():
+    assert json_line({"step": 1, "loss": 0.1 + 0.2}) == b'{"step": 1, "loss": 0.30000000000000004}\n'
+    undefined = {"step": 2, "val": {"mean_iou": float("nan"), "loss": float("inf")}}
+    assert json.loads(json_line(undefined)) == {"step": 2, "val": {"mean_iou": None, "loss": None}}
 
 
 def test_no_logger_is_nothing(tmp_path):
@@ -175,7 +150,7 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
     train(job)
     longer = job.settings.training.replace(epochs=2)
     again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
-    train(replace(again, model=tiny_job(folder).model))
+    train(replace(again, segmenter=tiny_job(folder).segmenter))
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
     place = client.get_experiment_by_name("segmeter").experiment_id
     (run,) = client.search_runs([place])

@@ -19,7 +19,7 @@ from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
-from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
+from segmeter.training.job import TrainData, TrainJob, TrainSettings
 from segmeter.training.step import update
 
 SPEC = ClassSpec(
@@ -187,14 +187,15 @@ def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=Non
             val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
             augment=TinyAugment(),
         ),
-        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=CrossEntropy()),
+        segmenter=segmenter or tiny_segmenter(),
+        loss=CrossEntropy(),
     )
     return changed(job, **{key: value for key, value in changes.items() if key not in names})
 
 
 def changed(job, **changes):
     """The job with other values, each in the part that has a field of this name."""
-    for part in ("settings", "data", "model"):
+    for part in ("settings", "data"):
         names = {field.name for field in fields(getattr(job, part))}
         own = {key: changes.pop(key) for key in names & changes.keys()}
         job = replace(job, **{part: replace(getattr(job, part), **own)})

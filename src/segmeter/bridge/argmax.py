@@ -25,11 +25,10 @@ OPTIONS = {"num_warps": 8, "enable_fp_fusion": True}
 PROGRAMS_PER_PROCESSOR = 8  # enough to hide the latency of the memory; each adds once to the record
 _NOWHERE = 2**62
 
-Range = tuple[Tensor, Tensor]
 Kernel = Callable[[np.ndarray, int, int, np.ndarray], bool]
 
 
-def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
+def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """Find the largest channel of each pixel, the first one among equals.
 
     Parameters
@@ -47,12 +46,6 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
     if logits.device.type != "cpu" or logits.numel() <= SMALL:
         highs, found = logits.max(dim=1)
         return found.to(dtype), (logits.amin(dim=1), highs)
-    found, finite = _winners_cpu(logits, dtype)
-    return found, None if finite else torch.aminmax(logits.contiguous(), dim=1)
-
-
-def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
-    """Decode in as many threads as torch would use; torch and the kernels release the GIL."""
     batch, channels, pixels = logits.shape
     found, finite = torch.empty(batch, pixels, dtype=dtype), list[bool]()
     size = max(1, PART // channels)
@@ -61,9 +54,10 @@ def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
     def decode(image: int, span: slice) -> None:
         finite.append(_decode(logits[image, :, span], found[image, span].numpy()))
 
+    # in as many threads as torch would use; torch and the kernels release the GIL
     threads = 1 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts))
     run_parts([partial(decode, *part) for part in parts], threads)
-    return found, all(finite)
+    return found, None if all(finite) else torch.aminmax(logits.contiguous(), dim=1)
 
 
 def _decode(part: Tensor, found: np.ndarray) -> bool:

@@ -1,6 +1,7 @@
 """Copies results to the host, and arrays to the device, while the device continues with its work."""
 
 import logging
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from segmeter.bridge.arrays import pack
 from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.transfer import TORCH, Transfer, check_device, check_tensor, wanted_dtype
+from segmeter.bridge.transfer import TORCH, WIDENED, Transfer, check_device, check_tensor, wanted_dtype
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import InputError
@@ -147,7 +148,10 @@ class PendingArray:
             A check failed. It is raised instead of the first row with a bad value, after the good rows before it.
         """
         self._arrive()
-        yield from self._host[: self._transfer.good_rows(self._record)].numpy()
+        good, record = None, self._record
+        if record is not None and record[0]:
+            good = int(record[3]) // math.prod(self._transfer.shape[1:])  # the rows before the first bad value
+        yield from self._host[:good].numpy()
         self._transfer.check(self._record, self.case_id)
 
     def _arrive(self) -> None:
@@ -155,7 +159,7 @@ class PendingArray:
             if self._sources:
                 self._transport.wait(self._event)
                 self._sources = []  # only now may they go
-            self._host = self._host.to(self._transfer.arrives)
+            self._host = self._host.to(WIDENED.get(self._host.dtype, self._host.dtype))  # of a dtype that NumPy has
 
 
 class HostCopier:

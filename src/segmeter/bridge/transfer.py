@@ -213,11 +213,6 @@ class Transfer:
     values: torch.dtype
     sortable: bool = False
 
-    @property
-    def arrives(self) -> torch.dtype:
-        """The dtype on the host, which differs from the payload's where NumPy lacks that one."""
-        return WIDENED.get(self.payload.dtype, self.payload.dtype)
-
     def check(self, record: Tensor | None, case_id: str | None = None) -> None:
         """Raise InputError if the record, now on the host, counts bad values."""
         if record is None or not record[0]:
@@ -232,12 +227,6 @@ class Transfer:
         if case_id is not None:
             given += f" of case {case_id!r}"
         raise InputError(expected(self.rule.where, self.rule.argument, self.rule.text, given, self.rule.remedy))
-
-    def good_rows(self, record: Tensor | None) -> int | None:
-        """Return the number of rows of the first axis before the first bad value; None if all are good."""
-        if record is None or int(record[0]) == 0:
-            return None
-        return int(record[3]) // math.prod(self.shape[1:])
 
 
 def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, rule: Rule) -> Transfer:
@@ -308,4 +297,4 @@ def fetch(transfer: Transfer) -> Tensor:
     """
     transfer.check(None if transfer.record is None else transfer.record.cpu())
     payload = transfer.payload.cpu()
-    return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)
+    return payload.to(WIDENED.get(payload.dtype, payload.dtype))

@@ -90,11 +90,17 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
         The network can't be traced for sizes that are not known yet.
     """
     model = LabelModel(segmenter, threshold=threshold).eval()
+    first = cast(Segmenter, model.members[0])
     stride = max(segmenter.size_multiple, segmenter.size_least)
+    shape = (2, 2 * stride + 7, 2 * stride + 13, first.card.in_channels)  # every axis but the last may differ
+    example = torch.zeros(shape, dtype=getattr(torch, dtype), device=first.gain.device)
     problem: Exception | None = None
     for least in (1, stride + 1):
+        axes = {number: Dim(name, min=1 if name == "batch" else least) for number, name in enumerate(AXES)}
         try:
-            return _export(model, stride, least=least, dtype=getattr(torch, dtype)), least
+            # oblivious: no axis is taken to be larger than 1 because that of the example is
+            with torch.no_grad(), shapes.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+                return export(model, (example,), dynamic_shapes=(axes,)), least
         except UserError as error:  # the network distinguishes sizes
             problem = error
         except Exception as error:  # whatever the network's own code raises
@@ -107,17 +113,6 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
     ) from problem
 
 
-def _export(model: LabelModel, stride: int, *, least: int, dtype: torch.dtype) -> ExportedProgram:
-    first = cast(Segmenter, model.members[0])
-    shape = (2, 2 * stride + 7, 2 * stride + 13, first.card.in_channels)  # every axis but the last may differ
-    example = torch.zeros(shape, dtype=dtype, device=first.gain.device)
-    batch, height, width = AXES
-    axes = {0: Dim(batch, min=1), 1: Dim(height, min=least), 2: Dim(width, min=least)}
-    # oblivious: no axis is taken to be larger than 1 because that of the example is
-    with torch.no_grad(), shapes.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-        return export(model, (example,), dynamic_shapes=(axes,))
-
-
 def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
     """Compute the logits of (B, H, W, C) images, with the rows and columns that the network's stride adds."""
     # a clone, as strides like those of channels_last would make the tracer tell sizes of 1 from all others
@@ -128,8 +123,9 @@ def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
 
 def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
     """Pad (B, H, W, C) as `pad_to_multiple` does, in steps that leave its choice of two ways to the traced program."""
-    sizes = images.shape[1:3]
-    padded = [_padded(size, segmenter.size_multiple, segmenter.size_least) for size in sizes]
+    sizes, multiple, least = images.shape[1:3], segmenter.size_multiple, segmenter.size_least
+    large: Any = [torch.sym_max(size, least) if least > 1 else size for size in sizes]
+    padded = [(size + multiple - 1) // multiple * multiple for size in large]  # symbols: int() would fix their values
     pairs = zip(sizes, padded, strict=True)
     rows, columns = (
         torch.full((1,), 2 * size, dtype=torch.int64, device=images.device) <= wanted for size, wanted in pairs
@@ -140,11 +136,6 @@ def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
         mirrored = torch.where(places < size, places, 2 * size - 2 - places)
         images = images.index_select(axis, torch.where(tiny, places.clamp(max=size - 1), mirrored))
     return images
-
-
-def _padded(size: int, multiple: int, least: int) -> int:
-    wanted: Any = torch.sym_max(size, least) if least > 1 else size
-    return cast(int, (wanted + multiple - 1) // multiple * multiple)  # a symbol: int() would fix its value
 
 
 def _cropped(maps: Tensor, images: Tensor) -> Tensor:

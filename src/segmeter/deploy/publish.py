@@ -91,7 +91,13 @@ def export_model(
     place, config = torch.device("cpu"), InferenceConfig(precision="float32", threshold=threshold)
     found = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints((checkpoint,))
     cases = list(images)
-    dtype = _dtype_of(cases)
+    dtypes = {image.dtype.name: case_id for case_id, image in cases}
+    if not dtypes:
+        raise DataError("export: expected at least one image to compare labels on, got none. Set input=FOLDER_OR_FILE.")
+    if len(dtypes) > 1:
+        given = ", ".join(f"{name} (case {case_id!r})" for name, case_id in sorted(dtypes.items()))
+        raise DataError(f"export: expected images of one dtype, which the model will take, got {given}. Set input=.")
+    (dtype,) = dtypes
     segmenter = found.load(place)
     program, least = onnx_file.trace(segmenter, threshold=threshold, dtype=dtype)
     content = onnx_file.encode(program, describe(found, threshold=threshold, dtype=dtype, least=least))
@@ -102,16 +108,6 @@ def export_model(
     path = folder / MODEL
     write_bytes(path, content)
     return Exported(path=path, dtype=dtype, least=least, agreement=agreement)
-
-
-def _dtype_of(cases: list[tuple[str, np.ndarray]]) -> str:
-    found = {image.dtype.name: case_id for case_id, image in cases}
-    if not found:
-        raise DataError("export: expected at least one image to compare labels on, got none. Set input=FOLDER_OR_FILE.")
-    if len(found) > 1:
-        given = ", ".join(f"{name} (case {case_id!r})" for name, case_id in sorted(found.items()))
-        raise DataError(f"export: expected images of one dtype, which the model will take, got {given}. Set input=.")
-    return next(iter(found))
 
 
 def describe(checkpoint: Checkpoints, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:
@@ -158,7 +154,10 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
     cases, pixels, differing, widest = list[str](), 0, 0, 0.0
     for case_id, image in images:
         for batch in _batches(image, odd=not cases):
-            margins = _margins(_labels(model, batch, case_id), predictor.logits(list(batch)), spec, threshold, case_id)
+            remedy = "Nothing was written. Use a network such as model=unet."
+            with refusing(RunError, f"export: the exported model can't label case {case_id!r}", remedy):
+                labels = model(batch)
+            margins = _margins(labels, predictor.logits(list(batch)), spec, threshold, case_id)
             pixels += margins.size
             differing += int(np.count_nonzero(~np.isnan(margins)))
             widest = max(widest, float(np.nanmax(margins, initial=0.0)))
@@ -176,12 +175,6 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
             "all are near-ties. Nothing was written. Train longer, or compare on images that the model knows."
         )
     return Agreement(cases=tuple(cases), pixels=pixels, differing=differing, widest=widest)
-
-
-def _labels(model: Model, batch: np.ndarray, case_id: str) -> np.ndarray:
-    remedy = "Nothing was written. Use a network such as model=unet."
-    with refusing(RunError, f"export: the exported model can't label case {case_id!r}", remedy):
-        return model(batch)
 
 
 def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:

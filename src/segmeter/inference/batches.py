@@ -1,52 +1,25 @@
-"""Reads images ahead into batches of one shape, and runs a segmenter over them in several views.
+"""Groups images into batches of one shape, and runs a segmenter over them in several views.
 
 A batch is halved when memory runs out.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from segmeter.classes import Task
-from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import autocast, is_out_of_memory
 from segmeter.models.ensemble import AnyModel, mean_logits
-from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
 _PLANE = (-2, -1)
-View = tuple[bool, int]  # mirrored left-right or not, and then turned by quarters
-Item = TypeVar("Item")
-_THREADS = 4  # decoders release the interpreter, so that readers run side by side
-
-
-def read_ahead(samples: Indexed[Item], count: int, *, stages: Stages) -> Iterator[Item]:
-    """Yield the samples in order, while up to `count` further ones are read in threads.
-
-    An error of reading is raised in its sample's turn.
-
-    Parameters
-    ----------
-    count
-        Samples held at a time, >= 1: this bounds the memory.
-    stages
-        Where the time of reading is added up.
-    """
-
-    def read(index: int) -> Item:
-        with stages.timed("read"):
-            return read_case(samples, index)
-
-    yield from map_in_threads(read, range(len(samples)), threads=_THREADS, ahead=count, name="read")
 
 
 def same_shape_groups(
@@ -74,20 +47,6 @@ def same_shape_groups(
         raise fault
 
 
-def one_behind(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield each item when the next one has been made; if that fails, the item comes first, then the error."""
-    held, fault = list[Item](), None
-    try:
-        for item in items:
-            yield from held
-            held = [item]
-    except Exception as error:
-        fault = error
-    yield from held
-    if fault is not None:
-        raise fault
-
-
 class Passes:
     """Forward passes of a segmenter, with the test-time augmentation and precision of an `InferenceConfig`.
 
@@ -106,7 +65,12 @@ class Passes:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device, *, stages: Stages) -> None:
         self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
-        self._views = choose_views(flips=config.flips, rotations=config.rotations)
+        mirrors, quarters = [False], [0]
+        if config.flips:
+            mirrors, quarters = [False, True], [0, 2]
+        if config.rotations:
+            quarters = [0, 1, 2, 3]
+        self._views = [(mirrored, turn) for turn in quarters for mirrored in mirrors]  # the image itself first
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -147,10 +111,16 @@ class Passes:
                 if not is_out_of_memory(error):
                     raise
                 fault = error.with_traceback(None)  # its frames hold the tensors that did not fit
+            what = "image" if tile is None else "tile"
             if size == 1:
-                raise RunError(_advice(*batch.shape[-2:], tile=tile)) from fault
-            what = "images" if tile is None else "tiles"
-            _LOG.warning("out of memory: %d %s at a time from here on (the same results)", size // 2, what)
+                height, width = batch.shape[-2:]
+                smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
+                remedy = f"Set inference.tile{f'={smaller}' if tile is None else f' below {tile}'}"
+                raise RunError(
+                    f"inference: out of memory for one {what} of {height} x {width}. {remedy} and "
+                    "inference.tile_batch=1, or run on device=cpu."
+                ) from fault
+            _LOG.warning("out of memory: %d %ss at a time from here on (the same results)", size // 2, what)
             setattr(self, "batch_size" if tile is None else "tile_batch", size // 2)
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -167,14 +137,20 @@ class Passes:
             self._marks.pop(0)
 
     def _forward(self, images: Tensor) -> Tensor:
+        """Average the probabilities over the views of images, as logits; a single view's logits are unchanged."""
         card = self._segmenter.card
         task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
+        predictions = self._undone(images)
+        return next(predictions) if len(self._views) == 1 else mean_logits(predictions, task)
 
-        def logits(seen: Tensor) -> Tensor:
-            found: Tensor = self._segmenter(seen)
-            return found.float() if found.is_floating_point() else found  # some give labels
-
-        return averaged_logits(images, logits, views=self._views, task=task)
+    def _undone(self, images: Tensor) -> Iterator[Tensor]:
+        """Run the segmenter on each view of images (B, C, H, W), and turn and mirror its output back."""
+        for mirrored, quarters in self._views:
+            seen = images.flip(-1) if mirrored else images
+            found = self._segmenter(seen.rot90(quarters, _PLANE) if quarters else seen)
+            found = found.float() if found.is_floating_point() else found  # some give labels
+            found = found.rot90(-quarters, _PLANE) if quarters else found
+            yield found.flip(-1) if mirrored else found
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -189,66 +165,3 @@ class Passes:
         after.record(stream)
         self._marks.append((before, after))
         self.settle(wait=False)
-
-
-def _advice(height: int, width: int, *, tile: int | None) -> str:
-    """Write the message for memory that does not suffice for one image, or one tile of it."""
-    smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
-    what, remedy = ("image", f"={smaller}") if tile is None else ("tile", f" below {tile}")
-    return (
-        f"inference: out of memory for one {what} of {height} x {width}. Set inference.tile{remedy} and "
-        "inference.tile_batch=1, or run on device=cpu."
-    )
-
-
-def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
-    """List the views to average, the image itself first.
-
-    Examples
-    --------
-    >>> choose_views(flips=True, rotations=False)
-    ((False, 0), (True, 0), (False, 2), (True, 2))
-    >>> len(choose_views(flips=False, rotations=True)), len(choose_views(flips=True, rotations=True))
-    (4, 8)
-    """
-    quarters = (0, 1, 2, 3) if rotations else (0, 2) if flips else (0,)
-    return tuple((mirrored, turn) for turn in quarters for mirrored in ((False, True) if flips else (False,)))
-
-
-def see(image: Tensor, view: View) -> Tensor:
-    """Mirror and turn an image (..., H, W); an odd number of quarter turns swaps height and width."""
-    mirrored, quarters = view
-    image = image.flip(-1) if mirrored else image
-    return image.rot90(quarters, _PLANE) if quarters else image
-
-
-def undo(seen: Tensor, view: View) -> Tensor:
-    """Turn and mirror back."""
-    mirrored, quarters = view
-    seen = seen.rot90(-quarters, _PLANE) if quarters else seen
-    return seen.flip(-1) if mirrored else seen
-
-
-def averaged_logits(
-    image: Tensor, forward: Callable[[Tensor], Tensor], *, views: tuple[View, ...], task: Task
-) -> Tensor:
-    """Average the probabilities over the views of an image, and return them as logits.
-
-    Parameters
-    ----------
-    image : (B, C, H, W)
-        On the device.
-    forward
-        From (B, C, h, w) to (B, num_channels, h, w) float32.
-    views
-        From `choose_views`; with a single one the logits are unchanged.
-    task
-        Multiclass averages softmax, binary and multilabel average sigmoid.
-
-    Returns
-    -------
-    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN if any view is NaN or
-    infinite.
-    """
-    predictions = (undo(forward(see(image, view)), view) for view in views)
-    return next(predictions) if len(views) == 1 else mean_logits(predictions, task)

@@ -38,8 +38,3 @@ class InferenceConfig(Config, title="inference"):
     else float32."""
     batch_size: Annotated[int, Unit("images")] = Field(4, ge=1)
     """Images of one size per forward pass."""
-
-    def tile_of(self, height: int, width: int) -> int | None:
-        """Return the edge of the tiles of an image, or None if it is run whole; only the configuration decides it."""
-        tile = self.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
-        return None if tile is None or max(height, width) <= tile else tile

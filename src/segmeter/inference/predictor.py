@@ -4,22 +4,20 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.host_copier import Uploader
 from segmeter.checks import expected
-from segmeter.data.dataset import Indexed
+from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
-from segmeter.inference.batches import Passes, read_ahead, same_shape_groups
-from segmeter.inference.config import InferenceConfig
+from segmeter.inference.batches import Passes, same_shape_groups
+from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
@@ -28,6 +26,7 @@ from segmeter.models.ensemble import AnyModel
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
+_READERS = 4  # threads: decoders release the interpreter, so that they run side by side
 _PIXELS = 1 << 23  # of a large image, after which freed memory is returned to the system: seldom enough to cost little
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
@@ -53,7 +52,12 @@ class Predictor:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
         config = fitting(config, segmenter.card)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
-        _check_tile(config, segmenter)
+        tile, stride = config.tile, segmenter.size_multiple
+        least = max(segmenter.size_least, least_tile(stride, config.overlap))
+        if tile is not None and (tile % stride or tile < least):  # the network would pad it at every seam
+            rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
+            remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
+            raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
         # a model that others trained keeps its layout: its tool runs it so
         layout = torch.preserve_format if segmenter.card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
@@ -88,9 +92,12 @@ class Predictor:
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
-        shape = _only_shape(images)
+        shapes = sorted({np.shape(image) for image in images})
+        if len(shapes) != 1 or len(shapes[0]) != 3:
+            given = ", ".join(map(str, shapes)) or "none"
+            raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
         with self._passes.evaluating():
-            if self._tile_of(*shape[:2]) is None:
+            if self._tile_of(*shapes[0][:2]) is None:
                 return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
@@ -136,21 +143,24 @@ class Predictor:
             The logits of a case are not finite (the case is named), or memory ran out. All cases before it were
             yielded.
         """
-        size = self.config.batch_size
-        groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size, batches)
-        outbox = self._outbox(probs_dtype if probs else None)
+        card, size, asked = self.segmenter.card, self.config.batch_size, probs_dtype if probs else None
+        if probs and card.output != "logits":
+            remedy = "Write no probabilities or confidence, and leave out calibration."
+            raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
+
+        def read(index: int) -> Sample:
+            with self.stages.timed("read"):
+                return read_case(samples, index)
+
+        reader = map_in_threads(read, range(len(samples)), threads=_READERS, ahead=2 * size, name="read")
+        groups = same_shape_groups(reader, size, batches)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=asked, stages=self.stages)
         for batch in outbox.in_turn(self._send(outbox, group, loss) for group in groups):
             yield from batch
         self._passes.settle()
 
     def stream(
-        self,
-        image: LazyArray,
-        *,
-        case_id: str,
-        target: LazyArray | None = None,
-        loss: BandLoss | None = None,
-        probs: bool = False,
+        self, image: LazyArray, *, case_id: str, target: LazyArray | None = None, loss: BandLoss | None = None
     ) -> Iterator[Band]:
         """Predict one image in tiles, from top to bottom, in memory that does not grow with its height.
 
@@ -162,8 +172,6 @@ class Predictor:
             Its reference; each band has its lines of it.
         loss
             Adds up the loss over the bands.
-        probs
-            Whether probabilities are kept.
 
         Yields
         ------
@@ -178,18 +186,15 @@ class Predictor:
             why = f"case {case_id!r} is too large to be read whole, and {card.model['name']} gives {card.output}"
             raise ConfigError(f"inference: {why}, which can't be joined. Cut the image into parts.")
         give_back_freed_memory()  # left over from checking the files
-        yield from self._decoded(self._outbox("float32" if probs else None), image, case_id, target, loss)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, stages=self.stages)
+        yield from self._decoded(outbox, image, case_id, target, loss)
         self._passes.settle()
 
-    def _outbox(self, probs: ProbsDtype | None) -> Outbox:
-        card, threshold = self.segmenter.card, self.config.threshold
-        if probs is not None and card.output != "logits":
-            remedy = "Write no probabilities or confidence, and leave out calibration."
-            raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
-        return Outbox(self.device, card, threshold=threshold, probs=probs, stages=self.stages)
-
     def _tile_of(self, height: int, width: int) -> int | None:
-        return None if self.segmenter.card.runs_whole else self.config.tile_of(height, width)
+        """Return the edge of the tiles of an image, or None if it is run whole. Only the configuration decides it."""
+        tile = self.config.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
+        whole = self.segmenter.card.runs_whole or tile is None or max(height, width) <= tile
+        return None if whole else tile
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
@@ -210,8 +215,16 @@ class Predictor:
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
         with advised(f"inference: case {sample.case_id!r}", _LESS):
             bands = self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total)
-            labels, probs = _join(bands, len(sample.image))
-        return Arrived(labels, probs, None if total is None else total.terms())
+            first = next(bands)
+            shape = *first.labels.shape[:-2], *sample.image.shape[:2]
+            labels = np.empty(shape, first.labels.dtype)
+            probs = None if first.probs is None else np.empty((len(first.probs), *shape[-2:]), first.probs.dtype)
+            for band in chain([first], bands):  # each is dropped when it has been copied
+                rows = slice(band.top, band.top + band.labels.shape[-2])
+                labels[..., rows, :] = band.labels
+                if probs is not None:
+                    probs[:, rows] = band.probs
+        return Arrived(labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _decoded(
         self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -276,35 +289,3 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
         raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
     precision = "float32" if config.precision == "auto" else config.precision
     return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
-
-
-def _check_tile(config: InferenceConfig, segmenter: AnyModel) -> None:
-    """Refuse a tile that the network would pad at every seam, with pixels that are not the image's."""
-    tile, stride = config.tile, segmenter.size_multiple
-    least = max(segmenter.size_least, least_tile(stride, config.overlap))
-    if tile is None or (tile % stride == 0 and tile >= least):
-        return
-    rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
-    remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
-    raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
-
-
-def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
-    shapes = {np.shape(image) for image in images}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
-        given = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-        raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
-    return next(iter(shapes))
-
-
-def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Join bands into labels and probabilities (..., height, W); each band is dropped when it has been copied."""
-    first = next(bands)
-    labels = np.empty((*first.labels.shape[:-2], height, first.labels.shape[-1]), first.labels.dtype)
-    probs = None if first.probs is None else np.empty((len(first.probs), *labels.shape[-2:]), first.probs.dtype)
-    for band in chain([first], bands):
-        rows = slice(band.top, band.top + band.labels.shape[-2])
-        labels[..., rows, :] = band.labels
-        if probs is not None:
-            probs[:, rows] = band.probs
-    return labels, probs

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError
-from segmeter.inference.batches import one_behind
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import merge_classes
@@ -29,8 +28,15 @@ Item = TypeVar("Item")
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-class Arrived(NamedTuple):
-    """The results of a case, or of a band of lines, as `Prediction` describes them, on the host."""
+@dataclass(frozen=True, kw_only=True)
+class Arrived:
+    """The model's output for a case, or for a band of lines, on the host.
+
+    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
+    for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
+    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
+    denominator of each part, (P, 2) float64; for any other its value.
+    """
 
     labels: NDArray[Any]
     probs: NDArray[Any] | None = None
@@ -39,20 +45,10 @@ class Arrived(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """One case with the model's output for it, all on the host.
-
-    `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
-    for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
-    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
-    denominator of each part, (P, 2) float64; for any other its value.
-    """
+class Prediction(Arrived):
+    """One case with the model's output for it, all on the host."""
 
     sample: Sample
-    labels: NDArray[Any]
-    probs: NDArray[Any] | None = None
-    loss: NDArray[Any] | None = None
-    instances: NDArray[Any] | None = None
 
     @classmethod
     def of_cases(cls, group: Sequence[Sample], arriving: Iterator[Arrived]) -> Iterator["Prediction"]:
@@ -62,20 +58,14 @@ class Prediction:
                 found = next(arriving)
             except OverflowedError:
                 raise not_finite(sample.case_id, sample.image) from None
-            yield cls(sample=sample, **found._asdict())
+            yield cls(sample=sample, **vars(found))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Band:
-    """Some lines of a case, all on the host.
-
-    `labels` is (h, W), multilabel (K, h, W), of the lines from `top` on; `probs` (num_channels, h, W) or None; `target`
-    like `labels`, or None without a reference.
-    """
+class Band(Arrived):
+    """Some lines of a case: those from `top` on, with the same lines of its reference, or None without one."""
 
     top: int
-    labels: NDArray[Any]
-    probs: NDArray[Any] | None
     target: NDArray[Any] | None
 
 
@@ -143,10 +133,10 @@ class Outbox:
         What the model gives.
     threshold
         Binary and multilabel: a probability above it is the class.
-    probs
-        The dtype in which probabilities are kept, or None to keep none.
     stages
         Where the time and the bytes of transfers are added up.
+    probs
+        The dtype in which probabilities are kept, or None to keep none.
     """
 
     def __init__(
@@ -155,10 +145,10 @@ class Outbox:
         card: ModelCard,
         *,
         threshold: float,
+        stages: Stages,
         probs: ProbsDtype | None = None,
-        stages: Stages | None = None,
     ) -> None:
-        self.stages = stages or Stages()
+        self.stages = stages
         transport = open_transport(device)
         self._overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)
@@ -170,7 +160,19 @@ class Outbox:
 
         Where nothing can overlap, nothing is held back.
         """
-        return one_behind(sent) if self._overlaps else iter(sent)
+        if not self._overlaps:
+            yield from sent
+            return
+        held, fault = list[Item](), None
+        try:
+            for item in sent:
+                yield from held
+                held = [item]
+        except Exception as error:  # what was sent before comes first
+            fault = error
+        yield from held
+        if fault is not None:
+            raise fault
 
     def decode(
         self, bands: Iterable[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -206,8 +208,7 @@ class Outbox:
                 top += band.shape[1]
 
         for top, lines, arriving in self.in_turn(sent()):
-            found = next(arriving)
-            yield Band(top=top, labels=found.labels, probs=found.probs, target=lines)
+            yield Band(top=top, target=lines, **vars(next(arriving)))
 
     def send(
         self, case_ids: Sequence[str], logits: Tensor, losses: Sequence[Tensor | None] | None = None
@@ -228,41 +229,42 @@ class Outbox:
         OverflowedError
             When a case is taken whose logits are not finite; those before it come first.
         """
-        kept, first = [loss for loss in losses or () if loss is not None], case_ids[0]
+        kept, first, task = [loss for loss in losses or () if loss is not None], case_ids[0], self._card.spec.task
         numbers: Iterator[NDArray[Any] | None] = repeat(None)
         with self.stages.timed("transfer"):
             if self._card.output == "instances":
                 numbers = self._copier.submit(logits[:, 1], case_id=first).rows()
                 logits = logits[:, 0]
-            told: dict[str, Any] = {"task": self._card.spec.task, **self._card.spec.counting}
-            told |= {"threshold": self._threshold, "class_map": self._class_map}
-            labels = self._copier.submit_labels(logits, case_id=first, **told).rows()
+            told: dict[str, Any] = {"threshold": self._threshold, "class_map": self._class_map}
+            told |= self._card.spec.counting
+            labels = self._copier.submit_labels(logits, case_id=first, task=task, **told).rows()
             values = self._copier.submit(torch.stack(kept), case_id=first).rows() if kept else iter(())
-            # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
-            probs = (self._send_probs(case[None], case_id) for case_id, case in zip(case_ids, logits, strict=True))
-            waiting = iter(list(probs)) if self._overlaps else probs
+            pending: Iterator[PendingArray | None] = repeat(None)
+            if self._probs is not None:
+                # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
+                probs = (
+                    self._copier.submit_probs(self.merged(case[None]), case_id=case_id, task=task, dtype=self._probs)
+                    for case_id, case in zip(case_ids, logits, strict=True)
+                )
+                pending = iter(list(probs)) if self._overlaps else probs
         known = [loss is not None for loss in losses or [None] * len(case_ids)]
 
         def arriving() -> Iterator[Arrived]:
             for case_id, has_loss in zip(case_ids, known, strict=True):
                 with self.stages.timed("transfer"):
-                    found = self._finite(labels, case_id)
-                    pending = next(waiting)
-                    of_case = None if pending is None else next(pending.rows())
-                    arrived = Arrived(found, of_case, next(values) if has_loss else None, next(numbers))
+                    try:
+                        found = next(labels)
+                    except InputError as error:  # the check of the logits failed
+                        if self._card.output != "logits":
+                            raise RunError(f"inference: case {case_id!r}: {error}") from error
+                        raise not_finite(case_id) from None
+                    waiting = next(pending)
+                    of_case = None if waiting is None else next(waiting.rows())
+                    value, instances = next(values) if has_loss else None, next(numbers)
                 self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
-                yield arrived
+                yield Arrived(labels=found, probs=of_case, loss=value, instances=instances)
 
         return arriving()
-
-    def _finite(self, labels: Iterator[NDArray[Any]], case_id: str) -> NDArray[Any]:
-        """Wait for the next labels; if the check of the logits failed, name the case."""
-        try:
-            return next(labels)
-        except InputError as error:
-            if self._card.output != "logits":
-                raise RunError(f"inference: case {case_id!r}: {error}") from error
-            raise not_finite(case_id) from None
 
     @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
     def loss(self, loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
@@ -275,12 +277,6 @@ class Outbox:
         """Merge the logits of a model's own classes into those of the data's classes."""
         card = self._card
         return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
-
-    def _send_probs(self, logits: Tensor, case_id: str) -> PendingArray | None:
-        if self._probs is None:
-            return None
-        task = self._card.spec.task
-        return self._copier.submit_probs(self.merged(logits), case_id=case_id, task=task, dtype=self._probs)
 
 
 def not_finite(case_id: str, image: NDArray[Any] | None = None) -> OverflowedError:

@@ -197,17 +197,10 @@ def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride:
     edge = min(tile // stride, strides)
     starts = tuple(start * stride for start in tile_starts(strides, tile=edge, overlap=overlap))
     edge *= stride
-    bump = _bump(edge, blend)
+    distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2
+    bump = torch.exp(-0.5 * (distance / (_SIGMA * edge)) ** 2) if blend == "gaussian" else torch.ones_like(distance)
     total = torch.zeros(strides * stride, dtype=torch.float64)
     for start in starts:
         total[start : start + edge] += bump
     weights = torch.stack([bump / total[start : start + edge] for start in starts])
     return Axis(starts=starts, edge=edge, weights=weights.float(), extent=extent)
-
-
-def _bump(edge: int, blend: Blend) -> Tensor:
-    """Return the weights along one edge of a tile, float64, all > 0."""
-    if blend == "uniform":
-        return torch.ones(edge, dtype=torch.float64)
-    distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2
-    return torch.exp(-0.5 * (distance / (_SIGMA * edge)) ** 2)

@@ -13,15 +13,13 @@ from segmeter.checks import collecting
 from segmeter.classes import ClassSpec
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 _FOREIGN = ("foreign", "output", "class_map", "runs_whole")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
     if in_channels == 3:
-        return IMAGENET_MEAN, IMAGENET_STD
+        return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     return (0.5,) * in_channels, (0.25,) * in_channels
 
 
@@ -75,7 +73,8 @@ class ModelCard:
     runs_whole: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
+        model = {key: tuple(value) if isinstance(value, list) else value for key, value in self.model.items()}
+        object.__setattr__(self, "model", model)  # lists of JSON are tuples in configurations
         with collecting("model card") as problems:
             problems.in_range("in_channels", self.in_channels, 1)
             for name, values in (("mean", self.mean), ("std", self.std)):
@@ -123,10 +122,6 @@ class ModelCard:
             data=dict(values.get("data", {})),  # older checkpoints lack it
             class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
         )
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 MODELS = Registry("model")

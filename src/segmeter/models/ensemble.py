@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from segmeter.checks import expected
 from segmeter.classes import Task
@@ -30,8 +31,13 @@ class Ensemble(nn.Module):
     def __init__(self, members: Sequence[Segmenter | ForeignModel]) -> None:
         super().__init__()
         self.card = members[0].card
-        for member in members[1:]:
-            self._check(member)
+        wanted = self.card.spec.meaning | {"in_channels": self.card.in_channels}
+        for card in (member.card for member in members[1:]):
+            given = card.spec.meaning | {"in_channels": card.in_channels}
+            for what, first in wanted.items():
+                if first != given[what]:
+                    rule = f"to name models of the same {what}"
+                    raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {given[what]}"))
         self.members = nn.ModuleList(members)
         self.size_multiple = math.lcm(*(member.size_multiple for member in members))
         self.size_least = max(member.size_least for member in members)
@@ -42,14 +48,6 @@ class Ensemble(nn.Module):
             logits: Tensor = self.members[0](image)
             return logits
         return mean_logits((member(image).float() for member in self.members), self.card.spec.task)
-
-    def _check(self, member: Segmenter | ForeignModel) -> None:
-        cards = (self.card, member.card)
-        wanted, given = (card.spec.meaning | {"in_channels": card.in_channels} for card in cards)
-        for what, first in wanted.items():
-            if first != given[what]:
-                rule = f"to name models of the same {what}"
-                raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {given[what]}"))
 
 
 AnyModel = Segmenter | ForeignModel | Ensemble
@@ -70,9 +68,10 @@ def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
     (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any prediction is NaN
     or infinite, so that averaging hides nothing.
     """
-    totals: list[Tensor] = []
+    totals: list[Tensor] = []  # logarithms of the probabilities; for sigmoids, also those of their complements
     for logits in predictions:
-        parts = _log_parts(logits, task)
+        logits = logits + (logits - logits)  # infinity becomes NaN
+        parts = [torch.log_softmax(logits, 1)] if task == "multiclass" else [logsigmoid(logits), logsigmoid(-logits)]
         totals = [total.logaddexp(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
     return totals[0] if task == "multiclass" else totals[0] - totals[1]
 
@@ -97,11 +96,3 @@ def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tenso
     groups = [[i for i, number in enumerate(class_map) if number == k] for k in range(max(class_map) + 1)]
     merged = [known[:, group].logsumexp(1) for group in groups]
     return torch.stack(merged, 1) if task == "multiclass" else (merged[1] - merged[0])[:, None]
-
-
-def _log_parts(logits: Tensor, task: Task) -> list[Tensor]:
-    """Return logarithms of the probabilities; for sigmoids, also those of their complements."""
-    logits = logits + (logits - logits)  # infinity becomes NaN
-    if task == "multiclass":
-        return [torch.log_softmax(logits, 1)]
-    return [torch.nn.functional.logsigmoid(logits), torch.nn.functional.logsigmoid(-logits)]

@@ -5,7 +5,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import getproxies
@@ -56,13 +56,19 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
-    pretrained = config.weights == "imagenet" or config.weights in _pretrained_names(config.encoder)
+    own = smp.encoders.encoders.get(config.encoder, {}).get("pretrained_settings", {})  # mostly imagenet
+    pretrained = config.weights == "imagenet" or config.weights in own
     # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
     weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
     what = f"model: {config.name} with encoder {config.encoder!r} at depth {config.depth}"
-    _check_encoder(config.encoder)
+    timm_name = config.encoder.removeprefix("tu-").split(".")[0]
+    if config.encoder.startswith("tu-") and not timm.is_model(timm_name):
+        close = close_name(f"tu-{timm_name}", [f"tu-{each}" for each in timm.list_models()])
+        known = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
+        raise ConfigError(expected("model", "encoder", "to be known to timm", repr(config.encoder), known))
     remedy = "Choose another encoder or depth, or other options of this network."
-    with refusing(ConfigError, f"{what} can't be built", remedy), pretrained_encoder(config.encoder, wanted=pretrained):
+    fetching = pretrained_encoder(config.encoder) if pretrained else nullcontext()
+    with refusing(ConfigError, f"{what} can't be built", remedy), fetching:
         network: nn.Module = smp.create_model(
             config.name,
             encoder_name=config.encoder,
@@ -72,7 +78,8 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
             classes=spec.num_channels,
             **_options(config),
         )
-        _end_decoder_at(getattr(config, "logits_stride", 1), network)
+        if getattr(config, "logits_stride", 1) > 1:
+            _end_decoder_at(config.logits_stride, network)
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     least = _INSTANCE_LEAST if config.norm == "instance" else 1
     network.size_multiple = stride  # type: ignore[assignment]
@@ -102,8 +109,6 @@ def _options(config: ModelConfig) -> dict[str, Any]:
 
 def _end_decoder_at(stride: int, network: Any) -> None:
     """Drop, in place, the levels of a U-Net's decoder that are finer than the stride, and enlarge the logits."""
-    if stride == 1:
-        return
     blocks, head = network.decoder.blocks, network.segmentation_head[0]
     kept = blocks[: len(blocks) - (stride.bit_length() - 1)]
     network.decoder.blocks = kept
@@ -126,21 +131,8 @@ def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
         raise ConfigError(f"{what} gives logits of {given} for an image of {size}. Choose model.depth=5.")
 
 
-def _check_encoder(encoder: str) -> None:
-    name = encoder.removeprefix("tu-").split(".")[0]
-    if encoder.startswith("tu-") and not timm.is_model(name):
-        close = close_name(f"tu-{name}", [f"tu-{each}" for each in timm.list_models()])
-        remedy = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
-        raise ConfigError(expected("model", "encoder", "to be known to timm", repr(encoder), remedy))
-
-
-def _pretrained_names(encoder: str) -> list[str]:
-    """List the weights that the library has for one of its own encoders, mostly imagenet."""
-    return list(smp.encoders.encoders.get(encoder, {}).get("pretrained_settings", {}))
-
-
 @contextmanager
-def pretrained_encoder(encoder: str, *, wanted: bool) -> Iterator[None]:
+def pretrained_encoder(encoder: str) -> Iterator[None]:
     """Let the block fetch pretrained weights; without a network it takes them from the cache or fails at once.
 
     Raises
@@ -148,9 +140,6 @@ def pretrained_encoder(encoder: str, *, wanted: bool) -> Iterator[None]:
     ConfigError
         The block could not get the weights.
     """
-    if not wanted:
-        yield
-        return
     before = constants.HF_HUB_OFFLINE
     # without a network the hub's client would retry for half a minute
     constants.HF_HUB_OFFLINE = before or not _reachable(constants.ENDPOINT)
@@ -207,8 +196,10 @@ def start_from(network: nn.Module, source: str) -> Fit:
             f"{path}: does not fit model.encoder - {fit.describe()}. Choose the network it was made for."
         )
     network.load_state_dict({name: tensors[name] for name in fit.matched}, strict=False)
+    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
+    shares = ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
     rest = f"; {fit.describe()}" if not fit.exact else ""
-    network.start = f"{_shares(wanted, fit)} from {path}{said}{rest}"  # type: ignore[assignment]
+    network.start = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
     _LOG.log(logging.INFO if fit.exact and not said else logging.WARNING, "model.weights: %s", network.start)
     return fit
 
@@ -258,9 +249,3 @@ def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -
     turns = old.repeat(1, -(-channels // _RGB), 1, 1)[:, :channels] * (_RGB / channels)
     tensors[odd[0]] = old.sum(1, keepdim=True) if channels == 1 else turns
     return f" ({odd[0]} spread from {_RGB} to {channels} channels)"
-
-
-def _shares(wanted: Mapping[str, Tensor], fit: Fit) -> str:
-    """Count the tensors found for each part of the network, such as "122 of 122 tensors of encoder"."""
-    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
-    return ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())

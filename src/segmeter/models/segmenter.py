@@ -65,7 +65,7 @@ class Segmenter(nn.Module):
         InputError
             Other axes, channels or dtype.
         """
-        self._check(image)
+        self.check(image)
         height, width = image.shape[-2:]
         padded = pad_to_multiple(self.normalise(image), multiple=self.size_multiple, least=self.size_least)
         return self.padded_logits(padded)[..., :height, :width]
@@ -79,14 +79,6 @@ class Segmenter(nn.Module):
         logits = self.network(functional.avg_pool2d(image, self.downsample))
         return functional.interpolate(logits, scale_factor=float(self.downsample), mode="bilinear")
 
-    def logits_at_network_size(self, image: Tensor) -> Tensor:
-        """Compute the logits of a batch that is already as small as the network sees it, at that size."""
-        self._check(image)
-        height, width = image.shape[-2:]
-        multiple, least = self.size_multiple // self.downsample, self.size_least // self.downsample
-        logits: Tensor = self.network(pad_to_multiple(self.normalise(image), multiple=multiple, least=least))
-        return logits[..., :height, :width]
-
     def normalise(self, image: Tensor) -> Tensor:
         """Compute (image / full scale - mean) / std in the buffers' dtype, clipped to the card's `clip` first."""
         full = FULL_SCALE.get(image.dtype, 1.0)
@@ -96,7 +88,8 @@ class Segmenter(nn.Module):
             image = image.clamp(self.limits[0] * full, self.limits[1] * full)
         return torch.addcmul(self.shift, image, gain)
 
-    def _check(self, image: Tensor) -> None:
+    def check(self, image: Tensor) -> None:
+        """Raise InputError for an image of other axes, channels or dtype, see `forward`."""
         channels = self.card.in_channels
         if image.dim() != 4 or image.shape[1] != channels or 0 in image.shape[-2:]:
             rule = f"to be (B, {channels}, H, W) with H, W >= 1"
@@ -114,15 +107,11 @@ def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
     in place, so the network's grid lies on the image as without padding.
     """
     height, width = image.shape[-2:]
-    down, right = _missing(height, multiple, least), _missing(width, multiple, least)
+    down, right = (-(-max(size, least) // multiple) * multiple - size for size in (height, width))
     if down == 0 and right == 0:
         return image
     mode = "reflect" if down < height and right < width else "replicate"
     return functional.pad(image, (0, right, 0, down), mode=mode)
-
-
-def _missing(size: int, multiple: int, least: int) -> int:
-    return -(-max(size, least) // multiple) * multiple - size
 
 
 class AtNetworkSize(nn.Module):
@@ -133,7 +122,12 @@ class AtNetworkSize(nn.Module):
         self.segmenter = segmenter
 
     def forward(self, image: Tensor) -> Tensor:
-        return self.segmenter.logits_at_network_size(image)
+        model = self.segmenter
+        model.check(image)
+        height, width = image.shape[-2:]
+        multiple, least = model.size_multiple // model.downsample, model.size_least // model.downsample
+        logits: Tensor = model.network(pad_to_multiple(model.normalise(image), multiple=multiple, least=least))
+        return logits[..., :height, :width]
 
 
 def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:

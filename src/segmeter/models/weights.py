@@ -92,27 +92,26 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     fault = find_placeholder(path)
     if fault:
         raise CheckpointError(f"{path}: {fault}")
-    refuse_program(path)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            names = {name.rpartition("/")[2] for name in archive.namelist()}
+        if names & {"constants.pkl", "archive_format", "serialized_exported_program.json"}:
+            kind = "a TorchScript program" if "constants.pkl" in names else "a torch.export program (.pt2)"
+            raise CheckpointError(f"{path}: is {kind}, and opening it could run code; nothing ran. Export it to ONNX.")
     if _begins(path).startswith((b"PK", b"\x80")):  # a zip archive or a pickle
-        return _named_tensors(load_plain(path), path)
+        content = load_plain(path)
+        nested = [content[key] for key in _NESTS if isinstance(content, dict) and isinstance(content.get(key), dict)]
+        state = nested[0] if nested else content
+        if not (isinstance(state, dict) and state and all(isinstance(each, Tensor) for each in state.values())):
+            remedy = "Save `model.state_dict()` and give that."
+            raise CheckpointError(f"{path}: holds no state dict (name -> tensor). {remedy}")
+        return {str(name): each for name, each in state.items()}
     try:
-        tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
+        return dict(safetensors.torch.load_file(path))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
         remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
         raise CheckpointError(f"{path}: {fault}. {remedy}") from error
-    return tensors
-
-
-def refuse_program(path: Path) -> None:
-    """Raise CheckpointError for a TorchScript or torch.export archive: opening one can run code from it."""
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        names = {name.rpartition("/")[2] for name in archive.namelist()}
-    if names & {"constants.pkl", "archive_format", "serialized_exported_program.json"}:
-        kind = "a TorchScript program" if "constants.pkl" in names else "a torch.export program (.pt2)"
-        raise CheckpointError(f"{path}: is {kind}, and opening it could run code; nothing ran. Export it to ONNX.")
 
 
 def load_plain(path: Path) -> Any:
@@ -159,13 +158,3 @@ def find_placeholder(path: Path) -> str | None:
 def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(_HEAD_BYTES)
-
-
-def _named_tensors(content: Any, path: Path) -> dict[str, Tensor]:
-    """Find the state dict in what a training program saved."""
-    nested = [content[key] for key in _NESTS if isinstance(content, dict) and isinstance(content.get(key), dict)]
-    state = nested[0] if nested else content
-    is_state = isinstance(state, dict) and state and all(isinstance(each, Tensor) for each in state.values())
-    if not is_state:
-        raise CheckpointError(f"{path}: holds no state dict (name -> tensor). Save `model.state_dict()` and give that.")
-    return {str(name): each for name, each in state.items()}

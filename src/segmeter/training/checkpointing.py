@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,13 +36,6 @@ _LOG = logging.getLogger(__name__)
 Table = list[tuple[float, str]]
 
 
-class Resumed(NamedTuple):
-    """A verified checkpoint to continue from, with its state."""
-
-    checkpoint: Checkpoint
-    state: dict[str, Any]
-
-
 class Checkpoints:
     """The folder `checkpoints/` of one run, written in the background: one checkpoint at a time.
 
@@ -54,35 +47,29 @@ class Checkpoints:
         How many of the best stay.
     highest
         Whether a higher score is better.
+
+    Raises
+    ------
+    InputError
+        Nothing can be written there.
+    OSError
+        The disk is full, or broken.
     """
 
     def __init__(self, folder: Path, *, keep: int, highest: bool) -> None:
-        self.folder = folder
-        self.keep = keep
-        self.highest = highest
+        try:
+            make_folder(folder)
+            clear_leftovers(folder)  # what a killed process left half-written
+        except OSError as error:
+            if error.errno in _OF_THE_DISK:
+                raise
+            raise InputError(f"{folder}: can't be written ({error.strerror}). Give another run.root.") from error
+        self.folder, self.keep, self.highest = folder, keep, highest
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None
         self._tabled_before: set[str] = set()  # the checkpoint before the newest still names these as best
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._running: Future[None] | None = None
-
-    def prepare(self) -> None:
-        """Create the folder, and remove what a killed process left half-written.
-
-        Raises
-        ------
-        InputError
-            Nothing can be written there.
-        OSError
-            The disk is full, or broken.
-        """
-        try:
-            make_folder(self.folder)
-            clear_leftovers(self.folder)
-        except OSError as error:
-            if error.errno in _OF_THE_DISK:
-                raise
-            raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 
     def rank(self, score: float | None, step: int) -> bool:
         """Enter a score in the table, and return whether it is the best. NaN never enters, and the older score wins a
@@ -163,80 +150,77 @@ class Checkpoints:
         table = [(score, entry) for score, entry in state["table"]]
         try:
             write_checkpoint(self.folder / name, segmenter_state=weights, card=card, state=state, progress=progress)
-            self._link(name, table)
-            self._prune(table)
+            self._settle(name, table)
         except (OSError, RunError) as error:
-            names = self._names()
+            names = _names(self.folder)
             stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
             cause = error.problems[0] if isinstance(error, SegmeterError) else f"{error.filename}: {error.strerror}."
             raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
 
-    def newest(self) -> Resumed:
-        """Read the newest whole checkpoint; a warning names each damaged one, which is set aside.
+    def newest(self) -> tuple[Path, dict[str, Any]]:
+        """Restore the table of the best from the newest whole checkpoint, and return its folder and state.
 
-        Raises
-        ------
-        CheckpointError
-            There is none.
+        Newer ones, which are damaged, are set aside, as their names are needed again.
         """
-        resumed = self.peek(say=_LOG.warning)
-        self._adopt(resumed, self._names())
-        _LOG.info("resume: continuing from %s", resumed.checkpoint.folder)
-        return resumed
-
-    def peek(self, say: Callable[..., None] = _LOG.debug) -> Resumed:
-        """Read the newest whole checkpoint and change nothing; raises as `newest` does.
-
-        Parameters
-        ----------
-        say
-            Logs each damaged one.
-        """
-        names = self._names() if self.folder.is_dir() else []
-        damaged: list[str] = []
-        for name in reversed(names):
-            try:
-                checkpoint = read_checkpoint(self.folder / name)
-                return Resumed(checkpoint, checkpoint.load_state())
-            except CheckpointError as error:
-                say("resume: %s is damaged, going back to the one before: %s", name, error)
-                damaged.append(str(error))
-        found = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
-        raise CheckpointError([f"{self.folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
-
-    def _adopt(self, resumed: Resumed, names: list[str]) -> None:
-        """Restore the table of the best, and rename newer checkpoints, whose names are needed again."""
-        self.saved = resumed.checkpoint.folder.name
-        self.table = [(score, name) for score, name in resumed.state["table"]]
+        checkpoint, state = read_newest(self.folder, say=_LOG.warning)
+        self.saved, names = checkpoint.folder.name, _names(self.folder)
         for name in names[names.index(self.saved) + 1 :]:
             remove(self.folder / f"damaged-{name}")
             rename(self.folder / name, f"damaged-{name}")
-        self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
+        self.table = [(score, name) for score, name in state["table"] if (self.folder / name).is_dir()]
         self._tabled_before = {name for _, name in self.table}
-        self._link(self.saved, self.table)
-        self._prune(self.table)  # a killed process was about to remove these
+        self._settle(self.saved, self.table)  # a killed process was about to remove what is not needed
+        _LOG.info("resume: continuing from %s", checkpoint.folder)
+        return checkpoint.folder, state
 
-    def _link(self, last: str, table: Table) -> None:
+    def _settle(self, last: str, table: Table) -> None:
+        """Update the links, and remove the checkpoints that are neither recent nor among the best."""
         point(self.folder / LAST, last)
         if table:
             point(self.folder / BEST, table[0][1])
         else:
             remove(self.folder / BEST)
-
-    def _names(self) -> list[str]:
-        """List the names of all checkpoints, oldest first. Of one step, the validated one is newer."""
-        found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
-        return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
-
-    def _prune(self, table: Table) -> None:
-        names = self._names()
+        names, tabled = _names(self.folder), {name for _, name in table}
         superseded = {f"{name}{_UNVALIDATED}" for name in names}
         recent = [name for name in names if name not in superseded][-RECENT:]
-        tabled = {name for _, name in table}
         for name in names:
             if name not in {*recent, *tabled, *self._tabled_before}:
                 remove(self.folder / name)
         self._tabled_before = tabled
+
+
+def read_newest(folder: Path, say: Callable[..., None] = _LOG.debug) -> tuple[Checkpoint, dict[str, Any]]:
+    """Read a run's newest whole checkpoint and its state, and change nothing.
+
+    Parameters
+    ----------
+    folder
+        The run's `checkpoints/`.
+    say
+        Logs each damaged one.
+
+    Raises
+    ------
+    CheckpointError
+        There is none.
+    """
+    names = _names(folder) if folder.is_dir() else []
+    damaged: list[str] = []
+    for name in reversed(names):
+        try:
+            checkpoint = read_checkpoint(folder / name)
+            return checkpoint, checkpoint.load_state()
+        except CheckpointError as error:
+            say("resume: %s is damaged, going back to the one before: %s", name, error)
+            damaged.append(str(error))
+    found = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
+    raise CheckpointError([f"{folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
+
+
+def _names(folder: Path) -> list[str]:
+    """List the names of all checkpoints, oldest first. Of one step, the validated one is newer."""
+    found = [match for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
+    return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
 
 
 def step_name(step: int, *, unvalidated: bool = False) -> str:
@@ -248,14 +232,6 @@ def step_name(step: int, *, unvalidated: bool = False) -> str:
     'step-00001234'
     """
     return f"step-{step:08d}{_UNVALIDATED if unvalidated else ''}"
-
-
-def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy a checkpoint's weights into a model; CheckpointError if it is another network."""
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
 
 
 def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:

@@ -157,11 +157,8 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
     folder
         The run's.
     steps
-        Recorded after the first `SKIPPED` ones; 0 records none.
+        Recorded after the first `SKIPPED` ones, >= 1.
     """
-    if not steps:
-        yield lambda: None
-        return
     on_gpu = torch.cuda.is_available()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     plan = schedule(wait=SKIPPED - 1, warmup=1, active=steps, repeat=1)

@@ -101,8 +101,7 @@ class TrainingConfig(Config, title="training"):
     it is slower without). float32 never means TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """With float16, the number of updates in a row that may be skipped, as their gradient is not finite, before the run
-    stops.
-    """
+    stops."""
     channels_last: bool = True
     """Whether the memory layout has the channels last, which is faster on CPUs and GPUs."""
     compile: Literal["auto", True, False] = "auto"
@@ -111,8 +110,7 @@ class TrainingConfig(Config, title="training"):
     """Steps at the start in which a pretrained encoder does not change, running statistics included."""
     freeze_norm: Literal["encoder", "all"] | None = None
     """Where the running statistics of batch norm stay as they were at the start: in the encoder, in the whole network,
-    or nowhere (null).
-    """
+    or nowhere (null)."""
     ema: float | None = Field(None, gt=0, le=0.99999)
     """Decay of the moving average of the weights, or null. The average is then validated and saved."""
     validate_every: int | None = Field(1, ge=1)
@@ -140,14 +138,12 @@ class TrainingConfig(Config, title="training"):
     """Longest time without a checkpoint, or null."""
     stall_minutes: Annotated[float | None, Unit("minutes")] = Field(30.0, gt=0)
     """How long a process waits in a step or a validation for those that it trains with, before it fails. null waits
-    forever.
-    """
+    forever."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
     """Number of first batches to train on alone, again and again without augmentation, and to validate on. A model that
-    can't fit them has a fault. null trains on all data.
-    """
+    can't fit them has a fault. null trains on all data."""
     profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
     """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
     deterministic: bool = False
@@ -242,7 +238,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_warmed")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -253,7 +249,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_warmed")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -277,7 +273,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_warmed")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then a constant learning rate."""
 
@@ -309,7 +305,7 @@ class LoggerConfig(Config, title="logger"):
         return (self, *(each for each in others if isinstance(each, LoggerConfig)))
 
 
-@LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
+@LOGGERS.register("none", builder=lambda config, **context: None)
 class NoLoggerConfig(LoggerConfig):
     """Only history.jsonl, which is always written."""
 

@@ -1,4 +1,4 @@
-"""A training job in three parts (settings, data, model), and the rules for starting it and for resuming it."""
+"""A training job: its settings, data and model, and the rules for starting it and for resuming it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from segmeter.checks import collecting, some
-from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
-from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device, pick_dtype, training_precision
 from segmeter.inference.results import Prediction
@@ -23,7 +21,7 @@ from segmeter.schema import ADDED, RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
-from segmeter.training.optimizers import check_freezing
+from segmeter.training.optimizers import find_encoder
 
 CONTENTS = "data.json"  # in the run's folder: the hash of every file of the data
 # These keys change how fast or how often something happens, never what is learned. All others must be the same on
@@ -73,10 +71,6 @@ class TrainSettings:
     allow_changes: tuple[str, ...] = ()
     planned_steps: int = 0
 
-    def monitor(self, spec: ClassSpec) -> str:
-        """Return the score that decides which checkpoint is best."""
-        return find_monitor(self.training.monitor, spec, objects=bool(self.steps))
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainData:
@@ -103,26 +97,6 @@ class TrainData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainModel:
-    """The model that a run trains, in place.
-
-    Parameters
-    ----------
-    segmenter
-        On any device.
-    loss
-        Called with logits (B, num_channels, H, W) and the target; 0-d float32. Anything but an `AdditiveLoss` is taken
-        to be a mean over the pixels that are not ignored.
-    cores
-        Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
-    """
-
-    segmenter: Segmenter
-    loss: torch.nn.Module
-    cores: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainJob:
     """One training run.
 
@@ -130,6 +104,13 @@ class TrainJob:
     ----------
     folder
         The run's folder; `checkpoints/` and `history.jsonl` go there. No other run may use it.
+    segmenter
+        Trained in place; on any device.
+    loss
+        Called with logits (B, num_channels, H, W) and the target; 0-d float32. Anything but an `AdditiveLoss` is taken
+        to be a mean over the pixels that are not ignored.
+    cores
+        Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
     resume
         Continue from the newest whole checkpoint in `folder`; it is an error if there is none.
     world
@@ -141,11 +122,18 @@ class TrainJob:
     folder: Path
     settings: TrainSettings
     data: TrainData
-    model: TrainModel
+    segmenter: Segmenter
+    loss: torch.nn.Module
+    cores: bool = False
     resume: bool = False
     world: World = ALONE
     draw: DrawCase | None = None
     draw_batch: DrawBatch | None = None
+
+    def monitor(self) -> str:
+        """Return the score that decides which checkpoint is best."""
+        settings = self.settings
+        return find_monitor(settings.training.monitor, self.segmenter.card.spec, objects=bool(settings.steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,36 +182,45 @@ def check_job(job: TrainJob) -> torch.device:
     ConfigError
         One line for every rule that is broken.
     """
-    settings, data, card = job.settings, job.data, job.model.segmenter.card
+    settings, data, card = job.settings, job.data, job.segmenter.card
     training, device = settings.training, pick_device(settings.device)
-    settings.monitor(card.spec)
+    job.monitor()  # is known
     with collecting("training") as problems:
         validated = data.val_cases is not None and training.validate_every is not None
         for key in ("patience", "stop_at"):
             value = getattr(training, key)
             problems.expect(value is None or validated, key, "to be null where nothing is validated", value)
         problems.expect(len(data.source) > 0, "batch_size", "to leave at least one batch per epoch", len(data.source))
-        synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.model.segmenter.modules())
+        synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.segmenter.modules())
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
         if device.type == "mps":  # its fused optimizers take no loss scale
-            problems.expect(
-                training.precision in ("auto", "float32"), "precision", "to be float32 on mps", training.precision
-            )
+            wide = training.precision in ("auto", "float32")
+            problems.expect(wide, "precision", "to be float32 on mps", training.precision)
             problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
-        check_freezing(problems, job.model.segmenter, training, getattr(settings.optimizer, "encoder_lr", 1.0))
+        encoder_lr, network = getattr(settings.optimizer, "encoder_lr", 1.0), card.model.get("name")
+        for key, value, asked in (
+            ("freeze_encoder", training.freeze_encoder, training.freeze_encoder > 0),
+            ("freeze_norm", training.freeze_norm, training.freeze_norm is not None),
+            ("encoder_lr", encoder_lr, encoder_lr != 1),
+        ):
+            lacks = asked and value != "all" and find_encoder(job.segmenter) is None
+            problems.expect(not lacks, key, f"to be left alone, as {network!r} has no encoder", value)
+            fresh = asked and key != "encoder_lr" and card.model.get("weights", "") is None
+            remedy = "Set model.weights=imagenet or a path."
+            problems.expect(not fresh, key, "to be left alone, as nothing was learned yet", value, remedy)
     return device
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
     """Collect everything that decides what is learned, as plain values by "group.key", to compare on resuming."""
-    settings, card = job.settings, job.model.segmenter.card
+    settings, card = job.settings, job.segmenter.card
     device, training = pick_device(settings.device), settings.training
     dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device
     found: dict[str, Any] = {
         "device": device.type,
         "training.precision.resolved": str(dtype).removeprefix("torch."),
-        "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": settings.monitor(card.spec)},
+        "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": job.monitor()},
         "optimizer": settings.optimizer.model_dump(),
         "schedule": settings.schedule.model_dump(),
         "inference": settings.inference.model_dump(),
@@ -267,15 +264,10 @@ def _covered(key: str, allowed: tuple[str, ...]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in allowed)
 
 
-def _contents(data: TrainData) -> dict[str, dict[str, str]]:
+def contents(data: TrainData) -> dict[str, dict[str, str]]:
     """Return the sha256 of every file, by split and name."""
     splits = {"train": data.train_cases, "val": data.val_cases}
     return {name: dict(cases.contents()) for name, cases in splits.items() if cases is not None}
-
-
-def write_contents(folder: Path, data: TrainData) -> None:
-    """Write data.json with the sha256 of every file, so that a resume can name the files that changed."""
-    write_json(folder / CONTENTS, _contents(data))
 
 
 def name_changes(folder: Path, data: TrainData) -> str:
@@ -287,7 +279,7 @@ def name_changes(folder: Path, data: TrainData) -> str:
         before = read_json(folder / CONTENTS, dict[str, dict[str, str]], most=MOST_OF_CASES)
     except (OSError, InputError):
         return f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."
-    was, now = (flatten(contents, separator="/").items() for contents in (before, _contents(data)))
+    was, now = (flatten(hashes, separator="/").items() for hashes in (before, contents(data)))
     if not (changed := {name for name, _ in was ^ now}):
         return "resume: the files are the same, but the names of their cases or the way of reading them changed."
     return f"resume: files that are new, gone or changed ({some(changed)})."

@@ -5,10 +5,8 @@
 
 import copy
 import logging
-import os
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,16 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from segmeter.distributed.ranks import Averaged
+from segmeter.errors import CheckpointError
 from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import CoreLoss, additive
 from segmeter.models.segmenter import AtNetworkSize
-from segmeter.training.checkpointing import load_weights
 from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.job import TrainJob
-from segmeter.training.optimizers import Freezing, set_lr
+from segmeter.training.optimizers import Freezing
 
 # Shorter runs don't win back the minute that it takes to compile both passes of a U-Net
 AUTO_COMPILE_STEPS = 2000
@@ -80,7 +78,7 @@ class Learner:
     def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
         self.device, self.world, self.config, self.augment = device, job.world, config, job.data.augment
-        self.segmenter = job.model.segmenter.to(device).train()
+        self.segmenter = job.segmenter.to(device).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
         # the predictor settles the memory layout of its model, so everything that points at weights comes after it
         self.predictor = Predictor(self.published, settings.inference, device)
@@ -91,8 +89,8 @@ class Learner:
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.validation_loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
-        self.loss = CoreLoss(self.validation_loss) if job.model.cores else self.validation_loss
+        self.validation_loss = additive(job.loss, self.segmenter.card.spec).to(device)
+        self.loss = CoreLoss(self.validation_loss) if job.cores else self.validation_loss
         passes = config.accumulate * job.world.size
         if passes > 1 and not self.loss.adds and job.world.leads:
             _LOG.warning(
@@ -100,16 +98,9 @@ class Learner:
                 "process(es) averages %d losses; set over=sample for the loss of one large batch",
                 *(config.accumulate, job.world.size, passes),
             )
-        self._freeze = Freezing(self.segmenter, config)
+        self.freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
         self.forward = Averaged(compiled(trained, config, device=device, steps=limits.last_step), job.world)
-
-    def begin(self, step: int, progress: float) -> float:
-        """Freeze what is frozen in this step, and set and return its learning rate."""
-        self._freeze(step)
-        lr = self.lr * self.schedule(progress)
-        set_lr(self.optimizer, lr)
-        return float(lr)
 
     def state(self) -> dict[str, Any]:
         """Return everything that `load` needs in addition to the published weights."""
@@ -135,10 +126,13 @@ class Learner:
 
         If the precision has changed, the search for the scale of the loss starts again.
         """
-        load_weights(self.published, weights)
-        if self.average:
-            load_weights(self.segmenter, state["weights"])
-            self.average.updates = state["ema_updates"]
+        try:
+            self.published.load_state_dict(weights)
+            if self.average:
+                self.segmenter.load_state_dict(state["weights"])
+                self.average.updates = state["ema_updates"]
+        except RuntimeError as error:
+            raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
         self.optimizer.load_state_dict(state["optimizer"])
         restore_rng(state["rng"])
         if self.scaler and state["scaler"]:
@@ -159,13 +153,6 @@ def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, 
     long_run = steps >= AUTO_COMPILE_STEPS and (config.budget_seconds or AUTO_COMPILE_SECONDS) >= AUTO_COMPILE_SECONDS
     wanted = config.compile if config.compile != "auto" else device.type == "cuda" and long_run
     return torch.compile(model) if wanted else model  # type: ignore[return-value]
-
-
-def seed_everything(seed: int) -> None:
-    """Seed the global generators of Python, NumPy and torch, which layers such as dropout draw from."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
-    torch.manual_seed(seed)
 
 
 def capture_rng(device: torch.device) -> dict[str, Any]:
@@ -195,18 +182,3 @@ def restore_rng(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(generator, number)
     if state.get("mps") is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"])
-
-
-@contextmanager
-def kernels(deterministic: bool) -> Iterator[None]:
-    """Choose deterministic kernels, or the fastest ones for sizes that do not change, while the block runs."""
-    before = (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark)
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
-        torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = not deterministic
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.backends.cudnn.benchmark = before[1]

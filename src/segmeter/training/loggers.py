@@ -6,7 +6,6 @@ Nothing is sent anywhere but to the server that the user named.
 import hashlib
 import json
 import logging
-import math
 import os
 import platform
 import re
@@ -20,47 +19,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError
-from segmeter.files import Lines, make_folder
+from segmeter.files import make_folder
 from segmeter.records import flatten
-from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
+from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, TensorBoardConfig, WandbConfig
 
 _LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 Outcome = Literal["finished", "interrupted", "failed"]
 
 
-class History:
-    """Appends rows to history.jsonl, one flushed line each.
-
-    Parameters
-    ----------
-    path
-        Created if it is missing.
-    position
-        Bytes that stay. A resumed run writes again what came after its checkpoint.
-    """
-
-    def __init__(self, path: Path, *, position: int = 0) -> None:
-        self.path = path
-        self._lines = Lines(path, keep=position)
-
-    @property
-    def position(self) -> int:
-        """The number of bytes written so far."""
-        return self._lines.size
-
-    def write(self, row: Row) -> None:
-        """Append a line of JSON, with null for NaN and infinity."""
-        self._lines.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
-
-    def close(self) -> None:
-        self._lines.close()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def json_line(row: Row) -> bytes:
+    """Write a row of history.jsonl, with null for NaN and infinity."""
+    plain = json.loads(json.dumps(row), parse_constant=lambda constant: None)
+    return (json.dumps(plain, allow_nan=False) + "\n").encode()
 
 
 def numbers(row: Row) -> dict[str, float]:
@@ -129,10 +100,6 @@ class Loggers:
                 _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
             if self._missed[name]:
                 _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
-
-
-def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-    """Build no logger, as history.jsonl is always written."""
 
 
 class TensorBoardLogger:

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, AdamW
 
-from segmeter.checks import Problems
-from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import (
     AdamWConfig,
     ConstantConfig,
@@ -61,13 +59,7 @@ def parameter_groups(model: nn.Module, weight_decay: float, *, encoder_lr: float
     return [group for group in groups if group["params"]]
 
 
-def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Give every group of parameters this learning rate, times its own factor."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group.get("lr_factor", 1.0)
-
-
-def update_weights(optimizer: Optimizer, *, clip_norm: float | None, scaler: GradScaler | None = None) -> Tensor:
+def update_weights(optimizer: Any, *, clip_norm: float | None, scaler: GradScaler | None = None) -> Tensor:
     """Clip the gradients, take one step unless they are not finite, and clear them.
 
     A fused optimizer divides the gradients as it reads them, and skips the step on the device. torch promises
@@ -89,8 +81,13 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, scaler: Gra
     norm = torch.nn.utils.get_total_norm(gradients)
     divisor = None if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
     fused = getattr(optimizer, "_step_supports_amp_scaling", False) and norm.device.type != "mps"
-    if scaler is None and fused:
-        _fused_step(optimizer, norm, divisor)
+    if scaler is None and fused:  # torch's own GradScaler also passes the divisor and "do not step" like this
+        optimizer.grad_scale = None if divisor is None else divisor.float()
+        optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
+        try:
+            optimizer.step()
+        finally:
+            optimizer.grad_scale = optimizer.found_inf = None
     else:
         if divisor is not None:
             torch._foreach_div_(gradients, divisor)
@@ -103,26 +100,18 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, scaler: Gra
     return norm
 
 
-def _fused_step(optimizer: Any, norm: Tensor, divisor: Tensor | None) -> None:
-    """Pass the divisor and "do not step" to the optimizer in the way that torch's own GradScaler does."""
-    optimizer.grad_scale = None if divisor is None else divisor.float()
-    optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
-    try:
-        optimizer.step()
-    finally:
-        optimizer.grad_scale = optimizer.found_inf = None
+def build_warmed(config: CosineConfig | PolyConfig | ConstantConfig) -> Schedule:
+    """Rise linearly over the first part of the run, then follow the configured curve over the rest of it."""
 
+    def factor(progress: float) -> float:
+        if progress < config.warmup:
+            return WARMUP_START + (1.0 - WARMUP_START) * progress / config.warmup
+        part = (min(progress, 1.0) - config.warmup) / (1.0 - config.warmup)
+        if isinstance(config, CosineConfig):
+            return _cosine(1.0, config.final, part)
+        return (1.0 - part) ** config.power if isinstance(config, PolyConfig) else 1.0
 
-def build_cosine(config: CosineConfig) -> Schedule:
-    return _warmed(lambda part: _cosine(1.0, config.final, part), config.warmup)
-
-
-def build_poly(config: PolyConfig) -> Schedule:
-    return _warmed(lambda part: (1.0 - part) ** config.power, config.warmup)
-
-
-def build_constant(config: ConstantConfig) -> Schedule:
-    return _warmed(lambda part: 1.0, config.warmup)
+    return factor
 
 
 def build_one_cycle(config: OneCycleConfig) -> Schedule:
@@ -130,17 +119,6 @@ def build_one_cycle(config: OneCycleConfig) -> Schedule:
         if progress < config.rise:
             return _cosine(config.start, 1.0, progress / config.rise)
         return _cosine(1.0, config.final, (min(progress, 1.0) - config.rise) / (1.0 - config.rise))
-
-    return factor
-
-
-def _warmed(after: Schedule, warmup: float) -> Schedule:
-    """Rise linearly over the first part of the run, then follow `after` over the rest of it."""
-
-    def factor(progress: float) -> float:
-        if progress < warmup:
-            return WARMUP_START + (1.0 - WARMUP_START) * progress / warmup
-        return after((min(progress, 1.0) - warmup) / (1.0 - warmup))
 
     return factor
 
@@ -183,19 +161,3 @@ class Freezing:
         for norm in self._norms:
             norm.eval()
         self._frozen = frozen
-
-
-def check_freezing(problems: Problems, segmenter: Segmenter, config: TrainingConfig, encoder_lr: float) -> None:
-    """Refuse encoder settings for a network without an encoder, and freezing of random weights."""
-    asked = {
-        "freeze_encoder": (config.freeze_encoder, config.freeze_encoder > 0),
-        "freeze_norm": (config.freeze_norm, config.freeze_norm is not None),
-        "encoder_lr": (encoder_lr, encoder_lr != 1),
-    }
-    network = segmenter.card.model.get("name")
-    for key, (value, wanted) in asked.items():
-        lacks = wanted and value != "all" and find_encoder(segmenter) is None
-        problems.expect(not lacks, key, f"to be left alone, as {network!r} has no encoder", value)
-        fresh = wanted and key != "encoder_lr" and segmenter.card.model.get("weights", "") is None
-        remedy = "Set model.weights=imagenet or a path."
-        problems.expect(not fresh, key, "to be left alone, as nothing was learned yet", value, remedy)

@@ -91,11 +91,6 @@ def _tolerant(failed: str) -> Iterator[None]:
         _LOG.warning("training: %s (%s); training continues", failed, reason)
 
 
-def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
-    """Return the `count` cases that are drawn of all validation cases, evenly spread."""
-    return frozenset(case_ids[index] for index in spread_evenly(len(case_ids), count))
-
-
 def spread_evenly(total: int, count: int) -> list[int]:
     """Return indices of `count` of `total` things, or all of them, evenly spread.
 

@@ -169,10 +169,10 @@ def _lighten(
     """Lower the cost of a step to the wanted seconds, as far as open values allow; see `fit_budget`."""
     batch, sides, cost = int(plan.training.batch_size), _sample(plan.augment, seen), plan.step_s
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}, "model": {}}
+    area = math.prod(sides)
     if cost > wanted and "training.batch_size" in plan.chosen and batch > LEAST_BATCH:
-        affordable = _pixels_within(batch * math.prod(sides), wanted / cost)
-        smaller = max(LEAST_BATCH, int(affordable / math.prod(sides)))
-        cost *= _share(batch * math.prod(sides), smaller / batch)
+        smaller = max(LEAST_BATCH, int(_pixels_within(batch * area, wanted / cost) / area))
+        cost *= _share(batch * area, smaller / batch)
         batch = changes["training"]["batch_size"] = smaller
         if "data.samples_per_epoch" in plan.chosen:
             changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch
@@ -180,12 +180,13 @@ def _lighten(
         changes["model"]["encoder"], share = LIGHTER[model.encoder]
         cost *= share
     if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
-        factor = math.sqrt(_pixels_within(batch * math.prod(sides), wanted / cost) / (batch * math.prod(sides)))
-        shrunk = [_shrink(side, factor) for side in sides]
-        cost *= _share(batch * math.prod(sides), math.prod(shrunk) / math.prod(sides))
-        sides = (shrunk[0], shrunk[1])
+        factor = math.sqrt(_pixels_within(batch * area, wanted / cost) / (batch * area))
+        # multiples of the networks' stride, and not below LEAST_SIDE
+        shrunk = [min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP)) for side in sides]
+        cost *= _share(batch * area, math.prod(shrunk) / area)
+        sides, area = (shrunk[0], shrunk[1]), math.prod(shrunk)
         changes["augment"]["crop"] = sides
-    left = _share(batch * math.prod(sides), 1 / 4)
+    left = _share(batch * area, 1 / 4)
     pays = cost > wanted and (cost * left <= wanted or left <= HALVED_SHARE)
     if pays and is_open("model.downsample") and model.downsample == 1 and min(sides) >= LEAST_SIDE:
         changes["model"]["downsample"] = 2
@@ -206,11 +207,6 @@ def _pixels_within(pixels: int, share: float) -> float:
 def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:
     """Return height and width of a sample; those of the largest image if nothing is cropped."""
     return augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
-
-
-def _shrink(side: int, factor: float) -> int:
-    """Return a smaller edge of a crop, a multiple of the networks' stride and at least `LEAST_SIDE` pixels."""
-    return min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP))
 
 
 def _written(value: object) -> str:

@@ -7,9 +7,11 @@ finite (`DivergenceGuard`).
 import copy
 import logging
 import math
+import os
+import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median_low
@@ -29,8 +31,8 @@ from segmeter.inference.device import advised, autocast, pick_dtype, training_pr
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
-from segmeter.training.job import TrainJob, TrainModel, check_job
-from segmeter.training.learner import Learner, capture_rng, kernels, restore_rng, seed_everything
+from segmeter.training.job import TrainJob, check_job
+from segmeter.training.learner import Learner, capture_rng, restore_rng
 from segmeter.training.optimizers import update_weights
 
 SHOWN_CASES = 8  # of a batch, in a message
@@ -51,8 +53,11 @@ class Taken:
 
 
 def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
-    """Take the ordered step."""
-    lr = learner.begin(order.step, order.progress)
+    """Take the ordered step, at the learning rate of its progress, and with the parts frozen that then are."""
+    learner.freeze(order.step)
+    lr = float(learner.lr * learner.schedule(order.progress))
+    for group in learner.optimizer.param_groups:
+        group["lr"] = lr * group.get("lr_factor", 1.0)
     first = job.data.name(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
         loss, grad_norm = update(learner, batches)
@@ -94,15 +99,28 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
-def prepare(stack: ExitStack, job: TrainJob, device: torch.device) -> StopSignals:
-    """Listen to signals, choose kernels and seed the generators, the same in all processes."""
-    training = job.settings.training
-    stop = stack.enter_context(StopSignals())
-    stack.enter_context(kernels(training.deterministic))
-    if pick_dtype(device, training.precision) is torch.float32:
-        stack.enter_context(without_tf32())  # in the backward pass too
-    seed_everything(training.seed)
-    return stop
+@contextmanager
+def prepared(job: TrainJob, device: torch.device) -> Iterator[StopSignals]:
+    """Seed the generators, the same in all processes, and choose kernels and listen to signals within the block.
+
+    Kernels are deterministic ones if asked for, otherwise the fastest ones for sizes that do not change.
+    """
+    training, seed = job.settings.training, job.settings.training.seed
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    float32 = pick_dtype(device, training.precision) is torch.float32
+    with StopSignals() as stop, without_tf32() if float32 else nullcontext():  # in the backward pass too
+        if training.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
+            torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = not training.deterministic
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
+        torch.manual_seed(seed)
+        try:
+            yield stop
+        finally:
+            torch.use_deterministic_algorithms(before[0])
+            torch.backends.cudnn.benchmark = before[1]
 
 
 def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
@@ -131,9 +149,8 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
         Seconds after which no third timed step begins.
     """
     device = check_job(job)
-    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss, cores=job.model.cores)
     state, training = capture_rng(device), job.settings.training
-    probe = replace(job, model=model, world=ALONE)
+    probe = replace(job, segmenter=copy.deepcopy(job.segmenter), world=ALONE)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
     learner, losses, times = Learner(probe, device, limits), list[float](), list[float]()
     least, most = TIMED_STEPS

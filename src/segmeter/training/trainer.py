@@ -15,23 +15,25 @@ from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted, StopSignals
+from segmeter.files import Lines, write_json
 from segmeter.losses.additive import check_labels
 from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
-from segmeter.training.checkpointing import Checkpoints, step_name
+from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step_name
 from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
-from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, write_contents
+from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
 from segmeter.training.learner import Learner
-from segmeter.training.loggers import History, Loggers
+from segmeter.training.loggers import Loggers, json_line
 from segmeter.training.pictures import draw_first
-from segmeter.training.step import DivergenceGuard, open_batches, prepare, take_step
+from segmeter.training.step import DivergenceGuard, open_batches, prepared, take_step
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
+CHECKPOINTS, HISTORY = "checkpoints", "history.jsonl"
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
 FORECAST_FROM = 0.1  # of the time budget, as the first steps are slower than the others
 FEWER = 0.8  # of the steps that the user was last told: a lower forecast is worth a line
@@ -56,14 +58,13 @@ def train(job: TrainJob) -> TrainResult:
     Interrupted
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
-    device = check_job(job)
-    checkpoints = open_checkpoints(job)
-    checkpoints.prepare()
+    device, training = check_job(job), job.settings.training
+    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=training.keep, highest=job.monitor() != LOSS)
     if not job.resume:
-        write_contents(job.folder, job.data)
-    limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
+        write_json(job.folder / CONTENTS, contents(job.data))  # so that a resume can name the files that changed
+    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
-        stop = prepare(stack, job, device)
+        stop = stack.enter_context(prepared(job, device))
         learner = Learner(job, device, limits)
         run = Trainer(job, learner, checkpoints, limits, stop)
         stack.push(run.end)
@@ -71,7 +72,8 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
-        run.profile = stack.enter_context(profiled(job.folder, job.settings.training.profile_steps))
+        if training.profile_steps:
+            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -92,7 +94,7 @@ def follow(job: TrainJob) -> None:
         return max(told, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
-        stop = prepare(stack, job, device)
+        stop = stack.enter_context(prepared(job, device))
         learner = Learner(job, device, limits)
         stack.push(job.world.end)
         learner.share()
@@ -109,14 +111,7 @@ def follow(job: TrainJob) -> None:
 
 def check_resumed(job: TrainJob) -> None:
     """Refuse to continue another training, before anything of it is changed; raises as `train` does."""
-    check_same(job, open_checkpoints(job).peek().state["identity"])
-
-
-def open_checkpoints(job: TrainJob) -> Checkpoints:
-    """Open the checkpoints of a job's folder, ranked by its monitor."""
-    training = job.settings.training
-    highest = job.settings.monitor(job.model.segmenter.card.spec) != LOSS
-    return Checkpoints(job.folder / "checkpoints", keep=training.keep, highest=highest)
+    check_same(job, read_newest(job.folder / CHECKPOINTS)[1]["identity"])
 
 
 class Trainer:
@@ -127,7 +122,7 @@ class Trainer:
     ) -> None:
         self.job, self.config = job, job.settings.training
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
-        self.monitor = job.settings.monitor(job.model.segmenter.card.spec)
+        self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
         self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
@@ -144,7 +139,7 @@ class Trainer:
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
-        self.history = History(job.folder / "history.jsonl", position=self._resume() if job.resume else 0)
+        self.history = Lines(job.folder / HISTORY, keep=self._resume() if job.resume else 0)
         self.loggers = Loggers(job.settings.loggers, folder=job.folder, step=self.step, settings=job.settings.shown)
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
@@ -245,7 +240,7 @@ class Trainer:
             self.checkpoints.save(
                 self.step,
                 segmenter_state=self.learner.published.state_dict(),
-                card=self.job.model.segmenter.card,
+                card=self.job.segmenter.card,
                 state={
                     **self.learner.state(),
                     "step": self.step,
@@ -254,7 +249,7 @@ class Trainer:
                     "stale": self.stale,
                     "due": self.due,
                     "watch": self.guard.kept,
-                    "history": self.history.position,
+                    "history": self.history.size,
                     "identity": identify(self.job),
                 },
                 progress={
@@ -269,10 +264,9 @@ class Trainer:
 
     def _resume(self) -> int:
         """Restore the newest checkpoint, and return the position in the history."""
-        resumed = self.checkpoints.newest()
-        state = resumed.state
+        folder, state = self.checkpoints.newest()
         check_same(self.job, state["identity"])
-        self.learner.load(load_tensors(resumed.checkpoint.folder / WEIGHTS), state)
+        self.learner.load(load_tensors(folder / WEIGHTS), state)
         self.step, self.stale, self.due = state["step"], state["stale"], state["due"]
         self._before, self.reserve = state["seconds"], state["reserve"]
         self.guard.kept = dict(state["watch"])
@@ -300,7 +294,7 @@ class Trainer:
     def _result(self, reason: str) -> TrainResult:
         best, row = self.checkpoints.best, dict[str, Any]()
         if best:  # the line of the history with its validation
-            rows = reversed(read_json_lines(self.history.path))
+            rows = reversed(read_json_lines(self.job.folder / HISTORY))
             row = next((row for row in rows if "val" in row and step_name(row["step"]) == best[1].name), {})
         return TrainResult(
             steps=self.step,
@@ -311,7 +305,7 @@ class Trainer:
             best=best[1] if best else None,
             values=row.get("val", {}),
             unlearned=tuple(row.get("unlearned", ())),
-            last=self.checkpoints.folder / "last",
+            last=self.checkpoints.folder / LAST,
             seconds=self.seconds,
             images_per_second=self.throughput.whole.images_per_second,
             data_wait=self.throughput.whole.data_wait,
@@ -330,7 +324,7 @@ class Trainer:
         """Append a row to the history, and give it to the loggers."""
         epoch = round(self.limits.epochs(self.step), 4)
         row = {"step": self.step, "epoch": epoch, **metrics, "seconds": round(self.seconds, 3)}
-        self.history.write(row)
+        self.history.write(json_line(row))
         self.loggers.write(row)
 
     def _show(self, doing: str = "") -> None:

@@ -28,13 +28,13 @@ from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import choose_headline
 from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
+from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.postprocess.config import StepConfig
 from segmeter.postprocess.pipeline import needs_probs, run_steps
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
-from segmeter.training.pictures import Pictures, choose_cases
+from segmeter.training.pictures import Pictures, spread_evenly
 
 UNLEARNED = 0.01  # a class of the targets whose IoU is below this counts as not found
 
@@ -116,13 +116,13 @@ def score_share(
     cases, steps, world, share = job.data.val_cases, job.settings.steps, job.world, Share()
     assert cases is not None
     world.copy_first(learner.published.state_dict().values())
-    show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
+    show = spread_evenly(len(cases), job.settings.training.pictures) if job.draw else ()
     try:
         for index, prediction, counts in _predict(learner, cases, world, probs=needs_probs(steps)):
             if stop:
                 share.signal = stop.number
                 break
-            shown, terms = prediction if prediction.sample.case_id in show else None, prediction.loss
+            shown, terms = prediction if index in show else None, prediction.loss
             assert terms is not None  # there is a mask
             objects = count_objects(prediction, steps, cases.spec) if steps else None
             share.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, shown=shown))
@@ -155,13 +155,17 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
         got = f"{len(scored)} scores of {len({each.index for each in scored})} of {total} cases"
         raise RunError(f"validation: expected one score of each case, got {got}. Let all processes see the same files.")
     overlap = overlap_scores(np.sum([each.counts for each in scored], axis=0), task=spec.task)
-    loss = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
+    values = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    for kind, found in (("iou", overlap.iou), ("dice", overlap.dice)):
+        values |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, found, strict=True)}
+    matched = [each.objects for each in scored if each.objects is not None]
+    if matched:  # PQ over the objects of all cases
+        ious, objects = np.sum(matched, axis=0)
+        values[choose_headline(spec.task, spec.names, objects=True)] = float(ious / objects) if objects else math.nan
+    values["loss"] = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
     named = zip(spec.names, overlap.iou, overlap.support, strict=True)
-    found = Validation(
-        values={**name_scores(overlap, scored, spec), "loss": loss},
-        unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
-    )
-    return found, [each.shown for each in scored if each.shown is not None]
+    unlearned = tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED)
+    return Validation(values=values, unlearned=unlearned), [each.shown for each in scored if each.shown is not None]
 
 
 def _predict(
@@ -215,21 +219,6 @@ def _stream(
 
 def _without_mask(case_id: str) -> DataError:
     return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
-
-
-def name_scores(overlap: OverlapScores, scored: Sequence[Scored], spec: ClassSpec) -> dict[str, float]:
-    """Compute the scores that a run is followed by, each under its name in `config.monitors`.
-
-    PQ over the objects of all cases is among them where objects were matched.
-    """
-    named = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
-    for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
-        named |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)}
-    matched = [each.objects for each in scored if each.objects is not None]
-    if matched:
-        found, objects = np.sum(matched, axis=0)
-        named[choose_headline(spec.task, spec.names, objects=True)] = float(found / objects) if objects else math.nan
-    return named
 
 
 def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: ClassSpec) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, Pl
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import PartReader
-from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
+from segmeter.training.job import TrainData, TrainJob, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
 from segmeter.training.step import time_step
@@ -95,7 +95,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         return None
     training = replace(training, settings=replace(training.settings, planned_steps=plan.steps))
     check_job(training)
-    start = getattr(training.model.segmenter.network, "start", None)
+    start = getattr(training.segmenter.network, "start", None)
     facts = {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
@@ -187,7 +187,9 @@ def _job(
             allow_changes=config.allow_changes,
         ),
         data=_open_data(config, train_data, val_data, seen=seen, world=world, device=device),
-        model=TrainModel(segmenter=segmenter, loss=loss, cores=bool(_steps(config))),
+        segmenter=segmenter,
+        loss=loss,
+        cores=bool(_steps(config)),
         resume=resumed is not None,
         world=world,
         draw=partial(draw_validated, spec=train_data.spec),

@@ -30,8 +30,7 @@ class InputConfig(Config, title="model.input"):
     times."""
     dtype: Literal["uint8", "uint16", "float32"] | None = None
     """The dtype of the stored images that the model was trained on. Images of another dtype are refused; null takes
-    any.
-    """
+    any."""
     scale: Annotated[float | None, Unit("times")] = Field(None, gt=0)
     """The stored values are multiplied by this first; null divides by the largest value of their dtype (255, 65535)."""
     mean: tuple[float, ...] | None = None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, refusing
@@ -31,30 +31,28 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
     path = fetch(str(config.weights))
     tensors = load_tensors(path)
     with refusing(ConfigError, f"model: {source.place!r} can't be built", _FORM):
-        build = _build_smp if source.family == "smp" else _build_torchvision
-        network = build(source.place, config, tensors)
+        if source.family == "smp":
+            import segmentation_models_pytorch as smp
+
+            arch, _, encoder = source.place.partition("/")
+            if {"/", ":"} & {*encoder}:  # timm would fetch it from the hub
+                raise ValueError("more than an architecture and an encoder")
+            told: dict[str, Any] = {
+                "in_channels": config.input.channels,
+                "classes": config.num_channels,
+                **config.options,
+            }
+            network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **told)
+        else:
+            from torchvision.models import get_model, list_models, segmentation
+
+            known = list_models(module=segmentation)  # get_model also has networks for other tasks
+            if source.place not in known:
+                raise ValueError(f"no network for segmentation. {nearest(source.place, known)}")
+            aux = any(key.startswith("aux_classifier.") for key in tensors)
+            told = {"num_classes": config.num_channels, "aux_loss": aux}
+            network = get_model(source.place, weights=None, weights_backbone=None, **told)
+            network.register_forward_hook(lambda module, given, found: found["out"])
     remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on, and all its weights."
     load_exactly(network, tensors, path, what="the network", remedy=remedy)
-    return network
-
-
-def _build_torchvision(name: str, config: ForeignConfig, tensors: dict[str, Tensor]) -> nn.Module:
-    from torchvision.models import get_model, list_models, segmentation
-
-    if name not in list_models(module=segmentation):  # get_model also has networks for other tasks
-        raise ValueError(f"no network for segmentation. {nearest(name, list_models(module=segmentation))}")
-    told = {"num_classes": config.num_channels, "aux_loss": any(key.startswith("aux_classifier.") for key in tensors)}
-    network: nn.Module = get_model(name, weights=None, weights_backbone=None, **told)
-    network.register_forward_hook(lambda module, given, found: found["out"])
-    return network
-
-
-def _build_smp(name: str, config: ForeignConfig, tensors: dict[str, Tensor]) -> nn.Module:
-    import segmentation_models_pytorch as smp
-
-    arch, _, encoder = name.partition("/")
-    if {"/", ":"} & {*encoder}:  # timm would fetch it from the hub
-        raise ValueError("more than an architecture and an encoder")
-    told = {"in_channels": config.input.channels, "classes": config.num_channels, **config.options}
-    network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **told)
     return network
