@@ -74,20 +74,16 @@ def test_flips_mirror_half_of_the_samples_with_their_targets(name, axis):
     assert flipped.dtype == torch.uint8
 
 
-@pytest.mark.parametrize(
-    ("angle", "shear", "right", "down"),
-    [
-        (0.3, 0.0, (math.cos(0.3), math.sin(0.3)), (-math.sin(0.3), math.cos(0.3))),  # lengths and right angles stay
-        (0.0, 0.5, (1.0, 0.0), (0.5, 1.0)),  # rows move along themselves
-    ],
-    ids=["turn", "shear"],
-)
-def test_neighbours_after_a_turn_or_a_shear_of_an_image_that_is_not_square(angle, shear, right, down):
-    angle, shear, none = torch.tensor([angle]), torch.tensor([shear]), torch.zeros(1)
-    grid = turned_grid(torch.Size([20, 60]), angle=angle, shear_x=shear, shear_y=none)[0]
+@pytest.mark.parametrize(("angle", "right", "down"), [(0.3, 0.0, 0.0), (0.0, 0.5, 0.0), (0.3, 0.5, 0.2)])
+def test_neighbours_after_a_turn_and_a_shear_of_an_image_that_is_not_square(angle, right, down):
+    """Lengths and right angles survive a turn; a shear moves rows along themselves by `right`, columns by `down`."""
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    expected = turn @ np.array([[1, right], [down, 1]])
+    given = {"angle": angle, "shear_x": right, "shear_y": down}
+    grid = turned_grid(torch.Size([20, 60]), **{name: torch.tensor([value]) for name, value in given.items()})[0]
     pixels = grid * torch.tensor([30.0, 10.0])  # from half images to pixels
     steps = torch.stack([pixels[5, 8] - pixels[5, 7], pixels[6, 7] - pixels[5, 7]])
-    torch.testing.assert_close(steps, torch.tensor([right, down]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(steps.T.double(), torch.from_numpy(expected), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("ignore_index", [255, None], ids=["ignored", "mirrored"])
