@@ -60,6 +60,7 @@ def polygon(corners, label="cell"):
 def brush(mask, label="cell"):
     pixels = np.zeros((*mask.shape, 4), np.uint8)
     pixels[mask] = (10, 20, 30, 255)
+    pixels[mask & (mask.cumsum().reshape(mask.shape) == 1), 3] = 1  # a nearly transparent pixel is part of the stroke
     return region("brushlabels", {"format": "rle", "rle": pack_brush(pixels.ravel())}, label)
 
 
