@@ -182,8 +182,8 @@ def cases_link(choice: Mapping[str, str]) -> str:
 
 def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
     """List the notes below the scores, with a link for the one that counts pixels."""
-    links = {figures.outside(summary): _by_value("invalid", columns)}
-    return [(line, links.get(line)) for line in figures.notes(summary)]
+    link = _by_value("invalid", columns)
+    return [(line, link if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]
 
 
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
