@@ -126,12 +126,13 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
         facts["names"] = names
         values = np.array([place[shown[text]] for text in column.values], np.int8 if len(names) < 128 else np.int32)
     elif column.kind == "number":  # rounded to the nearest with fewer bits; infinite and undefined ones stay
-        floats, dropped = values.astype(np.float32), 23 - _KEPT_BITS
-        rounded = (floats.view(np.uint32) + (1 << (dropped - 1))) >> dropped << dropped
-        values = np.where(np.isfinite(floats), rounded.view(np.float32), floats)
+        single, dropped = values.astype(np.float64).astype(np.float32), 23 - _KEPT_BITS
+        rounded = (single.view(np.uint32) + (1 << (dropped - 1))) >> dropped << dropped
+        values = np.where(np.isfinite(single), rounded.view(np.float32), single)
     elif column.kind == "score":
-        undefined = np.isnan(values.astype(np.float64))
-        values = np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, values))).astype(np.uint16)
+        floats = values.astype(np.float64)
+        undefined = np.isnan(floats)
+        values = np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, floats))).astype(np.uint16)
     return facts | _put(values, parts)
 
 

@@ -10,6 +10,7 @@ AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy"
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 UNDEFINED = "n/a"
+OUTSIDE = "pixels predicted outside the classes, counted as missed"
 _ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
 UNLEARNED = 0.01  # a class in the references whose IoU is below this was not learned
 
@@ -257,14 +258,14 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     left_out = [name for name in names if name not in summary.get("mean_classes", names)]
     found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
     unit = next(iter(units.values()), None) or "the unnamed unit of the spacing"  # all are of one spacing
-    resampling = summary.get("bootstrap") or {}
+    resampling, pixels = summary.get("bootstrap") or {}, sum(summary.get("invalid", {}).values())
     lines = [
         f"convention {summary['convention']}",
         f"{summary['n_cases']:,} cases",
         f"label {ignored} ignored" if ignored is not None else "",
         f"{undefined} of {len(names)} classes undefined, left out of the means" if undefined else "",
         f"means without {', '.join(left_out)}" if left_out else "",
-        outside(summary),
+        f"{pixels:,} {OUTSIDE}" if pixels else "",
         f"distances and tolerances in {unit}" if units else "",
         *summary.get("spacing", {}).get("warnings", []),
         "AP is tp / (tp + fp + fn) over objects, not COCO's" if "ap" in summary.get("measures", {}) else "",
@@ -291,9 +292,3 @@ def on_lines(facts: Sequence[str]) -> list[str]:
     """
     sentences = [fact for fact in facts if fact.endswith(".")]
     return ["; ".join(fact for fact in facts if fact not in sentences), *sentences]
-
-
-def outside(summary: Mapping[str, Any]) -> str | None:
-    """State how many pixels were predicted outside the classes; None without any."""
-    pixels = sum(summary.get("invalid", {}).values())
-    return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None

@@ -37,11 +37,11 @@ _SUSPECT_OBJECTIONS = (
     "finer or follow a habit.",
     "A validation split chose the checkpoint, so its cases are not quite unseen.",
 )
-_WORDS = {
-    "extra": "extra: the model sees background",
-    "missing": "missing: the model sees an object",
-    "class": "other class",
-    "border": "border elsewhere",
+_WORDS = {  # of each kind, and of one suspect
+    "extra": ("extra: the model sees background", "extra {given}"),
+    "missing": ("missing: the model sees an object", "missing {suggested}"),
+    "class": ("other class", "{given}, rather {suggested}"),
+    "border": ("border elsewhere", "border of {given}"),
 }
 
 
@@ -163,13 +163,14 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
     rows, crops, kinds = [], [], []
     for kind, one in result["kinds"].items():
         recovered = f"{number(one['recovered'], 2)} of {one['planted']}"
-        kinds.append([_WORDS[kind], str(one["found"]), number(one["expected"], 1), recovered])
+        kinds.append([_WORDS[kind][0], str(one["found"]), number(one["expected"], 1), recovered])
     for one in result["suspects"]:
+        says = _WORDS[one["kind"]][1].format_map(one)
         place = [str(one["top"]), str(one["left"]), str(one["size"]), f"{one['size_z']:+.1f}"]
-        rows.append([str(one["rank"]), one["case_id"], _says(one), number(one["chance"], 2), *place])
+        rows.append([str(one["rank"]), one["case_id"], says, number(one["chance"], 2), *place])
         path = folder / CROPS / f"{one['rank']}.webp"
         if path.is_file():
-            words = f"{one['rank']}. {_says(one)} in {one['case_id']}, chance {number(one['chance'], 2)}"
+            words = f"{one['rank']}. {says} in {one['case_id']}, chance {number(one['chance'], 2)}"
             crops.append((words, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
     heads = ["rank", "case", "suspect", "chance", "line", "column", "pixels", "size_z"]
     return Shown(
@@ -212,8 +213,3 @@ def suspect_notes(result: Mapping[str, Any]) -> list[str]:
         "the same kind there. If your share of errors is lower, so are the chances",
         "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
     ]
-
-
-def _says(one: Mapping[str, Any]) -> str:
-    forms = {"class": "{given}, rather {suggested}", "missing": "missing {suggested}", "border": "border of {given}"}
-    return forms.get(one["kind"], "extra {given}").format_map(one)

@@ -58,14 +58,16 @@ _SLICES = (
     Column("95 %", "difference_ci95", _ENDS, PAGE),
     Column("p (Holm)", "p_holm", probability),
 )
-_CALIBRATION = (Column("probabilities", "name"), Column("", "value", number))
-_CALIBRATED = (
-    Column("class", "name"),
-    Column("ECE", "ece", number),
-    Column("MCE", "mce", number),
-    Column("average precision", "average_precision", number),
-    Column("best F1", "best_f1", number),
-    Column("at threshold", "best_threshold", number),
+CALIBRATION = (  # of the probabilities on the whole, and of each class
+    (Column("probabilities", "name"), Column("", "value", number)),
+    (
+        Column("class", "name"),
+        Column("ECE", "ece", number),
+        Column("MCE", "mce", number),
+        Column("average precision", "average_precision", number),
+        Column("best F1", "best_f1", number),
+        Column("at threshold", "best_threshold", number),
+    ),
 )
 
 
@@ -117,7 +119,9 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
         measured = kept[:MOST_ROWS]
     note = f"{len(every) - len(measured)} more {_FILES}." if len(every) > len(measured) else ""
     tables = [Table.of(MEASURES, measured, names=2, strong=(), note=note)]
-    tables += [slice_table(summary, figures.slices(summary)), *calibration_tables(figures.calibration(summary))]
+    tables.append(slice_table(summary, figures.slices(summary)))
+    calibration = zip(CALIBRATION, figures.calibration(summary), strict=True)
+    tables += [Table.of(columns, found, strong=()) for columns, found in calibration]
     tables.append(convention_table(summary))
     leading = [Table.of(_SCORES, rows), classes.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else classes]
     return [*leading, *(table for table in tables if table.rows)]
@@ -128,12 +132,6 @@ def slice_table(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
     title = f"{figures.title(summary['slices']['headline'])} by slice" if rows else ""
     strong = [i for i, row in enumerate(rows) if row["worst"]]
     return Table.of(_SLICES, rows, names=2, strong=strong, title=title)
-
-
-def calibration_tables(calibration: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]) -> list[Table]:
-    """Lay out both lists of `figures.calibration`."""
-    whole, classes = calibration
-    return [Table.of(_CALIBRATION, whole, strong=()), Table.of(_CALIBRATED, classes, strong=())]
 
 
 def convention_table(summary: Mapping[str, Any]) -> Table:

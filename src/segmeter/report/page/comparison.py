@@ -18,7 +18,6 @@ from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
-from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
@@ -148,16 +147,22 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
         found.append({column.key: column for column in case_columns(boards[-1], rows, summary)})
     by = result["slices"][0]["by"] if result.get("slices") else {}
     hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
-    sliced, unlisted = slice_columns(boards[0], hashes, table=result.get("slice_table"))
-    columns, left = part_columns([*_common(found), *sliced])
+    first, board = found[0], boards[0]
+    sliced, unlisted = slice_columns(board, hashes, table=result.get("slice_table"))
+    target = [replace(first[key], shown=key == "cluster") for key in _OF_THE_TARGET if key in first]
+    common = [first[ID], *target]  # the difference stands beside the case, even on a phone
+    for key, column in first.items():
+        compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
+        if column.kind in ("score", "number") and compared and all(key in table for table in found):
+            plain: dict[str, Any] = {"of_class": None, "short": "", "shown": False}
+            common += [replace(table[key], key=f"{number}/{key}", **plain) for number, table in enumerate(found)]
+    columns, left = part_columns([*common, *sliced])
     headlines = [np.asarray(table[HEADLINE].values, float) for table in found]
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
-    order = [found[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
+    order = [first[ID].values[i] for i in np.argsort(-spread, kind="stable")]
     facts = {"runs": list(result["folders"]), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    explorer = explorer_values(
-        folder, columns, boards[0].spec, config, order=order, facts=facts, runs=folders, left=left
-    )
+    explorer = explorer_values(folder, columns, board.spec, config, order=order, facts=facts, runs=folders, left=left)
     explorer["notes"] += unlisted
     tables = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
     comparison = {"lines": order_lines(result), "notes": notes(result), "tables": tables}
@@ -168,18 +173,6 @@ def _headline(result: Mapping[str, Any]) -> str:
     """Return the score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
     ranked = result["rank_by"]
     return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
-
-
-def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
-    """Return columns about the cases, then those that every run has, as "<run>/<key>"."""
-    target = (replace(tables[0][key], shown=key == "cluster") for key in _OF_THE_TARGET if key in tables[0])
-    found = [tables[0][ID], *target]  # the difference stands beside the case, even on a phone
-    for key, column in tables[0].items():
-        compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
-        if column.kind in ("score", "number") and compared and all(key in table for table in tables):
-            plain: dict[str, Any] = {"of_class": None, "short": "", "shown": False}
-            found += [replace(table[key], key=f"{number}/{key}", **plain) for number, table in enumerate(tables)]
-    return found
 
 
 def _link(

@@ -19,7 +19,7 @@ from segmeter.report.cases import HEADLINE, STATUS_WORDS, board_of, case_columns
 from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, score_steps, within
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
-from segmeter.report.summary import GROUPS, MEASURES, calibration_tables, convention_table, slice_table
+from segmeter.report.summary import CALIBRATION, GROUPS, MEASURES, convention_table, slice_table
 from segmeter.report.tables import Table
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
@@ -56,6 +56,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
+    probabilities = zip(CALIBRATION, calibration(summary, here), strict=True) if charts else ()
     evaluation = {
         "notes": [*notes(summary, here), *((line, None) for line in unlisted)],
         "aggregates": aggregates(summary, here),
@@ -67,10 +68,10 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "slices": slice_table(summary, slices(summary, here)),
         "conventions": convention_table(summary),
         "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
-        "calibration": calibration_tables(calibration(summary, here)) if charts else [],
+        "calibration": [Table.of(*table, strong=()) for table in probabilities],
         "calibration_charts": charts,
         "calibration_curves": script_json(charts),
-        "loss": (summary.get("loss") or {}) | {"link": worst_first("loss", here)},
+        "loss": (summary.get("loss") or {}) | {"link": _sorted("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
@@ -182,8 +183,8 @@ def cases_link(choice: Mapping[str, str]) -> str:
 
 def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
     """List the notes below the scores, with a link for the one that counts pixels."""
-    links = {figures.outside(summary): _by_value("invalid", columns)}
-    return [(line, links.get(line)) for line in figures.notes(summary)]
+    link = _sorted("invalid", columns, "above 0")
+    return [(line, link if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]
 
 
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -195,7 +196,7 @@ def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         own = f"{metric}/{places.get(region)}" if metric in figures.SCORES else f"measure/{row['score']}"
         key = HEADLINE if not place else own if region else metric
         undefined = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
-        row |= {"link": worst_first(key, columns), "undefined": undefined}
+        row |= {"link": _sorted(key, columns), "undefined": undefined}
     return rows
 
 
@@ -212,8 +213,8 @@ def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> lis
     rows = figures.classes(summary)
     for k, row in enumerate(rows):
         whole, iou, status = _holding(k, columns), f"iou/{k}", f"status/{k}"
-        scores = {name: _by_value(f"{name}/{k}", columns, "defined") or whole for name in figures.SCORES}
-        links = scores | {"support": _by_value(f"support/{k}", columns) or whole}
+        scores = {name: _sorted(f"{name}/{k}", columns, "defined") or whole for name in figures.SCORES}
+        links = scores | {"support": _sorted(f"support/{k}", columns, "above 0") or whole}
         values = np.asarray(found[iou].values, np.float64)
         tenths = 10 * score_steps(values[~np.isnan(values)]) // SCORE_STEPS
         bars = np.bincount(tenths.clip(max=9), minlength=10).tolist()
@@ -233,7 +234,7 @@ def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the groups of classes, each linked to all cases, the worst first."""
     names = ("name", *figures.SCORES, "support")
     rows = enumerate(figures.classes(summary, groups=True))
-    return [row | {"links": dict.fromkeys(names, worst_first(f"group/{place}", columns))} for place, row in rows]
+    return [row | {"links": dict.fromkeys(names, _sorted(f"group/{place}", columns))} for place, row in rows]
 
 
 def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -253,7 +254,7 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
         if key not in columns:
             continue
-        first = _by_value(key, columns) if columns[key].kind == "count" else worst_first(key, columns)
+        first = _sorted(key, columns, "above 0" if columns[key].kind == "count" else "")
         row["links"] = dict.fromkeys(("label", "dataset", "mean", "median"), first)
         counted = {"n_used": {f"un.{key}": "defined"}, "n_undefined": {f"un.{key}": "undefined"}}
         counted |= {"n_penalised": {"wrong": regions[row["region"]]}} if regions.get(row["region"]) else {}
@@ -289,9 +290,9 @@ def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         for name, share in shares.items():
             left = 100 * iou + sum(part["width"] for part in parts)
             gain = found[f"{name}_gain"].get(region, {}).get("dataset")
-            link = _by_value(f"measure/{name}_errors/{region}", columns) if share else None
+            link = _sorted(f"measure/{name}_errors/{region}", columns, "above 0") if share else None
             parts.append({"name": name, "share": share, "gain": gain, "link": link, "left": left, "width": 100 * share})
-        rows.append({"region": region, "iou": iou, "parts": parts, "link": _by_value(keys[region], columns, "defined")})
+        rows.append({"region": region, "iou": iou, "parts": parts, "link": _sorted(keys[region], columns, "defined")})
     return rows
 
 
@@ -303,16 +304,12 @@ def calibration(summary: Mapping[str, Any], columns: Columns) -> tuple[list[Row]
     return whole, classes
 
 
-def _by_value(key: str, columns: Columns, having: str = "above 0") -> str | None:
-    """Link to the cases with a value above 0 in a column, the highest first, or to those with a score, the worst
-    first.
+def _sorted(key: str, columns: Columns, having: str = "") -> str | None:
+    """Link to all cases sorted by a column, the worst first; or to those with a value "above 0", the highest first, or
+    with a "defined" score.
     """
-    sort = f"-{key}" if having == "above 0" else key
-    return cases_link({f"un.{key}": having, "sort": sort, "h": key}) if key in columns else None
-
-
-def worst_first(key: str, columns: Columns) -> str | None:
-    """Link to all cases sorted by a column, the worst first."""
     if key not in columns:
         return None
-    return cases_link({"sort": f"-{key}" if columns[key].better == "lower" else key, "h": key})
+    falling = having == "above 0" or (not having and columns[key].better == "lower")
+    choice = {f"un.{key}": having} if having else {}
+    return cases_link(choice | {"sort": f"-{key}" if falling else key, "h": key})
