@@ -148,6 +148,9 @@ def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(f
     assert row["links"]["dice"] == row["links"]["support"] == row["link"]
     fewer = {key: column for key, column in columns.items() if not key.startswith("iou/")}
     assert choice(evaluation.classes(summary, fewer, columns)[1]["link"]) == {"has": "1", **all_by("headline")}
+    fewer["headline"] = replace(fewer["headline"], better="lower")  # such as HD95: the largest is the worst
+    link = choice(evaluation.classes(summary, fewer, columns)[1]["link"])
+    assert link == {"has": "1", "sort": "-headline", "h": "headline"}
     assert evaluation.calibration(summary, columns) == ([], [])
     summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
     _, (row,) = evaluation.calibration(summary, columns)

@@ -227,7 +227,8 @@ def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> lis
 def _holding(k: int, columns: Columns) -> str:
     """Link to the cases that contain a class, the worst first."""
     score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
-    return cases_link({"has": str(k), "sort": score, "h": score})
+    falling = score in columns and columns[score].better == "lower"
+    return cases_link({"has": str(k), "sort": f"-{score}" if falling else score, "h": score})
 
 
 def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
