@@ -15,7 +15,7 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.objects.scores import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
@@ -133,7 +133,7 @@ def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: i
     sides = ((objects.target, target), (objects.prediction, labels))
     for k in _classes(target, labels, spec, objects.classes):
         ours, theirs = (
-            find_objects(np.asarray(side == k), numbers, objects.connectivity or 8) for numbers, side in sides
+            number_objects([np.asarray(side == k)], numbers, objects.connectivity or 8) for numbers, side in sides
         )
         match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
         parts = {
