@@ -290,8 +290,8 @@ def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> di
     boxes = ndimage.find_objects(numbered) if numbered.size else []
     if not boxes:
         return {"box": [], "centroid": [], "touches_border": []}
-    firsts = np.array([[side.start for side in box] for box in boxes], np.int64).reshape(-1, numbered.ndim) + start
-    lasts = np.array([[side.stop for side in box] for box in boxes], np.int64).reshape(-1, numbered.ndim) + start
+    firsts = np.array([[side.start for side in box] for box in boxes], np.int64) + start
+    lasts = np.array([[side.stop for side in box] for box in boxes], np.int64) + start
     flat = numbered.reshape(-1)
     held = np.flatnonzero(flat)
     sizes = np.bincount(flat[held], minlength=len(boxes) + 1)[1:]

@@ -126,7 +126,7 @@ def _index(values: NDArray[Any], known: IntArray) -> IntArray:
     return np.searchsorted(known, values.astype(np.int64, copy=False)).astype(np.int64)
 
 
-def label_parts(mask: BoolArray, connectivity: int = 8) -> tuple[NDArray[np.int32], int]:
+def label_parts(mask: BoolArray, connectivity: int = 8) -> tuple[NDArray[Any], int]:
     """Number the connected parts of a mask from 1, through corners too (8) or through sides only (4); count them."""
     structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
     numbered, count = ndimage.label(mask, structure)

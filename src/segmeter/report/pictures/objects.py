@@ -15,7 +15,7 @@ from segmeter.metrics.config.measures import (
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import find_objects
+from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.objects.scores import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
@@ -133,8 +133,8 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, plac
     for k in np.union1d(target, labels).astype(int):
         if k >= spec.num_classes or spec.names[k] not in counted:
             continue
-        ours = find_objects(np.asarray(target == k), objects.target, objects.connectivity or 8)
-        theirs = find_objects(np.asarray(labels == k), objects.prediction, objects.connectivity or 8)
+        ours = number_objects([np.asarray(target == k)], objects.target, objects.connectivity or 8)
+        theirs = number_objects([np.asarray(labels == k)], objects.prediction, objects.connectivity or 8)
         match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
         parts = {
             "matched": (theirs, match.instance_ids),
