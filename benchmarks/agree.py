@@ -62,7 +62,7 @@ def name_apart(rng: np.random.Generator, cases: int, seed: int, **population: An
     overlaps, places = draw_overlaps(rng, cases, **population), range(len(NAMES))
     values = {(NAMES[a], NAMES[b]): overlaps[:, a, b] for a in places for b in places if a != b}
     given = Readings(readers=NAMES, models=(), rows={}, tied={})
-    contrasts = np.stack([each for _, each in find_contrasts(given, values)], axis=1)
+    contrasts = np.stack([*find_contrasts(given, values).values()], axis=1)
     adjusted = holm(exchanged(contrasts, resamples=RESAMPLES, seed=seed).tolist())
     worse = np.nanmean(contrasts, axis=0) < 0
     return [name for name, p, low in zip(NAMES, adjusted, worse, strict=True) if low and p < CERTAIN]

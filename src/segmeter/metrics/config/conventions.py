@@ -106,17 +106,11 @@ class Convention:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read_conventions() -> dict[str, Convention]:
-    """Read the table of conventions; "ours" stands for None."""
-    found: dict[str, Convention] = {}
-    for name, given in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
-        choices: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
-        choices = {key: None if one == "ours" else one for key, one in choices.items()}
-        found[name] = Convention(name=name, **choices)
-    return found
-
-
-CONVENTIONS = _read_conventions()
+CONVENTIONS: dict[str, Convention] = {}
+for _name, _given in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
+    _choices: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in _given.items()}
+    _choices = {key: None if one == "ours" else one for key, one in _choices.items()}  # it is left to our settings
+    CONVENTIONS[_name] = Convention(name=_name, **_choices)
 OURS = CONVENTIONS["segmeter"]
 
 _SURFACES = {"hd95", "assd", "nsd"}

@@ -196,8 +196,8 @@ def bootstrap_columns(
     replicates = np.concatenate([score(np.take(part, places, axis=1)) for part in drawn]).reshape(resamples, -1)
     rows = max(1, _BLOCK // (8 * max(len(places), 1)))
     blocks = [units[start : start + rows] for start in range(0, len(units), rows)]
-    left_out = (score(total - np.take(few, places, axis=1)).reshape(len(few), -1) for few in blocks)
-    alone = (quietly(np.take(few, places, axis=1)).reshape(len(few), -1) for few in blocks)
+    left_out = (score(total - np.take(block, places, axis=1)).reshape(len(block), -1) for block in blocks)
+    alone = (quietly(np.take(block, places, axis=1)).reshape(len(block), -1) for block in blocks)
     influence = measure_influence(left_out, alone, estimate)
     ends = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)

@@ -76,8 +76,8 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
     least = min(MIN_UNITS, units - 1)
     few = (moving < least) & ~undefined
     holders = np.zeros(len(few), np.int64)  # units that have a statistic; enough of them if no unit moves it
-    while (few & ((moving > 0) | (holders < least))).any() and (part := next(alone, None)) is not None:
-        holders += (~np.isnan(part)).sum(axis=0)
+    while (few & ((moving > 0) | (holders < least))).any() and (block := next(alone, None)) is not None:
+        holders += (~np.isnan(block)).sum(axis=0)
     n_moving = np.where(few & (moving > 0), np.maximum(moving, holders), moving)
     # sums of powers around the mean, of all values and of those that move
     n, (_, first, second, third, fourth) = np.stack([powers[0], n_moving]), powers

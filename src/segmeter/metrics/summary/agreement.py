@@ -135,14 +135,7 @@ def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard])
     """Make all entries of one score, from one set of resamples."""
     board = next(iter(boards.values()))
     values = {key: one.values(name) for key, one in boards.items()}
-    contrasts = dict[str, FloatArray]()  # none if only two readers are left
-    for reader in given.names:
-        others = [other for other in given.readers if other != reader]
-        own = [np.stack([values[reader, other], values[other, reader]], axis=-1) for other in others]
-        among = [np.stack([values[a, b], values[b, a]], axis=-1) for a, b in itertools.combinations(others, 2)]
-        if among:
-            near, far = (mean_defined(np.stack([*map(mean_defined, one)], axis=-1)) for one in (own, among))
-            contrasts[reader] = minus(near, far)
+    contrasts = find_contrasts(given, values)
     drawn = None
     if board.config.bootstrap:
         columns = np.stack([*values.values(), *contrasts.values()], axis=1)
@@ -162,6 +155,21 @@ def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard])
     pairs = {a: {b: entries[a, b] for b in given.names if (a, b) in entries} for a in given.names}
     consensus = {kind: {b: entries[kind, b] for b in given.names if (kind, b) in entries} for kind in (MAJORITY, REST)}
     return {"better": better, "matrix": pairs, **consensus, "contrast": found}
+
+
+def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> dict[str, FloatArray]:
+    """Compute the contrast (N,) of each reader, among readers alone, and of each model; none if only two readers are
+    left.
+    """
+    found = dict[str, FloatArray]()
+    for name in given.names:
+        others = [reader for reader in given.readers if reader != name]
+        own = [np.stack([values[name, other], values[other, name]], axis=-1) for other in others]
+        among = [np.stack([values[a, b], values[b, a]], axis=-1) for a, b in itertools.combinations(others, 2)]
+        if among:
+            near, far = (mean_defined(np.stack([*map(mean_defined, one)], axis=-1)) for one in (own, among))
+            found[name] = minus(near, far)
+    return found
 
 
 def _mean(values: FloatArray) -> float:

@@ -55,11 +55,12 @@ def expand_requirements(
 
     for one in requirements:
         names, parts = board.per_case if one.per_case else board.names, [one.slice]
-        metrics = _metrics(one.metric, names)
+        metrics = [one.metric] if one.metric in names else [name for name in names if name == f"{one.metric}/{MEAN}"]
+        if one.metric.endswith(f"/{ALL}") and one.metric not in names:
+            metrics = [name for name in names if name.startswith(one.metric[:-1]) and name.partition("/")[2] != MEAN]
         if not metrics:
             rule = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
-            short = [name.removesuffix(f"/{MEAN}") for name in names]  # as `_metrics` reads it
-            refuse(rule, one.metric, nearest(one.metric, short))
+            refuse(rule, one.metric, nearest(one.metric, [name.removesuffix(f"/{MEAN}") for name in names]))
         if one.slice is not None:
             by, value = one.slice
             labels = slices.get(by, ())
@@ -75,14 +76,6 @@ def expand_requirements(
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return list(found)
-
-
-def _metrics(metric: str, names: Sequence[str]) -> list[str]:
-    if metric in names:
-        return [metric]
-    if metric.endswith(f"/{ALL}"):
-        return [name for name in names if name.startswith(metric[:-1]) and name.partition("/")[2] != MEAN]
-    return [name for name in names if name == f"{metric}/{MEAN}"]
 
 
 def _misfit(one: Requirement, metric: str) -> str:

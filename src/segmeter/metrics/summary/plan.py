@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -147,13 +147,28 @@ def plan_row(
     known
         The fields of the row that name the score and its cases.
     """
-    reason, width, power = _reason(pilot), None, None
-    n_cases, detect = known["n_cases"], aims.detect
-    per_unit = n_cases / pilot.n_units if n_cases and pilot.n_units else 1.0
-    if reason is None and aims.width is not None:
-        width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
-    if reason is None and detect is not None:
-        power = _needed(pilot, aims.power, partial(pilot.power_of, detect), operator.ge, per_unit)
+    reason, width, power, curve = _reason(pilot), None, None, list[Point]()
+    if reason is None:
+        n_cases, points = known["n_cases"], points or {}
+        per_unit = n_cases / pilot.n_units if n_cases and pilot.n_units else 1.0
+        if aims.width is not None:
+            width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
+        if aims.detect is not None:
+            power = _needed(pilot, aims.power, partial(pilot.power_of, aims.detect), operator.ge, per_unit)
+        # the root law from 5 units to twice those needed, and the data sets drawn from the pilot
+        last = max([50, *(2 * one.units for one in (width, power) if one is not None and one.units), *points])
+        spreads = [] if pilot.n_units is None else [pilot.sigma_low, pilot.sigma_high]
+        for n in sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points}):
+            drawn_width, drawn_power = points.get(n, (None, None))
+            point = Point(
+                units=n,
+                width=pilot.width_of(n),
+                width_ci95=[pilot.width_of(n, sigma) for sigma in spreads] or None,
+                power=None if aims.detect is None else pilot.power_of(aims.detect, n),
+                drawn_width=drawn_width,
+                drawn_power=drawn_power,
+            )
+            curve.append(point)
     return PlanRow(
         **known,
         better=find_direction(known["score"]),
@@ -165,7 +180,7 @@ def plan_row(
         power=power,
         cannot_tell=reason,
         ask_again=pilot.ask_again,
-        curve=[] if reason else _curve(pilot, aims, [width, power], points or {}),
+        curve=curve,
     )
 
 
@@ -197,25 +212,3 @@ def _needed(
         cases=None if units is None else math.ceil(units * per_unit),
         extrapolated=now is None or units is None or units > now,
     )
-
-
-def _curve(
-    pilot: Pilot, aims: Aims, needed: Sequence[Needed | None], points: Mapping[int, tuple[float | None, float | None]]
-) -> list[Point]:
-    """List points of the root law from 5 units to twice those needed, and of the data sets drawn from the pilot."""
-    last = max([50, *(2 * one.units for one in needed if one is not None and one.units), *points])
-    spreads = [] if pilot.n_units is None else [pilot.sigma_low, pilot.sigma_high]
-    curve = []
-    for n in sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points}):
-        drawn_width, drawn_power = points.get(n, (None, None))
-        curve.append(
-            Point(
-                units=n,
-                width=pilot.width_of(n),
-                width_ci95=[pilot.width_of(n, sigma) for sigma in spreads] or None,
-                power=None if aims.detect is None else pilot.power_of(aims.detect, n),
-                drawn_width=drawn_width,
-                drawn_power=drawn_power,
-            )
-        )
-    return curve

@@ -25,7 +25,7 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.columns import Columns, join_means, split_means
+from segmeter.metrics.statistics.columns import Columns, split_means
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
@@ -219,14 +219,6 @@ class Scoreboard:
             clusters=None if units else self.clusters,
             test=test,
         )
-
-    def intervals(self, keys: Sequence[Key]) -> dict[Key, list[float | str | None]]:
-        """Find the intervals of scores for JSON, all from one set of resamples."""
-        if not self.config.bootstrap:
-            return {}
-        columns, parts = self.choose(keys)
-        found = self.resample(columns, lambda sums: join_means(parts(sums)))
-        return {key: found.ends(place) for place, key in enumerate(keys)}
 
     @cached_property
     def _overall(self) -> FloatArray:

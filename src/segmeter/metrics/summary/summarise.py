@@ -16,7 +16,7 @@ from segmeter.metrics.config.scores import MEAN, find_facts
 from segmeter.metrics.measures.protocol import length_metrics
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
-from segmeter.metrics.statistics.columns import count_pools
+from segmeter.metrics.statistics.columns import count_pools, join_means
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Key, Scoreboard, build_scoreboard
@@ -25,8 +25,6 @@ from segmeter.metrics.summary.slices import summarise_slices
 SCHEMA = 1
 
 _RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
-
-Ends = Mapping[Key, list[float | str | None]]
 
 
 def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
@@ -77,12 +75,15 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     board = build_scoreboard(rows, spec, config)
     run, effective, counts = board.run, count_effective(board), board.run.counts
     averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in board.run.regions)]
-    measured = ["/".join(name) for name in board.measured] if config.measures else []
-    further = board.further if config.measures else []
+    measured, further = ([*map("/".join, board.measured)], board.further) if config.measures else ([], [])
     whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.run.regions)]
-    resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
-    keys: list[Key] = [("dataset", name) for name in (*resampled, *further)]
-    ends = board.intervals([*keys, *(("per_case", name) for name in (*averaged, *measured))])
+    keys: list[Key] = [("dataset", name) for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
+    keys += [*(("dataset", name) for name in further), *(("per_case", name) for name in (*averaged, *measured))]
+    ends: dict[Key, list[float | str | None]] = {}
+    if config.bootstrap:
+        columns, parts = board.choose(keys)
+        found = board.resample(columns, lambda sums: join_means(parts(sums)))
+        ends = {key: found.ends(place) for place, key in enumerate(keys)}
     whole += further
     dataset = dict(zip(whole, board.score(board.columns.sums()[None], whole)[0], strict=True))
     undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
@@ -132,7 +133,7 @@ def _describe(values: FloatArray) -> dict[str, Any]:
     }
 
 
-def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
+def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Mapping[Key, list[Any]]) -> dict[str, Any]:
     """Return the results of the measures, with the settings that a comparison of runs needs."""
     apart = (board.run.margins.target > 0) != (board.run.margins.predicted > 0)
     failed = dict(zip(board.run.regions, apart.T, strict=True))

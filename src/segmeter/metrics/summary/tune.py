@@ -274,7 +274,12 @@ def choose(
     high = gains[picked] - wide * np.quantile(alone, 0.025)
     known = n_units >= MIN_UNITS
     ends = points[picked] - wide * np.quantile(own, [0.975, 0.025])
-    unseen = sign * float(_finite(_cross_validate(held[order], statistic, sign)).mean())
+    # every part is scored with the setting that the other parts choose
+    parts = held[order]
+    others = statistic((parts.sum(axis=2, keepdims=True) - parts).reshape(-1, parts.shape[3])).reshape(len(parts), -1)
+    repeat, part = np.ogrid[: parts.shape[1], : parts.shape[2]]
+    best = _first_best(_defined(sign * others.T)).reshape(parts.shape[1:3])
+    unseen = sign * float(_finite(statistic(parts[best, repeat, part].sum(axis=1))[:, 0]).mean())
     shares = np.zeros(len(points))
     shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
     score_low, score_high = sorted(sign * ends) if known else (np.nan, np.nan)
@@ -289,15 +294,6 @@ def choose(
         score_ci95=(float(score_low), float(score_high)),
         shares=shares,
     )
-
-
-def _cross_validate(held: FloatArray, statistic: Statistic, sign: float) -> FloatArray:
-    """Score each partition (M,): every part is scored with the setting that the other parts choose."""
-    settings, repeats, parts, width = held.shape
-    others = statistic((held.sum(axis=2, keepdims=True) - held).reshape(-1, width)).reshape(settings, -1)
-    picks = _first_best(_defined(sign * others.T)).reshape(repeats, parts)
-    rows, columns = np.ogrid[:repeats, :parts]
-    return np.asarray(statistic(held[picks, rows, columns].sum(axis=1)))[:, 0]
 
 
 def _within(value: float, low: float, high: float) -> float:
