@@ -96,10 +96,8 @@ def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Ten
     for index, (height, width) in enumerate(resizing.windows):
         part = image[index : index + 1, :, :height, :width]
         images.append(part if (height, width) == resizing.size else resize_planes(part, resizing.size))
-        rows, columns = (
-            ((2 * torch.arange(new, device=target.device) + 1) * old) // (2 * new)
-            for old, new in zip((height, width), resizing.size, strict=True)
-        )
+        sides = zip((height, width), resizing.size, strict=True)
+        rows, columns = (((2 * torch.arange(new, device=target.device) + 1) * old) // (2 * new) for old, new in sides)
         targets.append(target[index][..., rows[:, None], columns])
     return torch.cat(images), torch.stack(targets)
 
