@@ -43,7 +43,8 @@ def cut(
     for start, length, full in zip(corner, size, image.shape[:2], strict=True):
         inside.append(slice(max(start, 0), min(start + length, full)))
         border.append((inside[-1].start - start, start + length - inside[-1].stop))
-    inner, inner_target = image[tuple(inside)], target[..., *inside]
+    rows, columns = inside
+    inner, inner_target = image[rows, columns], target[..., rows, columns]
     if not any(map(any, border)):
         return inner, inner_target
     return np.pad(inner, (*border, (0, 0)), mode="symmetric"), spec.pad(inner_target, border)
