@@ -216,9 +216,10 @@ def test_98_list_names_that_lead_elsewhere(tmp_path, name):
 def test_99_links_out_of_the_root_only_where_allowed(tmp_path):
     make_folder(tmp_path / "other")
     make_folder(tmp_path / "here", ("a", "b"))
-    (tmp_path / "here" / "images" / "a.png").unlink()
-    (tmp_path / "here" / "images" / "a.png").symlink_to(tmp_path / "other" / "images" / "a.png")
-    with pytest.raises(DataError, match=r"links out of it \(1: .*images/a.png\). Set data.allow_links=true"):
+    for place in ("images/a.png", "masks/a.png"):
+        (tmp_path / "here" / place).unlink()
+        (tmp_path / "here" / place).symlink_to(tmp_path / "other" / place)
+    with pytest.raises(DataError, match=r"links out of it \(2: .*images/a.png, .*masks/a.png\). Set data.allow_links"):
         build_dataset(folder(tmp_path / "here"))
     assert len(build_dataset(folder(tmp_path / "here", allow_links=True))) == 2
 

@@ -54,7 +54,8 @@ def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, mo
 
 
 @pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed"])
-def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
+def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field, monkeypatch):
+    monkeypatch.setattr(cells, "_draw_case", lambda *_: None)
     config = _config(tmp_path)
     changed = _config(tmp_path, **{field: getattr(config, field) + 1})
     assert cells.draw_cells(config) != cells.draw_cells(changed)

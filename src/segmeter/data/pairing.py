@@ -256,8 +256,8 @@ def pair_cases(
         stray = "Remove these masks, or add their images."
         problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
     if not config.allow_links:
-        problems += _links_outside(root, [(one, chosen) for one in (images, *images.more)])
-        problems += _links_outside(root, [(mask, wanted) for mask in masks])
+        channels = ((one, chosen) for one in (images, *images.more))
+        problems += _links_outside(root, [*channels, *((mask, wanted) for mask in masks)])
     complete = (
         images.pair(stem, [mask.path(name) for mask in masks])
         for stem, name in zip(chosen, wanted, strict=True)

@@ -123,8 +123,9 @@ class VolumeSet(Dataset):
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             places = [self._unpack(index, number, folder) for number in range(len(pair.files))]
+            geometry = next((found for _, found in places if found.known), NOWHERE)
+            axis = find_axis(self.planes, geometry, pair.image)
             stack.pop_all()
-        geometry = next((found for _, found in places if found.known), NOWHERE)
         masks = 1 + len(pair.masks)
         volume = Volume(
             case_id=pair.case_id,
@@ -132,7 +133,7 @@ class VolumeSet(Dataset):
             images=tuple(path for path, _ in (places[0], *places[masks:])),
             sources=pair.images,
             masks=tuple(path for path, _ in places[1:masks]),
-            axis=find_axis(self.planes, geometry, pair.image),
+            axis=axis,
             context=self.context,
             geometry=geometry,
         )

@@ -145,7 +145,7 @@ def _place(rng: Rng, kind: int, instances: Array, texture: Array) -> tuple[tuple
     """
     size = len(instances)
     draw, reach = {ROUND: (_draw_round, 22), SPINDLE: (_draw_spindle, 42), MITOTIC: (_draw_mitotic, 12)}[kind]
-    others = np.argwhere(instances) if rng.random() < _CLUMPING else ()
+    others = np.argwhere(instances) if rng.random() < _CLUMPING else np.zeros((0, 2), np.int64)
     for _ in range(_TRIES):
         if len(others):
             start = others[rng.integers(len(others))]

@@ -125,18 +125,11 @@ class Batches:
         self._draw = draw
         self._uploader = Uploader(device)
         places = ((number, progress(number)) for number in count(first))
-        self._batches: Generator[Batch, None, None] = (
-            map_in_threads(
-                self._prepare,
-                places,
-                threads=workers,
-                ahead=workers + 1,
-                name="batches",
-                start=partial(_compute_alone, torch.get_num_threads()),
-            )
-            if workers
-            else (self._prepare(place) for place in places)
-        )
+        self._batches: Generator[Batch, None, None] = (self._prepare(place) for place in places)
+        if workers:
+            pool: dict[str, Any] = {"threads": workers, "ahead": workers + 1, "name": "batches"}
+            alone = partial(_compute_alone, torch.get_num_threads())
+            self._batches = map_in_threads(self._prepare, places, **pool, start=alone)
         self.waited = 0.0
 
     def __enter__(self) -> Self:

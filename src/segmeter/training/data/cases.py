@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol
@@ -216,8 +217,7 @@ class PlaneCases:
 
     def subset(self, indices: Sequence[int]) -> "PlaneCases":
         """Return some of the planes, by index."""
-        part = object.__new__(PlaneCases)
-        part.__dict__ |= self.__dict__
+        part = copy(self)
         part.places = [self.places[index] for index in indices]
         part.presence, part.case_ids = self.presence[list(indices)], tuple(self.case_ids[index] for index in indices)
         return part

@@ -43,7 +43,8 @@ def cut(
     for start, length, full in zip(corner, size, image.shape[:2], strict=True):
         inside.append(slice(max(start, 0), min(start + length, full)))
         border.append((inside[-1].start - start, start + length - inside[-1].stop))
-    inner, inner_target = image[tuple(inside)], target[..., *inside]
+    rows, columns = inside
+    inner, inner_target = image[rows, columns], target[..., rows, columns]
     if not any(map(any, border)):
         return inner, inner_target
     return np.pad(inner, (*border, (0, 0)), mode="symmetric"), spec.pad(inner_target, border)
@@ -96,10 +97,8 @@ def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Ten
     for index, (height, width) in enumerate(resizing.windows):
         part = image[index : index + 1, :, :height, :width]
         images.append(part if (height, width) == resizing.size else resize_planes(part, resizing.size))
-        rows, columns = (
-            ((2 * torch.arange(new, device=target.device) + 1) * old) // (2 * new)
-            for old, new in zip((height, width), resizing.size, strict=True)
-        )
+        sides = zip((height, width), resizing.size, strict=True)
+        rows, columns = (((2 * torch.arange(new, device=target.device) + 1) * old) // (2 * new) for old, new in sides)
         targets.append(target[index][..., rows[:, None], columns])
     return torch.cat(images), torch.stack(targets)
 
