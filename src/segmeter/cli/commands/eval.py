@@ -61,7 +61,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
-    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
+    resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
@@ -93,7 +93,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     checkpoint = read_checkpoints(config.checkpoints, told=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
-    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
+    resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     dataset = prefer_bands(
         open_card_images(config.input, card, config.data),
