@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -159,7 +159,8 @@ def predicting(
         rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
     series = () if place is None else find_series(place, dataset, config.export)
-    cases, batches, part = dataset, None, dict[str, Any]()
+    cases, part = dataset, dict[str, Any]()
+    batches: Sequence[int] | None = None
     if config.shard is not None:
         shard = parse_shard(config.shard)
         cases, batches = take_batches(dataset, shard, batch_size=config.inference.batch_size)
