@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.config.schema import Launched, RunConfig
 from segmeter.cli.folders import Job, find_resumed
 from segmeter.errors import ConfigError
 
@@ -25,7 +25,9 @@ def put_run(root: Path, folder: str, start: str | None = None, *, holds: str | N
 
 
 def resumed(root: Path, resume: str | Path | None, *, name: str | None = "x", job: Job = JOB, holds: str = HOLDS):
-    return find_resumed(Common(run=RunConfig(root=root, name=name)), job, resume, holds=holds)
+    given = None if resume is None else str(resume)
+    config = Launched(run=RunConfig(root=root, name=name), resume=given, launch="local")
+    return find_resumed(config, job, holds=holds)
 
 
 def test_a_run_is_named_by_its_folder_and_null_is_a_new_one(tmp_path, monkeypatch, capsys):

@@ -37,7 +37,7 @@ class Outer(Config):
     table: dict[str, int]
     place: str | Path | None
     text: str = Field("x", min_length=1)
-    large: int = Field(0, le=2**32 - 1)
+    large: int = Field(0, le=2**63 - 1)
     multiple: int = Field(4, multiple_of=4)
     either: Literal["auto", True]
     whatever: Any = None
@@ -55,7 +55,7 @@ class Outer(Config):
         ("table", "a mapping, each value an integer"),
         ("place", "text or a path or null"),
         ("text", "text of length >= 1"),
-        ("large", "an integer <= 4294967295"),
+        ("large", "an integer <= 9223372036854775807"),
         ("multiple", "an integer a multiple of 4"),
         ("either", "one of auto, true"),
         ("whatever", "a value"),

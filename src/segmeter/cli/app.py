@@ -206,9 +206,6 @@ def run_demo(arguments: Sequence[str]) -> None:
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
     if find_spec("torch") is None:  # before the first step, which needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
-    from segmeter.data.config import CellsConfig
-    from segmeter.data.verification.report import build_dataset
-
     start = time.monotonic()
     root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
     _step("check", "data=cells")
@@ -217,8 +214,7 @@ def run_demo(arguments: Sequence[str]) -> None:
     _step("eval", checkpoint, "postprocess=cells", "export.probs=true", "export.instances=true",
           f"run.root={root}")  # fmt: skip
     evaluated = _newest(root / "eval")
-    images = build_dataset(CellsConfig(), split="test").pairs[0].image.parent
-    _step("predict", checkpoint, f"input={images}", f"run.root={root}")
+    _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
     sys.stdout.write(
         f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
         f"  metrics   {evaluated / 'metrics.json'}\n"
@@ -235,3 +231,11 @@ def _step(command: str, *overrides: str) -> None:
 
 def _newest(folder: Path) -> Path:
     return max(folder.iterdir())
+
+
+def _images() -> Path:
+    """Return the folder of the built-in images."""
+    from segmeter.data.config import CellsConfig
+    from segmeter.data.verification.report import build_dataset
+
+    return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

@@ -131,8 +131,8 @@ def claim_new(folder: Path) -> FileLock | None:
     return None
 
 
-def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:
-    """Find the run folder to continue: `resume` itself, the newest run of this name for "auto", None for a new run.
+def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
+    """Find the run that `config.resume` continues: a folder, the newest of this name for "auto", None for a new run.
 
     "auto" skips runs with nothing to resume from. If there is no other, it says so and starts a new run, so that the
     same command also restarts a job that was stopped early. The newest run has the latest start in run.json, which is
@@ -148,6 +148,7 @@ def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: 
     ConfigError
         `resume` is not such a run.
     """
+    resume = getattr(config, "resume", None)  # some commands have none
     if resume is None:
         return None
     if resume != "auto":

@@ -119,7 +119,7 @@ def run_job(config: Any, job: Job) -> float | None:
     if isinstance(launch, SlurmConfig):
         if job.folder is None:  # fixed now, so that it continues there however often SLURM requeues it
             holds = CHECKPOINTS if job.command == "train" else MANIFEST
-            resumed = find_resumed(here, job, getattr(here, "resume", None), holds=holds)
+            resumed = find_resumed(here, job, holds=holds)
             name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(here, job)}"
             job = replace(job, folder=(resumed or here.run.root / job.command / name).absolute())
         (outcome,) = _by_slurm([(here, job)], launch)
@@ -183,7 +183,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
-    resumed = find_resumed(config, job, config.resume, holds="run.json")
+    resumed = find_resumed(config, job, holds="run.json")
     if resumed is not None and (resumed / MANIFEST).is_file():  # merged before
         return find_command(job.command)(here, job)
     on_dask = isinstance(config.launch, DaskConfig)

@@ -140,7 +140,7 @@ class Node:
             yield "a path"
         else:
             kind = schema.get("type", "")
-            found = [f"{sign} {schema[key]:.15g}" for key, sign in _SIGNS.items() if key in schema]
+            found = [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema]
             found += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
             bounded = kind in ("integer", "number", "string") and found
             yield _KINDS.get(kind, "a value") + (f" {' and '.join(found)}" if bounded else "")
@@ -160,6 +160,10 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
                 case ast.AnnAssign(target=ast.Name(key)), ast.Expr(ast.Constant(str(text))):
                     found.setdefault(owner.name, {})[key] = inspect.cleandoc(text)
     return found
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:g}"
 
 
 @cache

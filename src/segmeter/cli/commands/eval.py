@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -60,7 +60,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
-    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
+    resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
@@ -92,7 +92,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     checkpoint = read_checkpoints(config.checkpoints, told=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
-    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
+    resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     dataset = prefer_bands(
         open_card_images(config.input, card, config.data),
@@ -158,7 +158,8 @@ def predicting(
         rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
     series = () if place is None else find_series(place, dataset, config.export)
-    cases, batches, part = dataset, None, dict[str, Any]()
+    cases, part = dataset, dict[str, Any]()
+    batches: Sequence[int] | None = None
     if config.shard is not None:
         shard = parse_shard(config.shard)
         cases, batches = take_batches(dataset, shard, batch_size=config.inference.batch_size)

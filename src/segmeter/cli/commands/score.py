@@ -54,7 +54,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     config = config.replace(metrics=completed(metrics, spec, instances=config.data.instances))
     objective = find_objective(config.objective, config.metrics, spec)
     scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
-    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
+    resumed = find_resumed(config, job, holds=MANIFEST)
     scoring = replace(scoring, folder=resumed or Path(), resume=resumed is not None)
     pairing = scoring.pairing
     if scoring.shard:

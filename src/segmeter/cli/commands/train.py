@@ -75,7 +75,7 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
-    resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
+    resumed = find_resumed(config, job, holds=CHECKPOINTS) if world.leads else None
     if device.type == "cpu" and world.size == 1:
         choose_threads(resumed)
     matched = bool(_steps(config))

@@ -91,7 +91,7 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
         raise ConfigError(f"config: no configuration is named {name!r}. {nearest(name, known)}")
     roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
     groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
-    choices = {group: [] for group in GROUPS} | options(request.folders, groups)
+    choices: Choices = {group: [] for group in GROUPS} | options(request.folders, groups)
     overrides = _sound(request, choices, problems)
     _store_schemas(roots, groups)
     with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
