@@ -24,7 +24,7 @@ Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
-OF_A_FOLD = ("files.checkpoint_sha256", "files.data", "data.fold", "data.split", "data.mean", "data.std")
+OF_A_FOLD = ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
