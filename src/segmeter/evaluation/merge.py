@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
-from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
+from segmeter.evaluation.manifest import PREDICTIONS, RECORD_COLUMNS, Manifest, parse_records
 from segmeter.evaluation.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.spacings import Spacings
 from segmeter.export.formats import check_cases
@@ -112,7 +112,7 @@ def merge(job: Merge) -> dict[str, Any]:
         identity = {key: identity[key] for key in shared}
     manifest = Manifest.begin(job.folder, identity | mark, list(owners))
     noted = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
-    table = pa.table(dict(zip(("case_id", "sha256", "record"), zip(*noted, strict=True), strict=True)))
+    table = pa.table(dict(zip(RECORD_COLUMNS, zip(*noted, strict=True), strict=True)))
     records = parse_records(table)
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
     at_end: dict[str, Any] = {"records": table, "inputs": {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}}
