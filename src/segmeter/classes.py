@@ -169,6 +169,13 @@ class ClassSpec(Config, title="ClassSpec"):
         names = ("rest" if name == "other" else "other", name)
         return ClassSpec(task="binary", names=names, colours=colours, ignore_index=self.ignore_index)
 
+    def pad(self, target: NDArray[Any], border: Sequence[tuple[int, int]]) -> NDArray[Any]:
+        """Pad rows and columns of a target with ignored pixels, or with its mirror image if none can be ignored."""
+        widths = (*[(0, 0)] * (target.ndim - 2), *border)
+        if self.ignore_index is None:
+            return np.pad(target, widths, mode="symmetric")
+        return np.pad(target, widths, constant_values=self.ignore_index)
+
     @property
     def has_background(self) -> bool:
         """Whether class 0 is the background: in a binary task, and in multiclass if its colour is black.

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from segmeter.distributed.shards import Shard, describe_shard
@@ -223,7 +222,7 @@ def fold(number, count=3, **values):
         command="eval",
         identity=identity | values,
         shard={},
-        records=pa.table({"case_id": [f"case{number}a", f"case{number}b"], "sha256": ["1"] * 2, "record": ["{}"] * 2}),
+        cases={f"case{number}a": ("1", "{}"), f"case{number}b": ("1", "{}")},
         inputs={},
         record={},
         spec=None,

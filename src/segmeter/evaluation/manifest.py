@@ -40,7 +40,7 @@ BATCH = 64  # cases that are written together, and that a killed process may los
 SECONDS = 1.0  # between two writes if cases take longer, and between two syncs: a power cut may cost as much
 
 _LOG = logging.getLogger(__name__)
-_COLUMNS = ("case_id", "sha256", "record")
+RECORD_COLUMNS = ("case_id", "sha256", "record")
 _HEAD = Struct("<QI")  # of a batch: its bytes and their CRC-32
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each record
 # A batch is so small that waking threads takes longer than packing it
@@ -123,7 +123,7 @@ class Manifest:
         kept, whole, left, rest = list[pa.Table](), 0, sys.maxsize if cases is None else cases, None
         for table, end in read_batches(self.folder):
             part = table.slice(0, left)
-            kept.append(part.select(_COLUMNS))
+            kept.append(part.select(RECORD_COLUMNS))
             left -= len(part)
             if len(part) < len(table):
                 rest = part
@@ -172,7 +172,7 @@ class Manifest:
         """
         records = self.records() if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
-            pq.write_table(records.select(_COLUMNS).combine_chunks(), file, compression="zstd")
+            pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
         self._write("done", results=kept, inputs=dict(inputs or {}))
         remove(self.folder / JOURNAL)
@@ -243,8 +243,8 @@ def _read_batch(file: IO[bytes]) -> pa.Table | None:
 
 def _join(tables: Iterable[pa.Table]) -> pa.Table:
     """Join the records of batches, if there are any."""
-    nothing = pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
-    return pa.concat_tables([nothing, *(table.select(_COLUMNS) for table in tables)])
+    nothing = pa.table({name: pa.array([], pa.string()) for name in RECORD_COLUMNS})
+    return pa.concat_tables([nothing, *(table.select(RECORD_COLUMNS) for table in tables)])
 
 
 def _pack(table: pa.Table) -> bytes:
@@ -267,7 +267,7 @@ def read_records(folder: Path) -> pa.Table:
         return _join(table for table, _ in read_batches(folder))
     try:
         with open_own(folder / RECORDS, most=MOST_OF_CASES) as file:
-            return pq.read_table(file, columns=list(_COLUMNS))
+            return pq.read_table(file, columns=list(RECORD_COLUMNS))
     except (pa.ArrowException, OSError) as error:
         rule = f"to hold a whole {RECORDS}"
         raise DataError(expected("resume", "run", rule, f"{folder / RECORDS} ({error})", "Start a new run.")) from error

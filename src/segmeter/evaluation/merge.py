@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
-from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
+from segmeter.evaluation.manifest import PREDICTIONS, RECORD_COLUMNS, Manifest, parse_records
 from segmeter.evaluation.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.spacings import Spacings
 from segmeter.export.formats import check_cases
@@ -78,8 +78,9 @@ def check_merge(job: Merge) -> None:
     if changed:
         rule = "to have the config.yaml and tables that it was measured with"
         raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
-    shared = sum(len(piece.cases) for piece in job.pieces) - len(_owners(job.pieces)) if _calibrated(job) else 0
-    if shared:
+    every = set[str]().union(*(piece.cases for piece in job.pieces))
+    shared = sum(len(piece.cases) for piece in job.pieces) - len(every)
+    if shared and _calibrated(job):
         rule = "to share no case, as calibration adds up all pixels of each"
         raise InputError(expected("merge", "runs", rule, f"{shared} cases in two of them"))
 
@@ -103,8 +104,10 @@ def merge(job: Merge) -> dict[str, Any]:
     if len(threads := {str(piece.identity.get("threads")) for piece in job.pieces}) > 1:  # of different machines
         said = "merge: the runs computed with %s threads: last bits may differ from those of one run."
         _LOG.warning(said, ", ".join(sorted(threads)))
-    first, owners = job.pieces[0], _owners(job.pieces)
-    identity, mark = dict(first.identity), dict[str, Any]()
+    found = {case_id: piece for piece in reversed(job.pieces) for case_id in piece.cases}
+    owners = {case_id: found[case_id] for case_id in sorted(found)}  # the first one if shards overlap
+    first, mark = job.pieces[0], dict[str, Any]()
+    identity = dict(first.identity)
     if job.kind == "folds":  # to tell out-of-fold results from those of one checkpoint; shards leave no trace
         checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
         mark = {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
@@ -112,7 +115,7 @@ def merge(job: Merge) -> dict[str, Any]:
         identity = {key: identity[key] for key in shared}
     manifest = Manifest.begin(job.folder, identity | mark, list(owners))
     noted = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
-    table = pa.table(dict(zip(("case_id", "sha256", "record"), zip(*noted, strict=True), strict=True)))
+    table = pa.table(dict(zip(RECORD_COLUMNS, zip(*noted, strict=True), strict=True)))
     records = parse_records(table)
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
     at_end: dict[str, Any] = {"records": table, "inputs": {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}}
@@ -131,12 +134,6 @@ def merge(job: Merge) -> dict[str, Any]:
 
 def _calibrated(job: Merge) -> bool:
     return (job.metrics is not None and job.metrics.calibration) or bool(job.pieces[0].identity.get("probs"))
-
-
-def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
-    """Choose the run of each case, in the order of the cases; the first one if shards overlap."""
-    found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
-    return {case_id: found[case_id] for case_id in sorted(found)}
 
 
 def _read_rows(pieces: Sequence[Piece]) -> CaseTable:

@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-
-import pyarrow as pa
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
@@ -24,7 +22,7 @@ Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
-OF_A_FOLD = ("files.checkpoint_sha256", "files.data", "data.fold", "data.split", "data.mean", "data.std")
+OF_A_FOLD = ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,8 +39,8 @@ class Piece:
         Everything that determined its results, by "group.key", without its shard.
     shard
         Its shard, by the last part of the keys `SHARD`; empty if it is not a shard.
-    records
-        case_id, sha256 and record of each of its cases.
+    cases
+        The hash of the files and the record of each case, by case id.
     inputs
         Hashes of the files that its manifest keeps in addition to those of the cases.
     record
@@ -55,16 +53,10 @@ class Piece:
     command: str
     identity: Mapping[str, Any]
     shard: Mapping[str, Any]
-    records: pa.Table
+    cases: Mapping[str, tuple[str, str]]
     inputs: Mapping[str, str]
     record: Mapping[str, Any]
     spec: ClassSpec | None
-
-    @cached_property
-    def cases(self) -> dict[str, tuple[str, str]]:
-        """The hash of the files and the record of each case, by case id."""
-        columns = (self.records[name].to_pylist() for name in ("sha256", "record"))
-        return dict(zip(self.records["case_id"].to_pylist(), zip(*columns, strict=True), strict=True))
 
     @property
     def name(self) -> str:
@@ -130,12 +122,13 @@ def _read(folder: Path) -> Piece:
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
     identity = dict(manifest["identity"])
     shard = {key.partition(".")[2]: identity.pop(key) for key in SHARD if key in identity}
+    ids, *facts = (column.to_pylist() for column in read_records(folder).columns)
     return Piece(
         folder=folder,
         command=command,
         identity=identity,
         shard=shard,
-        records=read_records(folder),
+        cases=dict(zip(ids, zip(*facts, strict=True), strict=True)),
         inputs=manifest.get("inputs", {}),
         record=record,
         spec=None if command == "predict" else read_spec(folder),

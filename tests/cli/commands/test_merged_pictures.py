@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from segmeter.cli.commands.finished import take_pictures
@@ -34,9 +33,8 @@ def draw(folder: Path, names: set[str], *, crops: set[str] | None = None) -> Non
 
 
 def piece(folder: Path, names: list[str], spec=SPEC) -> Piece:
-    columns = {"case_id": names, "sha256": ["1"] * len(names), "record": ["{}"] * len(names)}
     empty = {name: {} for name in ("identity", "shard", "inputs", "record")}
-    return Piece(folder=folder, command="eval", records=pa.table(columns), spec=spec, **empty)
+    return Piece(folder=folder, command="eval", cases=dict.fromkeys(names, ("1", "{}")), spec=spec, **empty)
 
 
 def ranked(rows) -> Ranking:
