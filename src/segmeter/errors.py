@@ -81,6 +81,7 @@ class LateError(RunError):
         number = "" if index is None else f" (index {index})"
         remedy = "Bring the disk or server back, or raise data.timeout_s."
         super().__init__(f"data: case {case_id!r}{number} was not read within {seconds:g} seconds: {files}. {remedy}")
+        self.files, self.seconds, self.case_id = files, seconds, case_id
 
 
 class SweepError(SegmeterError):
@@ -137,6 +138,7 @@ class Stopped(KeyboardInterrupt):
 
     def __init__(self, received: signal.Signals) -> None:
         super().__init__("interrupted" if received == signal.SIGINT else f"stopped by {received.name}")
+        self.received = received
         self.exit_code = EXIT_CODES[received]
 
 

@@ -3,6 +3,7 @@
 Results come in the order of the items, a few items are worked on ahead, and leaving the loop ends the work.
 """
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -15,7 +16,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from itertools import count, islice
+from itertools import islice
+from multiprocessing import resource_tracker
 from typing import TypeVar
 
 import psutil
@@ -38,13 +40,7 @@ def free_bytes() -> int:
 
     Cached pages of files that were not read lately count as free, because the system reclaims them when needed.
     """
-    process, found = psutil.Process(), [psutil.virtual_memory().available]
-    for folder in control_groups("memory"):  # as containers and schedulers set them, in version 2
-        with suppress(OSError, ValueError):  # "max" is no number
-            limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-            stat = folder / "memory.stat"
-            facts = dict(line.split() for line in stat.read_text().splitlines()) if stat.is_file() else {}
-            found.append(max(0, limit - used + int(facts.get("inactive_file", 0))))
+    process, found = psutil.Process(), [psutil.virtual_memory().available, *_groups()]
     if hasattr(psutil, "RLIMIT_AS"):  # on Linux alone
         most = process.rlimit(psutil.RLIMIT_AS)[0]
         found += [] if most == psutil.RLIM_INFINITY else [most - process.memory_info().vms]
@@ -139,9 +135,9 @@ def map_in_threads(
     start
         Called once in each thread, before its first item.
     """
-    workers = threads or min(_MOST_READERS, 2 * count_cores())
-    with ThreadPoolExecutor(workers, thread_name_prefix=name, initializer=start) as pool:
-        yield from _in_order(lambda item: pool.submit(work, item), items, ahead or workers * _AHEAD)
+    count = threads or min(_MOST_READERS, 2 * count_cores())
+    with ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start) as pool:
+        yield from _in_order(lambda item: pool.submit(work, item), items, ahead or count * _AHEAD)
 
 
 def map_in_processes(
@@ -164,9 +160,17 @@ def map_in_processes(
         A process was killed, as the system does when memory runs out; the items that it may have had are named.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    workers = max(1, min(processes, len(items)))
-    ahead, done = workers * _AHEAD, 0
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker) as pool:
+    _silence_tracker()
+    count = max(1, min(processes, len(items)))
+    ahead, done = count * _AHEAD, 0
+    try:
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
+            raise
+        # of its semaphores, which name no file
+        raise OSError(error.errno, error.strerror, "/dev/shm") from error
+    with pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # Ctrl-C is for the parent, never for a worker
@@ -191,18 +195,20 @@ def _in_order(
     source = iter(items)
     waiting: deque[Future[Result]] = deque()
     fault: Exception | None = None
+    number = 1
     try:
-        for number in count(1):
+        while True:
             try:
                 if fault is None:
                     waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
             except Exception as error:  # of the source: raised after the results of the items before it
                 fault = error
+            if not waiting and fault is not None:
+                raise fault
             if not waiting:
-                break
+                return
             yield _awaited(waiting.popleft(), number)
-        if fault is not None:
-            raise fault
+            number += 1
     finally:
         for future in waiting:
             future.cancel()
@@ -219,6 +225,24 @@ def _awaited(future: Future[Result], number: int) -> Result:
                 return future.result()
         waited += LONG_SECONDS
         _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
+
+
+def _silence_tracker() -> None:
+    """Start Python's resource tracker without its warnings.
+
+    It removes the semaphores of a process that was ended at once, and would warn that the program leaked them. It takes
+    its warning filter from the environment in which it starts.
+    """
+    if not hasattr(os, "fork"):  # Windows counts the handles of a semaphore itself
+        return
+    name = "PYTHONWARNINGS"
+    before = os.environ.get(name)
+    os.environ[name] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        os.environ.pop(name)
+        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager
@@ -251,3 +275,17 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def _groups() -> Iterator[int]:
+    """Return the free bytes of each control group above this process, as containers and schedulers set them (version
+    2).
+    """
+    for folder in control_groups("memory"):
+        with suppress(OSError, ValueError):  # "max" is no number
+            limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+            cached = 0
+            with suppress(OSError, ValueError):
+                facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                cached = int(facts.get("inactive_file", 0))
+            yield max(0, limit - used + cached)

@@ -149,7 +149,7 @@ class PendingArray:
         """
         self._arrive()
         good, record = None, self._record
-        if record is not None and record[0]:
+        if record is not None and int(record[0]):
             good = int(record[3]) // math.prod(self._transfer.shape[1:])  # the rows before the first bad value
         yield from self._host[:good].numpy()
         self._transfer.check(self._record, self.case_id)

@@ -121,11 +121,12 @@ def check_objects(cls: type[Config], instances: Instances, given: Given) -> None
 
     It is the rule of every key `instances`.
     """
-    mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
+    label_map = given.label_map  # read first: the rule is skipped if the map itself is wrong
+    mapped = instances is True and label_map  # if one side holds objects, the map is for the other
     if given.instance_divisor:
         if not instances or given.task == "multilabel":
             raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
-        if any("," in key for key in given.label_map):
+        if any("," in key for key in label_map):
             raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
     elif instances and (given.task != "binary" or mapped):
         remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."

@@ -201,12 +201,16 @@ class FolderConfig(DataConfig):
                 raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
             case "group_until" if value and given.group_by is not None:
                 raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
-            case "group_until" if given.lists is not None or len(given.list_files) == len(SPLITS[:3]):
-                for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
-                    set_to = value if name == "group_until" else getattr(given, name)
-                    if set_to != FolderConfig.model_fields[name].default:
-                        remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
-                        raise RuleError("to be left alone beside lists", remedy, key=name)
+
+    @rule("group_until")
+    def _lists_decide_alone(cls, value: str, given: Given) -> None:
+        if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
+            return
+        for name in _FRACTIONS[:2] if given.fold else _FRACTIONS:
+            set_to = value if name == "group_until" else getattr(given, name)
+            if set_to != FolderConfig.model_fields[name].default:
+                remedy = "Lists decide the split alone: leave it out, or set data.lists=null."
+                raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
 @DATA.register("instances", builder="segmeter.data.folder:build_folder")

@@ -139,8 +139,9 @@ class Dataset:
             raise file_error(pair.image, "data.instances", rule, "true", remedy)
         limits: dict[str, Any] = {"max_pixels": self.reading.max_pixels, "level": self.reading.level}
         with unchanged(pair.files, in_time), ExitStack() as stack:
-            for path, sha256 in zip(pair.files, pair.sha256, strict=False):
-                if in_time(partial(hash_map, path)) != sha256:
+            hashes = in_time(lambda: [hash_map(path) for path, _ in zip(pair.files, pair.sha256, strict=False)])
+            for path, sha256, now in zip(pair.files, pair.sha256, hashes, strict=False):
+                if now != sha256:
                     raise content_changed(path)
             opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
             image = in_time.lines(in_time(partial(stack.enter_context, opened)))
@@ -285,7 +286,7 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
     raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Some cases of a data set."""
 

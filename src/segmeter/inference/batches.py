@@ -140,17 +140,16 @@ class Passes:
         """Average the probabilities over the views of images, as logits; a single view's logits are unchanged."""
         card = self._segmenter.card
         task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
-        predictions = self._undone(images)
+        predictions = (self._seen(images, *view) for view in self._views)
         return next(predictions) if len(self._views) == 1 else mean_logits(predictions, task)
 
-    def _undone(self, images: Tensor) -> Iterator[Tensor]:
-        """Run the segmenter on each view of images (B, C, H, W), and turn and mirror its output back."""
-        for mirrored, quarters in self._views:
-            seen = images.flip(-1) if mirrored else images
-            found = self._segmenter(seen.rot90(quarters, _PLANE) if quarters else seen)
-            found = found.float() if found.is_floating_point() else found  # some give labels
-            found = found.rot90(-quarters, _PLANE) if quarters else found
-            yield found.flip(-1) if mirrored else found
+    def _seen(self, images: Tensor, mirrored: bool, quarters: int) -> Tensor:
+        """Run the segmenter on one view of images (B, C, H, W), and turn and mirror its output back."""
+        seen = images.flip(-1) if mirrored else images
+        found: Tensor = self._segmenter(seen.rot90(quarters, _PLANE) if quarters else seen)
+        found = found.float() if found.is_floating_point() else found  # some give labels
+        found = found.rot90(-quarters, _PLANE) if quarters else found
+        return found.flip(-1) if mirrored else found
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -223,7 +223,7 @@ def resolve_weights(
         else:
             rule = f"to have {spec.num_classes} values, one for each of {', '.join(spec.names)}"
             problems.expect(len(given) == spec.num_classes, "class_weights", rule, tuple(given))
-    return tuple(class_weights(np.asarray(class_counts), given).tolist() if isinstance(given, str) else given)
+    return tuple(map(float, class_weights(np.asarray(class_counts), given))) if isinstance(given, str) else tuple(given)
 
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> "nn.Module":

@@ -84,7 +84,7 @@ def pack_page(
     parts: list[bytes] = []
     header = facts | {
         "columns": [_describe(column, parts) for column in columns],
-        "arrays": {name: _put(values, parts) for name, values in (arrays or {}).items()},
+        "arrays": {name: _put(_whole(values), parts) for name, values in (arrays or {}).items()},
     }
     text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
     text += b" " * (-(len(text) + 4) % 8)
@@ -118,18 +118,21 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
     facts = {name: getattr(column, name) for name in kept} | {"of": column.of_class}
     if column.kind == "text":
         return facts | {"values": [clean(value) for value in column.values]}
-    values = np.asarray(column.values)
     if column.kind == "choice":
         shown = {text: clean(text) for text in set(column.values)}
         names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
         facts["names"] = names
-        values = np.array([place[shown[text]] for text in column.values], np.int8 if len(names) < 128 else np.int32)
+        kind = np.int8 if len(names) < 128 else np.int32
+        return facts | _put(np.array([place[shown[text]] for text in column.values], kind), parts)
+    values = np.asarray(column.values)
+    if column.kind == "count":
+        values = _whole(values)
     elif column.kind == "number":  # rounded to the nearest with fewer bits; infinite and undefined ones stay
         single, dropped = values.astype(np.float64).astype(np.float32), 23 - _KEPT_BITS
         rounded = (single.view(np.uint32) + (1 << (dropped - 1))) >> dropped << dropped
         values = np.where(np.isfinite(single), rounded.view(np.float32), single)
-    elif column.kind == "score":
+    else:
         floats = values.astype(np.float64)
         undefined = np.isnan(floats)
         values = np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, floats))).astype(np.uint16)
@@ -147,10 +150,12 @@ def score_steps(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(values * SCORE_STEPS).astype(np.int64)
 
 
+def _whole(values: NDArray[Any]) -> NDArray[Any]:
+    """Convert whole numbers to a type that scripts have: int32, or float64, which is exact up to 2**53."""
+    return values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
+
+
 def _put(values: NDArray[Any], parts: list[bytes]) -> dict[str, Any]:
-    """Append numbers to the parts of a block; whole ones become int32, or float64, which is exact up to 2**53."""
-    if values.dtype.kind in "iu" and values.itemsize > 2:
-        values = values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
     offset = sum(map(len, parts))
     content = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
     parts.append(content + b"\0" * (-len(content) % 8))

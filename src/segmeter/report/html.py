@@ -207,15 +207,16 @@ def _load(folder: Path, root: Path) -> dict[str, Any]:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
         _LOG.warning("%s", line)
         summary, record, settings = None, {"command": folder.parent.name, "state": line}, {}
-    for name, value in () if found else record.get("result", {}).items():
+    for name, value in () if found else (record.get("result") or {}).items():
         if value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
             found[name] = value
     page, place = next((name for name in _LINKED if (folder / name).is_file()), None), folder.relative_to(root)
     link = None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page))
     run = Cell(str(place) if folder != root else folder.resolve().name, link=link)
     row = {"run": run, "state": record.get("state"), "cases": summary.get("n_cases") if summary else None}
-    row |= {"command": record.get("command", ""), "overrides": record.get("overrides", ())}
-    row |= {"began": record.get("start", ""), "start": record.get("start", "")[:19].replace("T", " ")}
+    row |= {"command": record.get("command", ""), "overrides": record.get("overrides") or ()}
+    began = str(record.get("start") or "")
+    row |= {"began": began, "start": began[:19].replace("T", " ")}
     row |= {f"figures.{name}": value for name, value in found.items()}
     return row | {f"settings.{key}": value for key, value in settings.items()}
 

@@ -6,6 +6,7 @@ Nothing is sent anywhere but to the server that the user named.
 import hashlib
 import json
 import logging
+import math
 import os
 import platform
 import re
@@ -30,8 +31,13 @@ Outcome = Literal["finished", "interrupted", "failed"]
 
 def json_line(row: Row) -> bytes:
     """Write a row of history.jsonl, with null for NaN and infinity."""
-    plain = json.loads(json.dumps(row), parse_constant=lambda constant: None)
-    return (json.dumps(plain, allow_nan=False) + "\n").encode()
+    return (json.dumps(_plain(row), allow_nan=False) + "\n").encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def numbers(row: Row) -> dict[str, float]:

@@ -99,6 +99,8 @@ def test_a_sweep_without_values_is_refused(line, problem):
     (["training=null"], ["config: expected `training` to be one of "]),
     (["hydra/sweeper=null"], ["config: expected `hydra/sweeper` to be one of "]),
     (["loss=[focal,dise]"], ["config: expected `loss` to be one of "]),
+    (["data.classes={a: 1}"], ["config: expected `data.classes` to be a list, [A, B], got {a: 1}."]),
+    (["data.classes.7=a"], ["config: expected `data.classes.7` to be an element that the list has, got "]),
     (["hydra.run.dir=x"], ["config: 'hydra.run.dir' can't be set here. Outputs go where run.root and run.name"]),
     (["hydra/callbacks=x"], ["config: 'hydra/callbacks' can't be set here. Allowed: hydra/launcher, hydra/s"]),
     (["~hydra/sweeper"], ["config: 'hydra/sweeper' can't be removed. Write hydra/sweeper=basic"]),

@@ -225,7 +225,7 @@ def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], pr
         lines.append(line if as_it_is or is_group else f"++{line}")  # which sets any key, and the schema knows them
     config = _compose(request, lines)
     if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed alone
-        alone = [found for line in lines if isinstance(found := _compose(request, [line]), str)]
+        alone = [_named(line, found) for line in lines if isinstance(found := _compose(request, [line]), str)]
         problems.extend(alone or [config])
         return None
     OmegaConf.set_readonly(config, False)
@@ -251,6 +251,17 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
         return one_line(HydraException(f"the defaults of a file in {request.config_dir} lead back to that file"))
     except _FAULTS as error:
         return one_line(error)
+
+
+def _named(line: str, fault: str) -> str:
+    """Name the key of an override in place of the two messages of OmegaConf's that name none."""
+    key, _, value = line.lstrip("+").partition("=")
+    if "Cannot merge DictConfig with ListConfig" in fault:  # said for a mapping in place of a list, and the reverse
+        wanted = "list, [A, B]" if value.startswith("{") else "mapping, {A: B}"
+        return expected("config", key, f"to be a {wanted}", value)
+    if "list index out of range" in fault:
+        return expected("config", key, "to be an element that the list has", line.lstrip("+"), "Set the whole list.")
+    return fault
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:

@@ -101,24 +101,25 @@ def load_plugins(modules: Sequence[str]) -> None:
     """
     found = {each.name: None for each in distributions() if "[segmeter." in (each.read_text("entry_points.txt") or "")}
     # reading the text first saves 20 ms: most packages have no plugins; of one that is there twice, the first counts
-    points = [point for name in found for point in distribution(name).entry_points]
-    loads: dict[str, Callable[[], object]] = {
-        f"entry point {point.value!r}": point.load for point in points if point.group.startswith("segmeter.")
-    }
+    for point in (point for name in found for point in distribution(name).entry_points):
+        if point.group.startswith("segmeter."):
+            _load(f"entry point {point.value!r}", point.load)
     if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
         sys.path.append(str(Path.cwd()))
     for module in modules:
         if not _MODULE.fullmatch(module):
             rule = "to name modules, for example my_package.my_module"
             raise ConfigError(f"config: expected `plugins` {rule}, got {module!r}.")
-        loads[f"plugin {module!r}"] = partial(import_module, module)
-    for what, load in loads.items():
-        try:
-            load()
-        except ImportError as error:
-            remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
-            example = "segmeter train --help plugins has an example."
-            raise ConfigError(f"config: can't import the {what}: {error}. {remedy} {example}") from error
-        except Exception as error:
-            reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-            raise ConfigError(f"config: the {what} can't be loaded: {' '.join(reason.split())}") from error
+        _load(f"plugin {module!r}", partial(import_module, module))
+
+
+def _load(what: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except ImportError as error:
+        remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
+        example = "segmeter train --help plugins has an example."
+        raise ConfigError(f"config: can't import the {what}: {error}. {remedy} {example}") from error
+    except Exception as error:
+        reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"config: the {what} can't be loaded: {' '.join(reason.split())}") from error

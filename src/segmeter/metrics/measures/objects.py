@@ -114,7 +114,11 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of correct objects at each IoU threshold."""
 
-    first, alike = ("ap_tp",), ("ap",)
+    alike = ("ap",)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        return (f"ap_tp@{self.config.thresholds[0]:g}",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
@@ -150,7 +154,7 @@ class Aji(RegionMeasure):
 class Sizes(RegionMeasure):
     """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
-    first = ("sizes_tp",)
+    first = ("sizes_tp@small",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
@@ -222,7 +226,8 @@ def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: t
     known = tuple(region for region in regions if sizes == "data" or region.name in sizes)
     if not known:
         rule = f"to name measured classes of {', '.join(spec.names)}"
-        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes)))
+        given = sizes if isinstance(sizes, str) else ", ".join(sizes)
+        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, given))
     return InstanceIou(config, spec=spec, regions=known)
 
 
