@@ -1,6 +1,8 @@
 """The lock of a run's folder: one process holds it, and its name is known."""
 
 import errno
+import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,17 @@ def held(tmp_path: Path) -> Iterator[FileLock]:
     """The folder's lock, as another process would hold it."""
     with FileLock(tmp_path / LOCK) as lock:
         yield lock
+
+
+def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
+    lock = take_lock(tmp_path)
+    assert lock is not None
+    assert take_lock(tmp_path) is None
+    assert owner_of(tmp_path) == f"process {os.getpid()} on {platform.node()}"
+    lock.release()
+    again = take_lock(tmp_path)
+    assert again is not None
+    again.release()
 
 
 def test_the_owner_of_a_held_folder_stays(tmp_path: Path, held: FileLock) -> None:

@@ -148,7 +148,7 @@ def test_a_key_that_a_message_advises_is_one_that_its_command_takes() -> None:
 
 @pytest.mark.parametrize(
     ("command", "given", "group"),
-    [("train", (), "training"), ("eval", ("checkpoint=x",), "metrics")],
+    [("train", (), "training"), ("eval", ("checkpoint=x",), "metrics"), ("score", ("data.num_classes=2",), "metrics")],
 )
 def test_one_seed_rules_all_that_is_drawn(command: str, given: tuple[str, ...], group: str) -> None:
     problems: list[str] = []

@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from segmeter.cli.engines import by_torchrun
+from segmeter.cli.engines import Outcome, by_torchrun
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped
+from segmeter.errors import ConfigError
 from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -204,3 +205,11 @@ def test_dask_on_its_own_leaves_the_bytes_of_one_process() -> None:
     (folder,) = Path("runs/eval").glob("*_dask")
     assert contents(folder) == expected
     assert not (folder / "shards").exists()
+
+
+def test_an_error_that_dask_hands_back_is_kept() -> None:
+    job = Job("score", (), None)
+    refused = Outcome.of(job, ConfigError("config: expected `a` to be b, got c."))
+    assert (refused.problems, refused.exit_code) == (("config: expected `a` to be b, got c.",), 2)
+    assert "TypeError: no pickle of it" in Outcome.of(job, TypeError("no pickle of it")).problems[0]
+    assert Outcome.lost(job, " Dask says: so").problems[0].endswith("or memory runs out. Dask says: so")

@@ -53,6 +53,11 @@ def test_nothing_private_of_hydra_is_imported() -> None:
     assert not [text for text in texts if "hydra._internal" in text]
 
 
+def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["score", "--help"])
+    assert "  data.label_map = {}\n" in capsys.readouterr().out
+
+
 def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     scripts = sorted((ROOT / "scripts").glob("*.py"))
     assert scripts
@@ -71,10 +76,12 @@ def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     (["train", "--config-path", "/tmp"], "Add your own folder of YAML files with --config-dir"),
     (["doctor", "x"], "expected no arguments"),
     (["check", "data=camvid", "data.root=nowhere"], "nowhere"),
+    (["train", "--cfg", "job", "-p", "los"], "Did you mean 'loss'?"),
     (["train", "--cfg", "jbo"], "invalid choice: 'jbo'"),
     (["train", "--nosuch"], "unrecognized arguments: --nosuch. See: segmeter train --help"),
     (["schema"], "expected one name, got 0"),
     (["schema", "trian"], "Did you mean 'train'?"),
+    (["train", "debug=overfitt"], "to be one of fast, overfit, profile, got 'overfitt'. Did you mean 'overfit'?"),
     (["score", "predictions=a", "references=b", "data.num_classes=3", "data.instances=true"],
      "`data.instances` to be false but for a binary task without label map"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip

@@ -25,7 +25,11 @@ def test_values_are_masked_at_any_depth_and_nothing_else():
 
 
 def test_a_masked_configuration_is_refused_with_the_place_of_the_secret(tmp_path):
-    config = Common(run=RunConfig(root=tmp_path), plugins=(MASK,))
-    with pytest.raises(ConfigError, match=r"`plugins` is \[REDACTED\]"):
-        with open_run(config, Job("eval", (), None), facts={}):
-            pass
+    run = RunConfig(root=tmp_path)
+    for key, config in (
+        ("plugins", Common(run=run, plugins=(MASK,))),
+        ("run.name", Common(run=run.replace(name=MASK))),
+    ):
+        with pytest.raises(ConfigError, match=rf"`{key}` is \[REDACTED\]"):
+            with open_run(config, Job("eval", (), None), facts={}):
+                pass

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from segmeter.errors import ConfigError, DataError
@@ -21,7 +22,7 @@ from segmeter.evaluation.manifest import (
     read_run_manifest,
 )
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from tests.metrics.build import class_spec
+from tests.metrics.build import case_row, class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]
@@ -29,7 +30,7 @@ SPEC = class_spec(2)
 
 
 def entry(case_id, **fields):
-    row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[0, 2**32 - 1], [2**32, 2**62]]), **fields)
+    row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)
     return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), record={"unit": "mm"})
 
 
@@ -109,6 +110,16 @@ def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path, monkeypatc
     assert [len(table) for table, _ in read_batches(tmp_path)] == [1, 3, 3, 1]
 
 
+@pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
+def test_counts_come_back_however_large(tmp_path, most):
+    counts = np.array([[0, 1], [most, 7]])
+    manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
+    manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=1, width=1, counts=counts)))
+    manifest.close()
+    (found,) = rows_of(tmp_path)
+    np.testing.assert_array_equal(found.counts, counts, strict=True)
+
+
 def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(manifest_module, "BATCH", 1)
     begun(tmp_path)
@@ -182,6 +193,20 @@ def test_what_is_no_manifest_is_refused(content, tmp_path):
         (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(DataError, match="manifest"):
         check_same(tmp_path, IDENTITY, CASES)
+
+
+def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):
+    """Not at the end, when old and new rows are joined."""
+    manifest = Manifest.begin(tmp_path, {}, ["a", "b"])
+    monkeypatch.setattr(
+        "segmeter.evaluation.manifest.columns_of_rows",
+        lambda rows: pa.table({"case_id": ["a"], "objects": pa.array([b"packed"], pa.binary())}),
+    )
+    manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
+    manifest.close()
+    for call in (manifest.keep, manifest.records, lambda: manifest.table(class_spec(2))):
+        with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
+            call()
 
 
 @pytest.fixture

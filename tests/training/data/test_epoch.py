@@ -25,6 +25,8 @@ def test_an_order_takes_every_case_once_and_depends_on_seed_and_epoch():
     assert orders[0].dtype == np.int64
     assert all(sorted(order.tolist()) == list(range(100)) for order in orders)
     assert [np.array_equal(orders[0], order) for order in orders] == [True, True, False, False]
+    first, second = (plan_epoch(100, 200, seed=3, epoch=7).numbers % 100).reshape(2, 100)
+    assert not np.array_equal(first, second), "the second turn has an order of its own"
 
 
 def test_a_rare_class_fills_its_share_although_few_cases_have_it():
