@@ -22,7 +22,15 @@ from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import volume_format
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export.config import ExportConfig, LabelsFormat
-from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png, palette_of, write_tiff, write_zarr
+from segmeter.export.formats import (
+    ARRAY_FILES,
+    class_folder,
+    encode_labels_png,
+    encode_plane,
+    palette_of,
+    write_tiff,
+    write_zarr,
+)
 from segmeter.export.objects import OBJECT_FILES
 from segmeter.files import atomic_write, describe_file, make_folder, safe_id, write_bytes
 
@@ -283,7 +291,7 @@ def label_file(
         return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
     if axes == 3:
         return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
-    content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
+    content = partial(encode_plane, labels, spec)
     return ".png", lambda path: write_bytes(path, content())
 
 

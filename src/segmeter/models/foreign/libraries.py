@@ -27,7 +27,13 @@ def describe(source: Source, told: ForeignConfig) -> Facts:
 
 
 def load(source: Source, config: ForeignConfig) -> nn.Module:
-    """Build the network for the tensors of its file, and load them."""
+    """Build the network for the tensors of its file, and load them.
+
+    Raises
+    ------
+    ConfigError
+        The library has no such network, or the file's tensors are not those of this one.
+    """
     path = fetch(str(config.weights))
     tensors = load_tensors(path)
     with refusing(ConfigError, f"model: {source.place!r} can't be built", _FORM):
