@@ -123,7 +123,7 @@ PICKLES = {
 def test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing(tmp_path, save, read):
     path, marker = tmp_path / "model.pt", tmp_path / "marker"
     save({"model": Touch(marker)}, path)
-    said = refused(read, path, r"could run code; nothing ran|did not write it; nothing in it ran")
+    said = refused(read, path, r"could run code; nothing ran")
     assert not marker.exists()
     assert "weights_only" not in said
 
@@ -182,14 +182,10 @@ NETWORK = {"a": torch.zeros(2, 3), "b": torch.zeros(4), "c": torch.zeros(1)}
 
 
 def test_names_match_are_missing_extra_or_of_another_shape():
-    fit = compare(NETWORK, {"a": torch.ones(2, 3), "b": torch.ones(5), "d": torch.ones(1)})
-    assert (fit.matched, fit.missing, fit.extra) == (("a",), ("c",), ("d",))
-    assert fit.reshaped == ("b (5,) in the file, (4,) in the network",)
-    assert not fit.exact
-    assert fit.describe() == "1 missing: c; 1 extra: d; 1 other shape: b (5,) in the file, (4,) in the network"
-    whole = compare(NETWORK, NETWORK)
-    assert whole.exact
-    assert whole.describe() == ""
+    matched, differences = compare(NETWORK, {"a": torch.ones(2, 3), "b": torch.ones(5), "d": torch.ones(1)})
+    assert matched == ["a"]
+    assert differences == "1 missing: c; 1 extra: d; 1 other shape: b (5,) in the file, (4,) in the network"
+    assert compare(NETWORK, NETWORK) == (["a", "b", "c"], "")
 
 
 @pytest.mark.parametrize("nest", [None, "state_dict", "model_state_dict", "model"])

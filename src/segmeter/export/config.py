@@ -1,6 +1,5 @@
 """Declares the settings of the files that are written for each case, and the memory limit of waiting arrays."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -45,9 +44,6 @@ class ExportConfig(Config, title="export"):
     objects: tuple[ObjectsFormat, ...] = ()
     """Write predictions/objects/<case>, one file per format: "geojson" (outlines), "coco" (run lengths), "table" (CSV
     of place, size and shape). Objects are the instances of post-processing, else the parts of each class that touch."""
-    dicom_series: Path | None = None
-    """Folder with the DICOM file of each image, under the image's name: writes predictions/dicom/<series>.dcm, a
-    segmentation per series, from the label maps (PNG or TIFF). null: none."""
     instances: bool = True
     """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
     there are at most 65535, else TIFF."""

@@ -302,7 +302,6 @@ def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:
         "probs_format=tiff": (config.probs and config.probs_format == "tiff", "Set export.probs_format=npy or zarr."),
         "confidence": (config.confidence and spec.is_multilabel, "Set export.probs=true instead."),
         "objects": (bool(config.objects), "Set export.objects=[]."),
-        "dicom_series": (config.dicom_series is not None, "Leave it out: the label volumes are complete."),
     }
     rule, found = "to be left out for volumes", "a file without planes"
     return [expected("export", name, rule, found, remedy) for name, (wrong, remedy) in rules.items() if wrong]

@@ -5,13 +5,15 @@ The network's library is loaded only when a network is built.
 Axes: B batch, C channels of the image, H height, W width.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.models.config import MODELS, ModelCard, model_config
+from segmeter.models.config import MODELS, ModelCard
 
 SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
 FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
@@ -147,7 +149,7 @@ def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
-    config = model_config(card.model)
+    config: Any = MODELS.schema(str(card.model.get("name")))(**card.model)
     if not initialise and getattr(config, "weights", None) is not None:
         config = config.replace(weights=None)
     network = MODELS.build(config, spec=card.spec, in_channels=card.in_channels)
