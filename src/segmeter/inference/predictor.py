@@ -1,5 +1,6 @@
 """Runs a segmenter over any number of images of any size: whole, or in tiles whose results are blended in bands."""
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -19,10 +20,10 @@ from segmeter.errors import ConfigError, InputError
 from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
-from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
-from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
-from segmeter.models.config import ModelCard
-from segmeter.models.ensemble import AnyModel
+from segmeter.inference.results import Band, BandLoss, Loss, Outbox, Prediction, indexable, naming, sums_by_bands
+from segmeter.inference.tiling import Grid, build_grid, tiled_bands
+from segmeter.losses.additive import AdditiveLoss, loss_terms
+from segmeter.models.ensemble import AnyModel, merge_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
@@ -46,20 +47,33 @@ class Predictor:
     Raises
     ------
     ConfigError
-        The device does not support the precision, or the network would pad each tile.
+        The device does not support the precision, or the network would pad each tile. For a model that others trained:
+        tiles, flips or rotations if it resizes images or gives labels; a threshold if the best class decides.
     """
 
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
-        config = fitting(config, segmenter.card)
+        card, stride = segmenter.card, segmenter.size_multiple
+        if card.foreign:
+            given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
+            if given and card.runs_whole:
+                why = "resizes images" if card.output == "logits" else f"gives {card.output}"
+                rule = f"to be left out for {card.model['name']}, which {why}"
+                raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
+            if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
+                rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
+                raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
+            # "auto" is float32, as in its tool; more than one image would only hold more logits: see `ForeignModel`
+            precision = "float32" if config.precision == "auto" else config.precision
+            config = config.replace(precision=precision, batch_size=1)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
-        tile, stride = config.tile, segmenter.size_multiple
-        least = max(segmenter.size_least, least_tile(stride, config.overlap))
+        tile, strides = config.tile, math.ceil(1 / (1 - config.overlap) - 1e-9)
+        least = max(segmenter.size_least, stride * strides)  # tiles begin at multiples of the stride
         if tile is not None and (tile % stride or tile < least):  # the network would pad it at every seam
             rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
             remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
             raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
         # a model that others trained keeps its layout: its tool runs it so
-        layout = torch.preserve_format if segmenter.card.foreign else torch.channels_last
+        layout = torch.preserve_format if card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.config = config
         self.device = device
@@ -198,18 +212,26 @@ class Predictor:
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
-            return Prediction.of_cases(group, (self._by_bands(outbox, sample, loss) for sample in group))
+            return (self._by_bands(outbox, sample, loss) for sample in group)
         with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
-            targets = [None if loss is None else sample.target for sample in group]
-            uploaded = [None if target is None else self._upload([indexable(target)]) for target in targets]
+            targets = [None if loss is None or sample.target is None else indexable(sample.target) for sample in group]
+            uploaded = [None if target is None else self._upload([target]) for target in targets]
             logits = self.logits([sample.image for sample in group])
-            losses = [
-                None if loss is None or target is None else outbox.loss(loss, sample, case[None], target)
-                for sample, case, target in zip(group, logits, uploaded, strict=True)
-            ]
-            return Prediction.of_cases(group, outbox.send([sample.case_id for sample in group], logits, losses))
+            losses = list[Tensor | None]()
+            for sample, case, target in zip(group, logits, uploaded, strict=True):
+                value = None
+                if loss is not None and target is not None:
+                    merged = merge_classes(case[None], outbox.card)
+                    # a tensor made in inference mode could not be used by a loss that learns later
+                    with torch.no_grad(), naming(sample.case_id):
+                        value = (
+                            loss_terms(loss, merged, target) if isinstance(loss, AdditiveLoss) else loss(merged, target)
+                        )
+                losses.append(value)
+            arriving = outbox.send([sample.case_id for sample in group], logits, losses)
+        return (Prediction(sample=sample, **vars(found)) for sample, found in zip(group, arriving, strict=True))
 
-    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Arrived:
+    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
         """Predict one image in tiles, and join the bands on the host."""
         target = None if sample.target is None else ArrayRows(sample.target, axis=sample.target.ndim - 2)
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
@@ -224,7 +246,7 @@ class Predictor:
                 labels[..., rows, :] = band.labels
                 if probs is not None:
                     probs[:, rows] = band.probs
-        return Arrived(labels=labels, probs=probs, loss=None if total is None else total.terms())
+        return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _decoded(
         self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -266,26 +288,3 @@ class Predictor:
         with self.stages.timed("transfer"):
             self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
             return self._uploader(arrays)
-
-
-def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
-    """Adapt the settings to a model that others trained: one image at a time, and "auto" is float32, as in its tool.
-
-    Raises
-    ------
-    ConfigError
-        Tiles, flips or rotations of a model that resizes images, or flips of one that gives labels; or a threshold
-        where the best class decides.
-    """
-    if not card.foreign:
-        return config
-    given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
-    if given and card.runs_whole:
-        why = "resizes images" if card.output == "logits" else f"gives {card.output}"
-        rule = f"to be left out for {card.model['name']}, which {why}"
-        raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
-    if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
-        rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
-        raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
-    precision = "float32" if config.precision == "auto" else config.precision
-    return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`

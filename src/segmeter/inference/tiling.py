@@ -90,24 +90,9 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
     room = extent - tile
     if room <= 0:
         return (0,)
-    step = max(1, _step(tile, overlap))
+    step = max(1, int(tile * (1 - overlap) + 1e-9))
     gaps = -(-room // step)
     return tuple((index * room + gaps // 2) // gaps for index in range(gaps + 1))
-
-
-def least_tile(stride: int, overlap: float) -> int:
-    """Return the smallest tile that overlaps its neighbours by `overlap` if all begin at multiples of the stride.
-
-    Examples
-    --------
-    >>> least_tile(32, 0.0), least_tile(32, 0.25), least_tile(32, 0.9)
-    (32, 64, 320)
-    """
-    return stride * next(count for count in range(1, 12) if _step(count, overlap) >= 1)
-
-
-def _step(tile: int, overlap: float) -> int:
-    return int(tile * (1 - overlap) + 1e-9)
 
 
 def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Blend, stride: int = 1) -> Grid:

@@ -16,8 +16,8 @@ from segmeter.errors import CheckpointError
 
 _HEAD_BYTES = 256
 _NO_STATE_DICT = (
-    "is damaged or truncated, or holds more than the tensors of a state dict (a whole model, TorchScript, .pt2), so that "
-    "opening it could run code; nothing ran. Fetch it again. If you trust it, write "
+    "is damaged or truncated, or holds more than the tensors of a state dict (a whole model, TorchScript, .pt2), and "
+    "opening that could run code; nothing ran. Fetch it again. If you trust it, write "
     "`safetensors.torch.save_file(model.state_dict(), ...)` and give that as model.weights, or export it to ONNX."
 )
 _NESTS = ("state_dict", "model_state_dict", "model")
