@@ -219,15 +219,14 @@ class Predictor:
             logits = self.logits([sample.image for sample in group])
             losses = list[Tensor | None]()
             for sample, case, target in zip(group, logits, uploaded, strict=True):
-                value = None
-                if loss is not None and target is not None:
-                    merged = merge_classes(case[None], outbox.card)
-                    # a tensor made in inference mode could not be used by a loss that learns later
-                    with torch.no_grad(), naming(sample.case_id):
-                        value = (
-                            loss_terms(loss, merged, target) if isinstance(loss, AdditiveLoss) else loss(merged, target)
-                        )
-                losses.append(value)
+                if loss is None or target is None:
+                    losses.append(None)
+                    continue
+                merged = merge_classes(case[None], outbox.card)
+                compute = partial(loss_terms, loss) if isinstance(loss, AdditiveLoss) else loss
+                # a tensor made in inference mode could not be used by a loss that learns later
+                with torch.no_grad(), naming(sample.case_id):
+                    losses.append(compute(merged, target))
             arriving = outbox.send([sample.case_id for sample in group], logits, losses)
         return (Prediction(sample=sample, **vars(found)) for sample, found in zip(group, arriving, strict=True))
 
