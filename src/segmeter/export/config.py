@@ -51,13 +51,3 @@ class ExportConfig(Config, title="export"):
     """Number of threads that write files."""
     queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)
     """Largest memory of arrays that wait to be written; a single larger array waits alone."""
-
-    @property
-    def picture_format(self) -> LabelsFormat:
-        """The format of the label maps of pictures."""
-        return "png" if self.labels_format == "auto" else self.labels_format
-
-    @property
-    def needs_probs(self) -> bool:
-        """Whether a file is made of probabilities."""
-        return self.probs or self.confidence

@@ -173,11 +173,6 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
     return {"resolution": resolution, "resolutionunit": "centimeter"} if all(found) else {}
 
 
-def encode_plane(plane: NDArray[Any], spec: ClassSpec) -> bytes:
-    """Encode a label map (H, W) as a PNG with the colours of its classes."""
-    return encode_labels_png(plane, spec.colours, ignore_index=spec.ignore_index)
-
-
 def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:
     """Encode a label map as PNG; every pixel of the file holds its label value.
 

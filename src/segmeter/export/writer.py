@@ -26,7 +26,6 @@ from segmeter.export.formats import (
     ARRAY_FILES,
     class_folder,
     encode_labels_png,
-    encode_plane,
     palette_of,
     write_tiff,
     write_zarr,
@@ -146,7 +145,7 @@ class Writer:
         if config.instances and instances is not None:
             short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
             numbers = instances.astype(np.uint16 if short else np.int32, order="C")
-            if short and config.picture_format == "png":
+            if short and config.labels_format in ("auto", "png"):
                 yield f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
             else:
                 yield f"instances/{name}.tif", partial(tiff, array=numbers)
@@ -291,7 +290,7 @@ def label_file(
         return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
     if axes == 3:
         return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
-    content = partial(encode_plane, labels, spec)
+    content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
     return ".png", lambda path: write_bytes(path, content())
 
 

@@ -17,7 +17,7 @@ from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.checkpoint import find_weights
 from segmeter.models.config import ModelConfig
 from segmeter.models.layers import fold_upsampling, replace_norms
-from segmeter.models.weights import check_finite, compare, load_tensors
+from segmeter.models.weights import compare, load_tensors
 
 _OURS = {"name", "logits_stride", *ModelConfig.model_fields}  # the others are options of the library's network
 _INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
@@ -142,7 +142,6 @@ def start_from(network: nn.Module, source: str) -> None:
     path = find_weights(source)
     wanted = network.state_dict()
     tensors, said = unwrap(load_tensors(path), wanted)
-    check_finite(tensors, path)
     common = [name for name, each in wanted.items() if each.ndim == 4 and name in tensors and tensors[name].ndim == 4]
     odd = [name for name in common if tensors[name].shape[1] == _RGB != wanted[name].shape[1]]
     if len(odd) == 1:  # the convolution that sees the image

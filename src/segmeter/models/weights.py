@@ -45,22 +45,11 @@ def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tup
     return matched, "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in differences.items() if names)
 
 
-def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Raise CheckpointError with the names of the tensors that contain NaN or infinity."""
-    bad = [name for name, each in tensors.items() if each.is_floating_point() and not torch.isfinite(each).all()]
-    if bad:
-        raise CheckpointError(
-            f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
-            "The training diverged; take an earlier checkpoint."
-        )
-
-
 def load_exactly(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, *, what: str, remedy: str) -> None:
-    """Load the tensors of a file; CheckpointError unless they are finite and just those of the network."""
+    """Load the tensors of a file; CheckpointError unless they are just those of the network."""
     _, differences = compare(network.state_dict(), tensors)
     if differences:
         raise CheckpointError(f"{path}: does not fit {what}: {differences}. {remedy}")
-    check_finite(tensors, path)
     network.load_state_dict(tensors)
 
 
@@ -70,7 +59,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises
     ------
     CheckpointError
-        The file is damaged, something else, or holds more than plain tensors.
+        The file is damaged, something else, or holds more than plain tensors; or a tensor has NaN or infinity.
     """
     if not real_path(path).is_file():
         kind = "is a folder, not a file" if path.is_dir() else "is not a regular file"
@@ -87,13 +76,20 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         if not (isinstance(state, dict) and state and all(isinstance(each, Tensor) for each in state.values())):
             remedy = "Save `model.state_dict()` and give that."
             raise CheckpointError(f"{path}: holds no state dict (name -> tensor). {remedy}")
-        return {str(name): each for name, each in state.items()}
-    try:
-        return dict(safetensors.torch.load_file(path))
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
-        remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
-        raise CheckpointError(f"{path}: {fault}. {remedy}") from error
+    else:
+        try:
+            state = safetensors.torch.load_file(path)
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
+            remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
+            raise CheckpointError(f"{path}: {fault}. {remedy}") from error
+    bad = [str(name) for name, each in state.items() if each.is_floating_point() and not each.isfinite().all()]
+    if bad:
+        raise CheckpointError(
+            f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
+            "The training diverged; take an earlier checkpoint."
+        )
+    return {str(name): each for name, each in state.items()}
 
 
 def load_plain(path: Path) -> Any:
