@@ -174,8 +174,14 @@ class Predictor:
         self._passes.settle()
 
     def stream(
-        self, image: LazyArray, *, case_id: str, target: LazyArray | None = None, loss: BandLoss | None = None
-    ) -> Iterator[Band]:
+        self,
+        image: LazyArray,
+        *,
+        case_id: str,
+        target: LazyArray | None = None,
+        loss: BandLoss | None = None,
+        probs: ProbsDtype | None = None,
+    ) -> Generator[Band, None, None]:
         """Predict one image in tiles, from top to bottom, in memory that does not grow with its height.
 
         Parameters
@@ -186,6 +192,8 @@ class Predictor:
             Its reference; each band has its lines of it.
         loss
             Adds up the loss over the bands.
+        probs
+            The type in which probabilities are kept, or None to keep none.
 
         Yields
         ------
@@ -200,8 +208,15 @@ class Predictor:
             why = f"case {case_id!r} is too large to be read whole, and {card.model['name']} gives {card.output}"
             raise ConfigError(f"inference: {why}, which can't be joined. Cut the image into parts.")
         give_back_freed_memory()  # left over from checking the files
-        outbox = Outbox(self.device, card, threshold=self.config.threshold, stages=self.stages)
-        yield from self._decoded(outbox, image, case_id, target, loss)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=probs, stages=self.stages)
+        pixels = 0
+        with self._passes.evaluating(), closing(self._bands(image)) as bands:
+            for band in outbox.decode(bands, case_id=case_id, target=target, loss=loss):
+                yield band
+                pixels += band.labels.size
+                if pixels >= _PIXELS:
+                    give_back_freed_memory()
+                    pixels = 0
         self._passes.settle()
 
     def _tile_of(self, height: int, width: int) -> int | None:
@@ -212,7 +227,7 @@ class Predictor:
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
-            return (self._by_bands(outbox, sample, loss) for sample in group)
+            return (self._by_bands(sample, loss, outbox.probs) for sample in group)
         with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
             targets = [None if loss is None or sample.target is None else indexable(sample.target) for sample in group]
             uploaded = [None if target is None else self._upload([target]) for target in targets]
@@ -230,12 +245,13 @@ class Predictor:
             arriving = outbox.send([sample.case_id for sample in group], logits, losses)
         return (Prediction(sample=sample, **vars(found)) for sample, found in zip(group, arriving, strict=True))
 
-    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
+    def _by_bands(self, sample: Sample, loss: Loss | None, kept: ProbsDtype | None) -> Prediction:
         """Predict one image in tiles, and join the bands on the host."""
         target = None if sample.target is None else ArrayRows(sample.target, axis=sample.target.ndim - 2)
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
         with advised(f"inference: case {sample.case_id!r}", _LESS):
-            bands = self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total)
+            image, case_id = ArrayRows(sample.image), sample.case_id
+            bands = self.stream(image, case_id=case_id, target=target, loss=total, probs=kept)
             first = next(bands)
             shape = *first.labels.shape[:-2], *sample.image.shape[:2]
             labels = np.empty(shape, first.labels.dtype)
@@ -246,18 +262,6 @@ class Predictor:
                 if probs is not None:
                     probs[:, rows] = band.probs
         return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
-
-    def _decoded(
-        self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
-    ) -> Iterator[Band]:
-        pixels = 0
-        with self._passes.evaluating(), closing(self._bands(image)) as bands:
-            for band in outbox.decode(bands, case_id=case_id, target=target, loss=loss):
-                yield band
-                pixels += band.labels.size
-                if pixels >= _PIXELS:
-                    give_back_freed_memory()
-                    pixels = 0
 
     def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
         """Yield logits (num_channels, h, W) of an image from top to bottom, on the device."""

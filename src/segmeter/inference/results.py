@@ -142,7 +142,7 @@ class Outbox:
         transport = open_transport(device)
         self._overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)
-        self.card, self._threshold, self._probs = card, threshold, probs
+        self.card, self._threshold, self.probs = card, threshold, probs
         self._class_map = torch.tensor(card.class_map, device=device) if card.class_map else None
 
     def in_turn(self, sent: Iterable[Item]) -> Iterator[Item]:
@@ -228,8 +228,8 @@ class Outbox:
                 logits = logits[:, 0]
             labels = self._copier.submit_labels(logits, case_id=case_ids[0], task=card.spec.task, **told).rows()
             values = [None if loss is None else submit(loss, case_id=case_ids[0]) for loss in losses]
-            if self._probs is not None:
-                asked: dict[str, Any] = {"task": card.spec.task, "dtype": self._probs}
+            if self.probs is not None:
+                asked: dict[str, Any] = {"task": card.spec.task, "dtype": self.probs}
                 # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
                 probs = (
                     self._copier.submit_probs(merge_classes(case[None], card), case_id=case_id, **asked)

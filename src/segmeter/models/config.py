@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, create_model
+from pydantic import Field, TypeAdapter, create_model
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -97,19 +97,11 @@ class ModelCard:
 
         Raises
         ------
-        KeyError, TypeError, ConfigError
-            A key is missing or its value is invalid.
+        KeyError, ValidationError
+            A key is missing, or its value is of another type.
         """
-        return cls(
-            model=values["model"],
-            spec=ClassSpec.of(values["spec"]),
-            in_channels=values["in_channels"],
-            mean=tuple(values["mean"]),
-            std=tuple(values["std"]),
-            clip=tuple((low, high) for low, high in values.get("clip", ())),
-            data=dict(values.get("data", {})),  # older checkpoints lack it
-            class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
-        )
+        card: ModelCard = TypeAdapter(cls).validate_python({**values, "spec": ClassSpec.of(values["spec"])})
+        return card
 
 
 MODELS = Registry("model")
