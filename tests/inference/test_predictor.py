@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.errors import ConfigError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import FocalConfig, build_loss
 from tests.inference.parts import labels_of, predictor, stub
@@ -76,15 +76,6 @@ def test_the_threshold_decides_binary_labels():
 def test_a_tile_that_the_network_would_extend_is_refused(tiny, tile, overlap, message):
     with pytest.raises(ConfigError, match=message):
         predictor(tiny, tile=tile, overlap=overlap)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [([], "got none"), ([(4, 4)], r"got \(4, 4\)"), ([(4, 4, 3), (4, 5, 3)], r"got \(4, 4, 3\), \(4, 5, 3\)")],
-)
-def test_images_that_are_not_of_one_shape_are_refused(shapes, message):
-    with pytest.raises(InputError, match=message):
-        predictor(make_pointwise()).logits([np.zeros(shape, np.uint8) for shape in shapes])
 
 
 @pytest.mark.parametrize("where", ["an upload", "the loss"])

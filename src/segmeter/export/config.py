@@ -6,7 +6,7 @@ from pydantic import Field
 
 from segmeter.schema import Config, Unit
 
-LabelsFormat = Literal["auto", "png", "tiff", "zarr", "mha", "nrrd", "nifti"]
+LabelsFormat = Literal["auto", "png", "tiff", "zarr", "mha", "nifti"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
 ObjectsFormat = Literal["geojson", "coco", "table"]
 Compression = Literal["deflate", "zstd"]
@@ -24,7 +24,7 @@ class ExportConfig(Config, title="export"):
     labels_format: LabelsFormat = "auto"
     """File format of label maps. "auto" takes PNG for pictures, and for volumes their own format. A "png" has a palette
     for 8 bits and is greyscale for 16; it holds no volumes. A "tiff" is tiled, and for 8 bits has the classes' colours
-    as palette. A "zarr" is a Zarr 3 folder. Take "mha" or "nrrd" for ITK and 3D Slicer; these are in mm. "nifti"
+    as palette. A "zarr" is a Zarr 3 folder. Take "mha" for ITK and 3D Slicer; it is in mm. "nifti"
     (.nii.gz) is for volumes."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit

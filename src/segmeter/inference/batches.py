@@ -100,8 +100,8 @@ class Passes:
             try:
                 with self._timed(), torch.inference_mode(), autocast(self._device, self._config.precision):
                     parts = []
-                    for images in batch.split(size):
-                        views = self._see(images)
+                    for start in range(0, len(batch), size):
+                        views = self._see(batch[start : start + size])
                         parts.append(next(views) if len(self._views) == 1 else mean_logits(views, self._task))
                     return torch.cat(parts) if len(parts) > 1 else parts[0]
             except (RuntimeError, MemoryError) as error:

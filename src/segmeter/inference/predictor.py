@@ -16,7 +16,7 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError
 from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
@@ -102,16 +102,12 @@ class Predictor:
         Raises
         ------
         InputError
-            The shapes differ or do not fit the segmenter.
+            They do not fit the segmenter.
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
-        shapes = sorted({np.shape(image) for image in images})
-        if len(shapes) != 1 or len(shapes[0]) != 3:
-            given = ", ".join(map(str, shapes)) or "none"
-            raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
         with self._passes.evaluating():
-            if self._tile_of(*shapes[0][:2]) is None:
+            if self._tile_of(*images[0].shape[:2]) is None:
                 return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
@@ -266,8 +262,6 @@ class Predictor:
     def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
         """Yield logits (num_channels, h, W) of an image from top to bottom, on the device."""
         height, width = image.shape[:2]
-        if not height or not width:
-            raise InputError(expected("Predictor", "image", "to have pixels", image.shape))
         tile = self._tile_of(height, width) or max(height, width)
         stride = self.segmenter.size_multiple
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend, stride=stride)

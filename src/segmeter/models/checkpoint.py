@@ -127,8 +127,10 @@ def write_checkpoint(
         The disk is full, or the folder can't be written; earlier checkpoints are as they were.
     """
     plain = None if state is None else plain_state(state)
-    one = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
-    tensors = {name: each.detach().to(**one) for name, each in segmenter_state.items()}  # safetensors shares no memory
+    tensors = {  # each with memory of its own, which safetensors asks for
+        name: each.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, each in segmenter_state.items()
+    }
     try:
         with fresh_folder(folder) as fresh:
             write_bytes(fresh / WEIGHTS, safetensors.torch.save(tensors))

@@ -198,9 +198,8 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
         return None
     if not config.export.labels:
         return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")
-    file_format = config.export.labels_format
-    if file_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:
-        return _LOG.warning("pictures: none are drawn; reading %s needs: pip install 'segmeter[itk]'.", file_format)
+    if config.export.labels_format == "mha" and find_spec("SimpleITK") is None:
+        return _LOG.warning("pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'.")
     if metrics is None:
         ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
     else:
