@@ -7,7 +7,6 @@ import torch
 from segmeter.errors import ConfigError
 from segmeter.inference.device import (
     autocast,
-    has_bfloat16,
     is_out_of_memory,
     pick_device,
     pick_dtype,
@@ -167,7 +166,6 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, capable, dtype):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": False} | capable)
     assert pick_dtype(CPU, "auto") == dtype
-    assert has_bfloat16(CPU) == (dtype is torch.bfloat16)
 
 
 @pytest.mark.parametrize(

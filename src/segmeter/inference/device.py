@@ -107,7 +107,12 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     """
     if precision == "auto":
         alternative = torch.float16 if device.type == "cuda" else torch.float32
-        return torch.bfloat16 if has_bfloat16(device) else alternative
+        if device.type == "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+        else:
+            capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+            native = any(capable.get(name) for name in _CPU_BFLOAT16)
+        return torch.bfloat16 if native else alternative
     refused, instead = _REFUSED.get(device.type, ("", ""))
     if precision == refused:
         remedy = f"Use {instead} or float32."
@@ -151,11 +156,3 @@ def without_tf32() -> Iterator[None]:
         yield
     finally:
         cudnn.allow_tf32, matmul.allow_tf32 = before
-
-
-def has_bfloat16(device: torch.device) -> bool:
-    """Tell whether a device computes in bfloat16 itself, rather than through float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-    return any(capable.get(name) for name in _CPU_BFLOAT16)
