@@ -202,30 +202,25 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
 
 
 def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
-    """Write (D, H, W) as .nii.gz, plane by plane, with the header of its image if that is NIfTI too.
+    """Write (D, H, W) as .nii.gz, with the header of its image if that is NIfTI too.
 
     The header then repeats the image's sform and qform with their codes, its unit and its pixdim.
     """
     nibabel = need("nibabel", "nifti", "NIfTI files")
     if geometry.file and volume_format(geometry.file) == "nifti":
-        header = nibabel.load(geometry.file).header.copy()
+        source = nibabel.load(geometry.file)
+        kind, header = type(source), source.header.copy()
+        header.extensions.clear()  # they describe the image, as do these
+        header["cal_min"] = header["cal_max"] = 0
     else:
-        header, factor = nibabel.Nifti1Header(), MILLIMETRES[geometry.unit or "mm"]
+        kind, header, factor = nibabel.Nifti1Image, nibabel.Nifti1Header(), MILLIMETRES[geometry.unit or "mm"]
         header["pixdim"][1:4] = [edge * factor for edge in (geometry.spacing or (1.0,) * 3)[::-1]]
         header["xyzt_units"] = 2  # millimetres
         if geometry.affine is not None:  # in mm; without it, the sform stays unset
             header.set_sform(geometry.affine, code=1)
-    header.set_data_shape(labels.shape[::-1])
     header.set_data_dtype(labels.dtype)
-    header.set_slope_inter(1, 0)
-    header["cal_min"] = header["cal_max"] = 0
-    header["vox_offset"] = int(header["sizeof_hdr"]) + 4
-    header["magic"] = b"n+1" if int(header["sizeof_hdr"]) == 348 else b"n+2\0\r\n\x1a\n"
-    order = labels.dtype.newbyteorder(header.endianness)
     with atomic_write(path) as file, gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
-        packed.write(header.binaryblock + bytes(4))  # no extensions: they describe the image
-        for plane in labels:
-            packed.write(plane.astype(order, copy=False).tobytes())
+        kind(labels.T, None, header).to_stream(packed)
 
 
 def label_file(

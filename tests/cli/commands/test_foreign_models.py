@@ -196,7 +196,7 @@ def test_an_exported_file_is_evaluated_as_its_checkpoint():
         (["export", "checkpoint=torchvision:deeplabv3_resnet50"], "Export this one with the tool that trained it"),
         (
             ["check", "checkpoint=script.pt", "splits=[all]", *DATA, "data.root=."],
-            "TorchScript, .pt2), and opening that",
+            "TorchScript, .pt2), and opening",
         ),
     ],
 )
