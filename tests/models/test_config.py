@@ -69,6 +69,10 @@ def test_a_card_that_does_not_fit_its_channels_is_refused(change):
         replace(make_card(), **change)
 
 
+def test_the_channels_of_a_plane_are_those_without_its_neighbours():
+    assert replace(make_card(in_channels=6), data={"context": 1}).plane_channels == 2
+
+
 def test_the_card_of_an_older_checkpoint_has_no_counts():
     values = make_card().to_dict()
     del values["class_pixels"]
