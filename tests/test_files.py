@@ -12,7 +12,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
-from segmeter.models.checkpoint import point, pointed
+from segmeter.models.checkpoint import MANIFEST, find_checkpoint, point
 
 
 def names(folder: Path) -> list[str]:
@@ -95,7 +95,7 @@ def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
 def test_a_pointer_replaces_a_link_of_another_system_and_a_copied_checkpoint(tmp_path, monkeypatch, system, before):
     """Windows replaces nothing that leads to a folder, and `cp -L` copies the checkpoint in place of the link."""
     (tmp_path / "step-1").mkdir()
-    (tmp_path / "step-1" / "model").touch()
+    (tmp_path / "step-1" / MANIFEST).touch()
     if before == "link":
         (tmp_path / "last").symlink_to("step-1")
     else:
@@ -108,10 +108,10 @@ def test_a_pointer_replaces_a_link_of_another_system_and_a_copied_checkpoint(tmp
         monkeypatch.setattr(os, "replace", lambda old, new: replace(old, new) if not new.is_dir() else 1 / 0)
     point(tmp_path / "last", "step-2")
     point(tmp_path / "last", "step-1")
-    assert pointed(tmp_path / "last").resolve() == tmp_path / "step-1"
+    assert find_checkpoint(tmp_path / "last") == tmp_path / "step-1"
     assert (tmp_path / "last").is_symlink() == (system == "POSIX")
     assert names(tmp_path) == ["last", "step-1"]
-    assert names(tmp_path / "step-1") == ["model"]
+    assert names(tmp_path / "step-1") == [MANIFEST]
 
 
 def test_a_file_or_folder_is_whole_only_byte_for_byte(tmp_path):

@@ -108,7 +108,7 @@ def test_the_exported_network_takes_planes_with_their_neighbours(in_world, capsy
     assert "labels     100.0000% of 1990 pixels of 2 images equal segmeter's" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["auto", "mha", "nrrd"])
+@pytest.mark.parametrize("form", ["auto", "mha"])
 def test_label_volumes_lie_where_their_images_lie(form, in_world):
     assert run("predict", in_world, "input=scans/images", f"export.labels_format={form}", *QUIET[:3]) == 0
     files = sorted((newest("runs/predict") / "predictions/labels").iterdir())

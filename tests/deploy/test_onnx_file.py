@@ -1,7 +1,6 @@
 """The traced program and its ONNX file give the labels of the segmenter for any size."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ import torch
 
 from segmeter.deploy import onnx_file
 from segmeter.deploy.onnx_file import padded_by_indices, trace
-from segmeter.errors import ConfigError, DataError
+from segmeter.errors import ConfigError
 from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.segmenter import Segmenter, pad_to_multiple
 from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_tiny
@@ -47,20 +46,14 @@ def test_the_file_holds_its_facts_and_names_its_axes(encoded):
     ],
 )
 def test_it_gives_the_labels_of_the_segmenter_for_any_size_also_where_logits_are_enlarged(segmenter):
-    run = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))
+    session = open_session(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))
     for shape in [(1, 1, 1), (2, 9, 5), (3, 40, 33)]:
         images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
         with torch.no_grad():
             expected = segmenter(torch.from_numpy(images).permute(0, 3, 1, 2)).argmax(1).numpy()
-        labels = run(images)
+        (labels,) = session.run(None, {"images": images})
         assert labels.dtype == np.uint8
         np.testing.assert_array_equal(labels, expected, err_msg=str(shape))
-
-
-def test_missing_packages_are_named_with_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(DataError, match=r"`onnxscript` to be installed .*segmeter\[onnx\]"):
-        onnx_file.check_tools()
 
 
 def test_what_cannot_be_traced_or_written_as_onnx_is_refused_in_one_line():

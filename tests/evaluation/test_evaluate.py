@@ -15,9 +15,8 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
-from segmeter.errors import ConfigError, DataError, InputError
-from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
-from segmeter.export import formats
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.evaluate import measure_prediction, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
 from segmeter.losses.focal import FocalLoss
@@ -45,7 +44,7 @@ def stream(monkeypatch):
 def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monkeypatch):
     cases = TinyCases(count=7)
     evaluated(tmp_path / "stream", dataset=cases)
-    assert len(stream.starts) == 4 + 4 + 7, "labels and losses of four batches, probabilities of seven cases"
+    assert len(stream.starts) == 4 + 7 + 7, "labels of four batches, losses and probabilities of seven cases"
     assert [row.case_id for row in read_cases(tmp_path / "stream")] == list(cases.case_ids)
     monkeypatch.setattr(outbox, "open_transport", open_transport)
     evaluated(tmp_path / "plain", dataset=cases)
@@ -188,20 +187,6 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
     assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
-
-
-@pytest.mark.parametrize("run", [case_run, prediction])
-def test_files_that_would_overwrite_each_other_are_refused_before_any_work(run, tmp_path, monkeypatch):
-    class Alike(TinyCases):
-        case_ids = ("a", "b", "A")
-
-    given = run(tmp_path / "run", dataset=Alike(count=3))
-    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
-    with pytest.raises(InputError, match="got 1: a and A"):
-        run_cases(given, "predicting")
-    assert not given.dataset.read
-    nothing = ExportConfig(labels=False, instances=False)
-    run_cases(replace(given, export=nothing), "predicting")
 
 
 def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):

@@ -61,7 +61,7 @@ def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by
         ("zarr", False, "'a' has GeoTIFF tags"),
         ("tiff", False, None),
         ("mha", False, "'a' has GeoTIFF tags"),
-        ("nrrd", True, None),
+        ("mha", True, None),
         ("png", True, None),  # these are written as TIFF, whatever was asked for
     ],
 )

@@ -15,7 +15,6 @@ from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_re
 from segmeter.evaluation.merge import Merge, check_merge, merge
 from segmeter.evaluation.pieces import Piece, check_pieces, read_pieces
 from segmeter.evaluation.score import score
-from segmeter.export import formats
 from segmeter.files import describe_file, write_json
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import EventsConfig
@@ -165,13 +164,6 @@ def test_predictions_are_joined(halves, tmp_path):
     assert (manifest["cases"], manifest["state"]) == (["a", "b"], "done")
     assert manifest["identity"] == {"model": "m"}
     assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
-
-
-def test_predictions_that_would_overwrite_each_other_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
-    both = [predicted(tmp_path / name, number, {name: b""}, every=("A", "a")) for number, name in ((1, "A"), (2, "a"))]
-    with pytest.raises(InputError, match="got 1: A and a"):
-        merge(job_of(both, tmp_path / "merged", metrics=None))
 
 
 def test_predictions_that_shards_share_must_agree(halves, tmp_path):

@@ -60,28 +60,6 @@ RNG = np.random.default_rng(0)
 SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
 
 
-def test_only_a_disk_that_ignores_case_refuses_cases_that_differ_in_nothing_else(tmp_path, monkeypatch):
-    alike, others = ["scan_A", "b", "scan_a", "ä", "Ä"], ["a", "b", "a-1"]
-    for ignores in (False, True):
-        monkeypatch.setattr(formats, "ignores_case", lambda folder, ignores=ignores: ignores)
-        formats.check_cases(tmp_path, others)
-        if not ignores:
-            formats.check_cases(tmp_path, alike)
-    with pytest.raises(InputError, match=r"got 1: scan_A and scan_a\. Rename one of each") as refused:
-        formats.check_cases(tmp_path, alike)
-    assert len(refused.value.problems) == 1
-
-
-def test_a_disk_that_ignores_case_finds_a_file_under_its_name_in_capitals(tmp_path, monkeypatch):
-    (tmp_path / "x").touch()
-    assert formats.ignores_case(tmp_path / "new") == (tmp_path / "X").exists()
-    assert not [*(tmp_path / "new").iterdir()]
-    monkeypatch.setattr(formats, "temporary_name", lambda: ".tmp-probe")
-    (tmp_path / ".TMP-PROBE").touch()
-    assert formats.ignores_case(tmp_path)
-    assert not (tmp_path / ".tmp-probe").exists()
-
-
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("compression", ["deflate", "zstd"])

@@ -174,15 +174,3 @@ def test_groups_hold_consecutive_samples_of_one_shape_and_dtype():
     assert names(same_shape_groups(samples, 2)) == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
     assert names(same_shape_groups(samples[:3], 8)) == [["a", "b", "c"]]
     assert names(same_shape_groups([], 2)) == []
-
-
-def test_what_was_read_before_an_error_is_not_lost():
-    def source():
-        yield sample("a")
-        yield sample("b")
-        raise ValueError("file c")
-
-    groups = same_shape_groups(source(), 8)
-    assert names([next(groups)]) == [["a", "b"]]
-    with pytest.raises(ValueError, match="file c"):
-        next(groups)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.errors import ConfigError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import FocalConfig, build_loss
 from tests.inference.parts import labels_of, predictor, stub
@@ -78,15 +78,6 @@ def test_a_tile_that_the_network_would_extend_is_refused(tiny, tile, overlap, me
         predictor(tiny, tile=tile, overlap=overlap)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [([], "got none"), ([(4, 4)], r"got \(4, 4\)"), ([(4, 4, 3), (4, 5, 3)], r"got \(4, 4, 3\), \(4, 5, 3\)")],
-)
-def test_images_that_are_not_of_one_shape_are_refused(shapes, message):
-    with pytest.raises(InputError, match=message):
-        predictor(make_pointwise()).logits([np.zeros(shape, np.uint8) for shape in shapes])
-
-
 @pytest.mark.parametrize("where", ["an upload", "the loss"])
 def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, monkeypatch):
     def full(*given):
@@ -110,10 +101,8 @@ def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, m
         ({"overlap": 0.95}, "`overlap` to be a number >= 0 and <= 0.9"),
         ({"overlap": -0.1}, "`overlap` to be a number >= 0"),
         ({"overlap": float("nan")}, "got nan"),
-        ({"tile_batch": 0}, "`tile_batch` to be an integer >= 1"),
         ({"blend": "gausian"}, "Did you mean 'gaussian'"),
         ({"threshold": 1.5}, "`threshold` to be a number >= 0 and <= 1"),
-        ({"precision": "float61"}, "Did you mean 'float16'"),
         ({"batch_size": 0}, "`batch_size` to be an integer >= 1"),
     ],
     ids=str,

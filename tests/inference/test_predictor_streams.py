@@ -119,16 +119,16 @@ def test_freed_memory_is_given_back_now_and_then_and_an_image_is_put_together_wi
     monkeypatch.setattr("segmeter.inference.predictor._PIXELS", 100 * 40)
     monkeypatch.setattr("segmeter.inference.predictor.give_back_freed_memory", lambda: given.append(True))
     made = predictor(stub(lambda image: image), tile=64)
-    decoded = made._decoded
+    stream = made.stream
 
-    def watched(*parts):
-        for band in decoded(*parts):
+    def watched(*parts, **options):
+        for band in stream(*parts, **options):
             kept.append(weakref.ref(band))
             yield band
             del band
             alive.append(sum(each() is not None for each in kept))
 
-    monkeypatch.setattr(made, "_decoded", watched)
+    monkeypatch.setattr(made, "stream", watched)
     [array] = images(1, (600, 40, 3))
     [prediction] = made.predict([Sample(case_id="a", image=array, target=None)], probs=True)
     assert prediction.labels.shape == (600, 40)
@@ -136,7 +136,7 @@ def test_freed_memory_is_given_back_now_and_then_and_an_image_is_put_together_wi
     assert len(kept) > 4
     assert max(alive) <= 3
     given.clear()
-    bands = list(made.stream(Windows(array), case_id="a"))
+    bands = list(stream(Windows(array), case_id="a"))
     assert 1 + len(bands) // 3 <= len(given) <= 1 + 600 // 100 < len(bands), "after every hundred lines of 40 pixels"
 
 

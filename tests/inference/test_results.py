@@ -103,18 +103,18 @@ def test_each_case_gets_its_own_labels_probs_and_loss(task, values):
 
 
 def test_the_next_batch_is_computed_and_sent_before_the_last_one_is_awaited(stream):
-    """The order that lets the device work while the host does; four sends: labels, losses, and two cases' probs."""
+    """The order that lets the device work while the host does; five sends: labels, and each case's loss and probs."""
     forward = stub(lambda image: stream.calls.append("forward") or image)
     for each in predictor(forward).predict(samples(6, target=True), probs=True, loss=cross_entropy):
         stream.calls.append(f"host {each.sample.case_id}")
-    begun = ["forward", *["send"] * 4]
-    assert [call.split()[0] for call in stream.calls[:10]] == 2 * begun
-    assert [call for call in stream.calls[10:] if not call.startswith("wait")] == [
-        *("host case0", "host case1", "forward", "send 8", "send 9", "send 10", "send 11"),
+    begun = ["forward", *["send"] * 5]
+    assert [call.split()[0] for call in stream.calls[:12]] == 2 * begun
+    assert [call for call in stream.calls[12:] if not call.startswith("wait")] == [
+        *("host case0", "host case1", "forward", *(f"send {number}" for number in range(10, 15))),
         *("host case2", "host case3", "host case4", "host case5"),
     ]
-    assert stream.calls[10] == "wait 0"
-    assert stream.calls.index("wait 4") > stream.calls.index("send 11")
+    assert stream.calls[12] == "wait 0"
+    assert stream.calls.index("wait 5") > stream.calls.index("send 14")
 
 
 def test_on_the_cpu_a_case_comes_before_the_next_batch_is_computed():

@@ -1,6 +1,5 @@
 """What a checkpoint keeps, how it is found, and which ones are refused."""
 
-import hashlib
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from torch import nn
 from segmeter import files
 from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models import checkpoint as module
-from segmeter.models.checkpoint import FORMAT, plain_state, read_checkpoint, read_manifest, write_checkpoint
+from segmeter.models.checkpoint import plain_state, read_checkpoint, write_checkpoint
 from segmeter.records import seal
 from tests.models.parts import TINY, make_card
 
@@ -103,12 +102,9 @@ def test_a_full_disk_leaves_no_half_checkpoint(monkeypatch, tmp_path, tiny, step
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_can_not_be_stored_is_refused_by_its_place(tmp_path):
+def test_what_can_not_be_stored_is_refused_by_its_place():
     with pytest.raises(InputError, match=r"expected `state\['optimizer'\]\[1\]` to be plain, got Conv2d"):
         plain_state({"optimizer": [1, nn.Conv2d(1, 1, 1)]})
-    with pytest.raises(InputError, match="expected `progress` to be JSON values"):
-        write(tmp_path / "a", {}, progress={"metric": float("nan")})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path, tiny):
@@ -169,49 +165,13 @@ def test_50_a_newer_format_asks_for_an_upgrade(checkpoint):
 def test_a_card_never_names_code(checkpoint):
     card = json.loads((checkpoint / "manifest.json").read_text())["card"]
     edit(checkpoint, card=card | {"model": {"name": "os.system", "encoder": "true"}})
-    with pytest.raises(
-        CheckpointError, match=r"manifest.json: .* registered name, got 'os.system'.*plugins="
-    ) as caught:
+    with pytest.raises(CheckpointError, match=r"registered name, got 'os.system'.*plugins=") as caught:
         read_checkpoint(checkpoint).load_segmenter()
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["card", "files", "progress"])
-def test_a_manifest_without_a_key_is_refused(checkpoint, key):
-    edit(checkpoint, **{key: None})
-    with pytest.raises(CheckpointError, match=r"manifest.json: lacks what a checkpoint must say"):
-        read_checkpoint(checkpoint)
-
-
-CONTENT = {"format": FORMAT, "b": [1, None], "a": "x"}
-
-
-def test_the_seal_is_the_sha256_of_the_sorted_content():
-    text = '{"a": "x", "b": [1, null], "format": 1}'
-    assert seal(CONTENT) == {**CONTENT, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    assert seal(seal(CONTENT)) == seal(CONTENT)
-
-
-def test_what_was_sealed_is_read_and_an_edit_is_found(tmp_path):
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps(seal(CONTENT), indent=2))
-    assert read_manifest(path) == seal(CONTENT)
-    path.write_text(json.dumps(seal(CONTENT) | {"a": "y"}))
+def test_an_edited_manifest_is_found(checkpoint):
+    path = checkpoint / "manifest.json"
+    path.write_text(path.read_text().replace('"epoch": 1', '"epoch": 2'))
     with pytest.raises(CheckpointError, match=r"manifest.json: was changed or damaged .*sha256 differs"):
-        read_manifest(path)
-
-
-def test_a_settled_file_is_described_and_has_the_mode_of_new_files(tmp_path):
-    tmp_path.chmod(0o750)
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(b"weights")
-    path.chmod(0o600)
-    entry = module.settle_file(path)
-    assert entry["bytes"] == 7
-    assert entry["sha256"] == hashlib.sha256(b"weights").hexdigest()
-    assert path.stat().st_mode & 0o777 == 0o640
-    tmp_path.chmod(0o500)  # as Windows shows a folder that it marks read-only
-    path.chmod(0o400)
-    module.settle_file(path)
-    tmp_path.chmod(0o700)
-    assert path.stat().st_mode & 0o777 == 0o600
+        read_checkpoint(checkpoint)

@@ -72,7 +72,9 @@ def test_a_map_that_does_not_double_takes_the_original_way() -> None:
     torch.manual_seed(0)
     block = UnetDecoderBlock(4, 2, 3).double().eval()
     small, skip = draw(1, 4, 3, 3), draw(1, 2, 5, 6, seed=1)
-    torch.testing.assert_close(FoldedBlock(block)(small, 5, 6, skip), block(small, 5, 6, skip), rtol=0, atol=0)
+    wanted = block(small, 5, 6, skip)
+    block.__class__ = FoldedBlock
+    torch.testing.assert_close(block(small, 5, 6, skip), wanted, rtol=0, atol=0)
 
 
 def built(**options):

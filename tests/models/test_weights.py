@@ -61,8 +61,6 @@ ANYWHERE = {
 LISTED = ANYWHERE | {
     "40-text": (write(b"hello"), r"is truncated: 5 of \d+ bytes"),
     "43-cut-at-10": (lambda path: cut(path, 0.1), r"is truncated: \d+ of \d+ bytes"),
-    "43-cut-at-99": (lambda path: cut(path, 0.99), r"is truncated: \d+ of \d+ bytes"),
-    "44-flip-first": (lambda path: flip(path, 0.0), r"sha256 differs"),
     "44-flip-inside": (lambda path: flip(path, 0.7), r"sha256 differs"),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"more"), r"sha256 differs"),
     "gone": (lambda path: path.unlink(), r"is missing, though the manifest lists it"),
@@ -80,7 +78,6 @@ SPOILT = {
     | {
         "40-text": (write(b"hello"), r"is no checkpoint, .*header too small"),
         "41-html-after-blanks": (write(b"\n  <html>"), r"looks like HTML"),
-        "binary": (write(b"\x00\xff" * 50), r"is no checkpoint"),
         "52-huge-header": (
             write((2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64),
             r"is damaged or truncated .*header too large",
@@ -123,7 +120,7 @@ PICKLES = {
 def test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing(tmp_path, save, read):
     path, marker = tmp_path / "model.pt", tmp_path / "marker"
     save({"model": Touch(marker)}, path)
-    said = refused(read, path, r"could run code; nothing ran|did not write it; nothing in it ran")
+    said = refused(read, path, r"could run code; nothing ran")
     assert not marker.exists()
     assert "weights_only" not in said
 
@@ -182,14 +179,10 @@ NETWORK = {"a": torch.zeros(2, 3), "b": torch.zeros(4), "c": torch.zeros(1)}
 
 
 def test_names_match_are_missing_extra_or_of_another_shape():
-    fit = compare(NETWORK, {"a": torch.ones(2, 3), "b": torch.ones(5), "d": torch.ones(1)})
-    assert (fit.matched, fit.missing, fit.extra) == (("a",), ("c",), ("d",))
-    assert fit.reshaped == ("b (5,) in the file, (4,) in the network",)
-    assert not fit.exact
-    assert fit.describe() == "1 missing: c; 1 extra: d; 1 other shape: b (5,) in the file, (4,) in the network"
-    whole = compare(NETWORK, NETWORK)
-    assert whole.exact
-    assert whole.describe() == ""
+    matched, differences = compare(NETWORK, {"a": torch.ones(2, 3), "b": torch.ones(5), "d": torch.ones(1)})
+    assert matched == ["a"]
+    assert differences == "1 missing: c; 1 extra: d; 1 other shape: b (5,) in the file, (4,) in the network"
+    assert compare(NETWORK, NETWORK) == (["a", "b", "c"], "")
 
 
 @pytest.mark.parametrize("nest", [None, "state_dict", "model_state_dict", "model"])

@@ -83,7 +83,7 @@ class Model:
 
     def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:
         plain = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
-        if not plain or image.ndim not in (2, 3):
+        if not plain or image.ndim not in (2, 3) or not image.size:
             given = f"shape {image.shape}" if plain else type(image).__name__
             raise InputError(expected("Model", "image", "to be an array (H, W, C), or (H, W) for one channel", given))
         if image.dtype.name not in FULL_SCALE:

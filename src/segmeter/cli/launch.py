@@ -170,9 +170,9 @@ def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
 
 
 def _count_gpus() -> int:
-    from segmeter.inference.device import count_gpus  # with torch
+    import torch
 
-    return count_gpus()
+    return torch.cuda.device_count()
 
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:

@@ -5,10 +5,9 @@ Axes: B batch, H height, W width, C channels of the image, K classes.
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._dynamo.exc import UserError
@@ -17,21 +16,13 @@ from torch.fx.experimental import _config as shapes
 
 from segmeter.bridge.decode import decision_level
 from segmeter.classes import label_dtype
-from segmeter.data.files.reader_process import need
 from segmeter.errors import ConfigError, refusing
 from segmeter.models.ensemble import Ensemble, mean_logits
-from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.segmenter import Segmenter
 
 INPUT, OUTPUT = "images", "labels"
 AXES = ("batch", "height", "width")
 KEY = "segmeter"  # of ONNX's metadata
-
-
-def check_tools() -> None:
-    """Raise DataError where ONNX can't be written or run."""
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        need(name, "onnx", "ONNX files")
 
 
 class LabelModel(nn.Module):
@@ -163,7 +154,13 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
         )
         assert exported is not None
         model = exported.model_proto
-        _name_axes(model)
+        symbols = [axis.dim_param for axis in model.graph.input[0].type.tensor_type.shape.dim[: len(AXES)]]
+        names = dict(zip(symbols, AXES, strict=True))
+        for value in (*model.graph.input, *model.graph.output):
+            for axis in value.type.tensor_type.shape.dim:
+                if axis.dim_param in names:
+                    axis.dim_param = names[axis.dim_param]
+        del model.graph.value_info[:]  # sizes of inner values, in symbols that are gone
         for node in model.graph.node:
             del node.metadata_props[:]  # where it was traced, with the paths of this machine's sources
         model.metadata_props.add(key=KEY, value=json.dumps(facts, ensure_ascii=False))
@@ -180,20 +177,3 @@ def _check_pools(program: ExportedProgram) -> None:
                 f"export: this network pools to {cells} cells, as pspnet and upernet do, and ONNX can't do so for "
                 "images of any size. Use a network such as model=unet."
             )
-
-
-def run_on_cpu(content: bytes) -> Callable[[np.ndarray], np.ndarray]:
-    """Open an ONNX file as a function from (B, H, W, C) images to labels, on the CPU."""
-    session = open_session(content)
-    return lambda images: cast(np.ndarray, session.run([OUTPUT], {INPUT: images})[0])
-
-
-def _name_axes(model: Any) -> None:
-    """Name the axes batch, height and width, in place of the tracer's symbols."""
-    symbols = [axis.dim_param for axis in model.graph.input[0].type.tensor_type.shape.dim[: len(AXES)]]
-    names = dict(zip(symbols, AXES, strict=True))
-    for value in (*model.graph.input, *model.graph.output):
-        for axis in value.type.tensor_type.shape.dim:
-            if axis.dim_param:
-                axis.dim_param = names.get(axis.dim_param, axis.dim_param)
-    del model.graph.value_info[:]  # sizes of inner values, in symbols that are gone

@@ -1,10 +1,9 @@
 """Exports a checkpoint as an ONNX file, and publishes it once its labels of real images agree with ours."""
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,13 +12,15 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import decision_level, labels_to_numpy
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec, label_dtype
+from segmeter.data.files.reader_process import need
 from segmeter.deploy import onnx_file
 from segmeter.errors import DataError, RunError, refusing
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoint import Checkpoint
+from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.trained import Checkpoints
 
 Model = Callable[[np.ndarray], np.ndarray]
@@ -43,10 +44,6 @@ class Agreement:
     differing: int
     widest: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, with the limits that they were compared with."""
-        return {**asdict(self), "least_equal": LEAST_EQUAL, "near_tie": TIE}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
@@ -59,7 +56,7 @@ class Exported:
 
 
 def export_model(
-    checkpoint: Checkpoint | Checkpoints,
+    checkpoint: Checkpoints,
     folder: Path,
     *,
     images: Iterable[tuple[str, np.ndarray]],
@@ -87,24 +84,25 @@ def export_model(
     RunError
         The labels differ from ours: nothing is published.
     """
-    onnx_file.check_tools()
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        need(name, "onnx", "ONNX files")
     place, config = torch.device("cpu"), InferenceConfig(precision="float32", threshold=threshold)
-    found = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints((checkpoint,))
     cases = list(images)
     dtypes = {image.dtype.name: case_id for case_id, image in cases}
-    if not dtypes:
-        raise DataError("export: expected at least one image to compare labels on, got none. Set input=FOLDER_OR_FILE.")
-    if len(dtypes) > 1:
-        given = ", ".join(f"{name} (case {case_id!r})" for name, case_id in sorted(dtypes.items()))
-        raise DataError(f"export: expected images of one dtype, which the model will take, got {given}. Set input=.")
+    if len(dtypes) != 1:
+        given = ", ".join(f"{name} (case {case_id!r})" for name, case_id in sorted(dtypes.items())) or "none"
+        rule = "to be at least one, and of one dtype, which the model will take"
+        raise DataError(expected("export", "images", rule, given, "Set input=FOLDER_OR_FILE."))
     (dtype,) = dtypes
-    segmenter = found.load(place)
-    program, least = onnx_file.trace(segmenter, threshold=threshold, dtype=dtype)
-    content = onnx_file.encode(program, describe(found, threshold=threshold, dtype=dtype, least=least))
-    del program, segmenter
-    gc.collect()  # it refers to itself, and holds a copy of the weights
-    agreement = compare(onnx_file.run_on_cpu(content), Predictor(found.load(place), config, place), cases)
-    write_json(folder / COMPARISON, agreement.to_dict())
+    program, least = onnx_file.trace(checkpoint.load(place), threshold=threshold, dtype=dtype)
+    content = onnx_file.encode(program, describe(checkpoint, threshold=threshold, dtype=dtype, least=least))
+    session = open_session(content)
+
+    def run(batch: np.ndarray) -> np.ndarray:
+        return cast(np.ndarray, session.run([onnx_file.OUTPUT], {onnx_file.INPUT: batch})[0])
+
+    agreement = compare(run, Predictor(checkpoint.load(place), config, place), cases)
+    write_json(folder / COMPARISON, {**asdict(agreement), "least_equal": LEAST_EQUAL, "near_tie": TIE})
     path = folder / MODEL
     write_bytes(path, content)
     return Exported(path=path, dtype=dtype, least=least, agreement=agreement)

@@ -28,7 +28,6 @@ from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
-from segmeter.export.formats import check_cases
 from segmeter.export.writer import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.results import Prediction, sums_by_bands
@@ -157,8 +156,6 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are recorded.
     """
-    if job.export.labels or job.export.instances or job.export.needs_probs or job.export.objects:
-        check_cases(job.folder, job.dataset.case_ids)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     done = restore_cases(job, manifest, none=sees_all_probs)
     if manifest.done:
@@ -167,7 +164,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
-    probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
+    probs = job.export.probs or job.export.confidence or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
     dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
     alone = set(streamed)
@@ -223,7 +220,8 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
     """
     first = next(iter(job.dataset.case_ids), None)
     geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form, labels = job.export.picture_format, job.export.labels
+    form, labels = job.export.labels_format, job.export.labels
+    form = "png" if form == "auto" else form
     if isinstance(job.dataset, VolumeSet):
         if geometry.affine is not None and labels and form in ("tiff", "zarr"):
             said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."

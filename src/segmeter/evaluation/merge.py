@@ -19,7 +19,6 @@ from segmeter.evaluation.drive import conclude
 from segmeter.evaluation.manifest import PREDICTIONS, RECORD_COLUMNS, Manifest, parse_records
 from segmeter.evaluation.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.spacings import Spacings
-from segmeter.export.formats import check_cases
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
 from segmeter.metrics.calibration_file import empty_sums, read_sums
 from segmeter.metrics.cases.stored import open_cases
@@ -170,7 +169,6 @@ def _take_files(folder: Path, owners: Mapping[str, Piece], records: Records) -> 
     outside = [repr(name) for _, name, _ in named if ".." in Path(name).parts or Path(name).is_absolute()]
     if outside:  # a manifest may come from anywhere
         raise DataError(expected("merge", "runs", "to name files below predictions/", outside[0]))
-    check_cases(folder, (case_id for case_id, _, _ in named))
     files = [
         (owners[case_id].folder / PREDICTIONS / name, folder / PREDICTIONS / name, entry)
         for case_id, name, entry in named

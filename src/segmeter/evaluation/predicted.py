@@ -304,7 +304,8 @@ def repair_files(job: CaseRun, records: Records) -> None:
         if batch.start in streamed:
             finish_in_bands(job, batch.start)
             continue
-        for index, prediction in zip(batch, job.predictions(batch, probs=job.export.needs_probs), strict=True):
+        probs = job.export.probs or job.export.confidence
+        for index, prediction in zip(batch, job.predictions(batch, probs=probs), strict=True):
             if index in damaged:
                 finish(job, prediction)
     again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)

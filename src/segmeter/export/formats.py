@@ -6,8 +6,7 @@ colours.
 
 import io
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,13 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
-from segmeter.checks import expected, some
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
 from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, OME_SYMBOLS, Geometry
 from segmeter.data.files.reader_process import need
 from segmeter.errors import InputError
-from segmeter.files import atomic_write, fresh_folder, is_refused, make_folder, remove, safe_id, sync, temporary_name
+from segmeter.files import atomic_write, fresh_folder, is_refused, make_folder, remove, safe_id, sync
 from segmeter.threads import count_cores
 
 Locate = Callable[[], Geometry]
@@ -173,11 +172,6 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
     return {"resolution": resolution, "resolutionunit": "centimeter"} if all(found) else {}
 
 
-def encode_plane(plane: NDArray[Any], spec: ClassSpec) -> bytes:
-    """Encode a label map (H, W) as a PNG with the colours of its classes."""
-    return encode_labels_png(plane, spec.colours, ignore_index=spec.ignore_index)
-
-
 def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:
     """Encode a label map as PNG; every pixel of the file holds its label value.
 
@@ -245,33 +239,3 @@ def class_folder(name: str) -> str:
     """Return the folder of a class: its name, or a safe form of it if it can't be a folder's name."""
     is_plain = Path(name).name == name and not name.startswith(".") and name.isprintable() and not is_refused(name)
     return name if is_plain else safe_id(name)
-
-
-def check_cases(folder: Path, case_ids: Iterable[str]) -> None:
-    """Refuse cases whose files would overwrite each other in a folder, on a disk that ignores upper and lower case.
-
-    Raises
-    ------
-    InputError
-        The disk is such a one, and ids differ in nothing else.
-    """
-    alike = defaultdict[str, list[str]](list)
-    for name in dict.fromkeys(map(safe_id, case_ids)):
-        alike[name.lower()].append(name)
-    found = [" and ".join(names) for names in alike.values() if len(names) > 1]
-    if found and ignores_case(folder):
-        rule = "to differ in more than upper and lower case, which the disk of the run's folder ignores"
-        remedy = "Rename one of each, or write to another disk (run.root)."
-        raise InputError(expected("export", "case ids", rule, some(found), remedy))
-
-
-def ignores_case(folder: Path) -> bool:
-    """Tell whether one file has two names that differ in upper and lower case, as usual on Windows and macOS."""
-    make_folder(folder)
-    probe = folder / temporary_name()
-    with atomic_write(probe):
-        pass
-    try:
-        return probe.with_name(probe.name.upper()).exists()
-    finally:
-        remove(probe)

@@ -1,14 +1,12 @@
 """Encodes the objects of a case as GeoJSON outlines, COCO run lengths, or a table of measurements."""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.files import json_bytes
+from segmeter.files import csv_bytes, json_bytes
 from segmeter.postprocess.objects import COLUMNS, Region, find_regions, polygonise, region_table
 
 Labels = NDArray[Any]
@@ -93,11 +91,8 @@ def compress_runs(runs: list[int]) -> str:
 
 def encode_table(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
     """Write a CSV with one row per object; columns and units as in `segmeter.postprocess.region_table`."""
-    content = io.StringIO()
-    writer = csv.DictWriter(content, ("case_id", *COLUMNS), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"case_id": case_id, **row} for row in region_table(labels, instances, spec))
-    return content.getvalue().encode()
+    rows = region_table(labels, instances, spec)
+    return csv_bytes([("case_id", *COLUMNS), *((case_id, *(row[name] for name in COLUMNS)) for row in rows)])
 
 
 OBJECT_FILES = {

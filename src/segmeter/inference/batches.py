@@ -4,12 +4,15 @@ A batch is halved when memory runs out.
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby, islice, repeat
 
 import torch
 from torch import Tensor
 
+from segmeter.classes import Task
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
@@ -20,6 +23,7 @@ from segmeter.progress import Stages
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
 _PLANE = (-2, -1)
+_UNTIMED = 8  # passes on a GPU that may be unfinished: waiting for an older one takes no time
 
 
 def same_shape_groups(
@@ -27,24 +31,12 @@ def same_shape_groups(
 ) -> Iterator[Sequence[Sample]]:
     """Group consecutive samples whose images have one shape and dtype, at most `size` of them.
 
-    If `batches` has a number for each sample, those of a group share it too. If reading the next sample fails, the
-    samples before it come first, and then the error.
+    If `batches` has a number for each sample, those of a group share it too.
     """
-    group, last, fault = list[Sample](), None, None
-    try:
-        for index, sample in enumerate(samples):
-            kind = (sample.image.shape, sample.image.dtype, 0 if batches is None else batches[index])
-            if group and (len(group) == size or kind != last):
-                yield group
-                group = []
-            group.append(sample)
-            last = kind
-    except Exception as error:
-        fault = error
-    if group:
-        yield group
-    if fault is not None:
-        raise fault
+    numbered = zip(samples, repeat(0) if batches is None else batches, strict=False)
+    for _, alike in groupby(numbered, lambda pair: (pair[0].image.shape, pair[0].image.dtype, pair[1])):
+        while group := [sample for sample, _ in islice(alike, size)]:
+            yield group
 
 
 class Passes:
@@ -71,7 +63,9 @@ class Passes:
         if config.rotations:
             quarters = [0, 1, 2, 3]
         self._views = [(mirrored, turn) for turn in quarters for mirrored in mirrors]  # the image itself first
-        self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._marks: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
+        card = segmenter.card  # views are averaged before classes are mapped
+        self._task: Task = "multiclass" if card.class_map else card.spec.task
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -105,7 +99,10 @@ class Passes:
             size = min(len(batch), self.batch_size if tile is None else self.tile_batch)
             try:
                 with self._timed(), torch.inference_mode(), autocast(self._device, self._config.precision):
-                    parts = [self._forward(batch[start : start + size]) for start in range(0, len(batch), size)]
+                    parts = []
+                    for start in range(0, len(batch), size):
+                        views = self._see(batch[start : start + size])
+                        parts.append(next(views) if len(self._views) == 1 else mean_logits(views, self._task))
                     return torch.cat(parts) if len(parts) > 1 else parts[0]
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
@@ -125,31 +122,21 @@ class Passes:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def settle(self, *, wait: bool = True) -> None:
-        """Add up the time of the passes that the device has finished, or of all with `wait`."""
-        while self._marks:
-            before, after = self._marks[0]
-            if wait:
-                after.synchronize()
-            elif not after.query():  # type: ignore[no-untyped-call]
-                return
+    def settle(self, *, keep: int = 0) -> None:
+        """Add up the time of the passes on a GPU, waiting for all but the last `keep` of them."""
+        while len(self._marks) > keep:
+            before, after = self._marks.popleft()
+            after.synchronize()
             self._stages.add("forward", before.elapsed_time(after) / 1000)
-            self._marks.pop(0)
 
-    def _forward(self, images: Tensor) -> Tensor:
-        """Average the probabilities over the views of images, as logits; a single view's logits are unchanged."""
-        card = self._segmenter.card
-        task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
-        predictions = (self._seen(images, *view) for view in self._views)
-        return next(predictions) if len(self._views) == 1 else mean_logits(predictions, task)
-
-    def _seen(self, images: Tensor, mirrored: bool, quarters: int) -> Tensor:
-        """Run the segmenter on one view of images (B, C, H, W), and turn and mirror its output back."""
-        seen = images.flip(-1) if mirrored else images
-        found: Tensor = self._segmenter(seen.rot90(quarters, _PLANE) if quarters else seen)
-        found = found.float() if found.is_floating_point() else found  # some give labels
-        found = found.rot90(-quarters, _PLANE) if quarters else found
-        return found.flip(-1) if mirrored else found
+    def _see(self, images: Tensor) -> Iterator[Tensor]:
+        """Run the segmenter on each view of images (B, C, H, W), and turn and mirror its output back."""
+        for mirrored, quarters in self._views:
+            seen = images.flip(-1) if mirrored else images
+            found: Tensor = self._segmenter(seen.rot90(quarters, _PLANE) if quarters else seen)
+            found = found.float() if found.is_floating_point() else found  # some give labels
+            found = found.rot90(-quarters, _PLANE) if quarters else found
+            yield found.flip(-1) if mirrored else found
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -163,4 +150,4 @@ class Passes:
         yield
         after.record(stream)
         self._marks.append((before, after))
-        self.settle(wait=False)
+        self.settle(keep=_UNTIMED)

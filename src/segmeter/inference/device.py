@@ -3,7 +3,7 @@
 import ctypes
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -38,18 +38,12 @@ def pick_device(name: str = "auto") -> torch.device:
     except InputError as error:
         raise ConfigError(error.problems) from error
     if device.type == "mps" and not torch.backends.mps.is_available():
-        built = torch.backends.mps.is_built()
-        why = "sees no Apple GPU" if built else "is built without Apple's Metal"
-        remedy = f"This torch ({torch.__version__}) {why}: set device=cpu."
+        remedy = f"This torch ({torch.__version__}) sees no Apple GPU: set device=cpu."
         raise ConfigError(expected("config", "device", "to be here", "'mps'", remedy))
     return device
 
 
-def count_gpus() -> int:
-    """Count the GPUs that this process sees."""
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 # malloc.h of glibc: parameters of mallopt
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _KEPT = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 256 * 2**20, _ARENA_MAX: 1}
@@ -65,7 +59,7 @@ def keep_freed_memory() -> bool:
     that was a third of a training step. The memory that stays is the peak of one step, which the next step takes again.
     All threads share one heap: separate ones would grow with every thread, the longer a run takes.
     """
-    mallopt = _c_function("mallopt")
+    mallopt = getattr(_LIBC, "mallopt", None)
     return mallopt is not None and all(mallopt(name, value) == 1 for name, value in _KEPT.items())
 
 
@@ -74,12 +68,8 @@ def give_back_freed_memory() -> bool:
 
     Blocks of different sizes leave holes between others that stay, so that the memory of a long run grows slowly.
     """
-    trim = _c_function("malloc_trim")
+    trim = getattr(_LIBC, "malloc_trim", None)
     return trim is not None and trim(0) == 1
-
-
-def _c_function(name: str) -> Callable[..., int] | None:
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -117,7 +107,12 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     """
     if precision == "auto":
         alternative = torch.float16 if device.type == "cuda" else torch.float32
-        return torch.bfloat16 if has_bfloat16(device) else alternative
+        if device.type == "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+        else:
+            capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+            native = any(capable.get(name) for name in _CPU_BFLOAT16)
+        return torch.bfloat16 if native else alternative
     refused, instead = _REFUSED.get(device.type, ("", ""))
     if precision == refused:
         remedy = f"Use {instead} or float32."
@@ -161,11 +156,3 @@ def without_tf32() -> Iterator[None]:
         yield
     finally:
         cudnn.allow_tf32, matmul.allow_tf32 = before
-
-
-def has_bfloat16(device: torch.device) -> bool:
-    """Tell whether a device computes in bfloat16 itself, rather than through float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-    return any(capable.get(name) for name in _CPU_BFLOAT16)

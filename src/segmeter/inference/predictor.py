@@ -1,5 +1,6 @@
 """Runs a segmenter over any number of images of any size: whole, or in tiles whose results are blended in bands."""
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -15,14 +16,14 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError
 from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
-from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
-from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
-from segmeter.models.config import ModelCard
-from segmeter.models.ensemble import AnyModel
+from segmeter.inference.results import Band, BandLoss, Loss, Outbox, Prediction, indexable, naming, sums_by_bands
+from segmeter.inference.tiling import Grid, build_grid, tiled_bands
+from segmeter.losses.additive import AdditiveLoss, loss_terms
+from segmeter.models.ensemble import AnyModel, merge_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
@@ -46,20 +47,33 @@ class Predictor:
     Raises
     ------
     ConfigError
-        The device does not support the precision, or the network would pad each tile.
+        The device does not support the precision, or the network would pad each tile. For a model that others trained:
+        tiles, flips or rotations if it resizes images or gives labels; a threshold if the best class decides.
     """
 
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
-        config = fitting(config, segmenter.card)
+        card, stride = segmenter.card, segmenter.size_multiple
+        if card.foreign:
+            given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
+            if given and card.runs_whole:
+                why = "resizes images" if card.output == "logits" else f"gives {card.output}"
+                rule = f"to be left out for {card.model['name']}, which {why}"
+                raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
+            if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
+                rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
+                raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
+            # "auto" is float32, as in its tool; more than one image would only hold more logits: see `ForeignModel`
+            precision = "float32" if config.precision == "auto" else config.precision
+            config = config.replace(precision=precision, batch_size=1)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
-        tile, stride = config.tile, segmenter.size_multiple
-        least = max(segmenter.size_least, least_tile(stride, config.overlap))
+        tile, strides = config.tile, math.ceil(1 / (1 - config.overlap) - 1e-9)
+        least = max(segmenter.size_least, stride * strides)  # tiles begin at multiples of the stride
         if tile is not None and (tile % stride or tile < least):  # the network would pad it at every seam
             rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
             remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
             raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
         # a model that others trained keeps its layout: its tool runs it so
-        layout = torch.preserve_format if segmenter.card.foreign else torch.channels_last
+        layout = torch.preserve_format if card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.config = config
         self.device = device
@@ -88,16 +102,12 @@ class Predictor:
         Raises
         ------
         InputError
-            The shapes differ or do not fit the segmenter.
+            They do not fit the segmenter.
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
-        shapes = sorted({np.shape(image) for image in images})
-        if len(shapes) != 1 or len(shapes[0]) != 3:
-            given = ", ".join(map(str, shapes)) or "none"
-            raise InputError(expected("Predictor.logits", "images", "to be (H, W, C), all of one shape", given))
         with self._passes.evaluating():
-            if self._tile_of(*shapes[0][:2]) is None:
+            if self._tile_of(*images[0].shape[:2]) is None:
                 return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
@@ -160,8 +170,14 @@ class Predictor:
         self._passes.settle()
 
     def stream(
-        self, image: LazyArray, *, case_id: str, target: LazyArray | None = None, loss: BandLoss | None = None
-    ) -> Iterator[Band]:
+        self,
+        image: LazyArray,
+        *,
+        case_id: str,
+        target: LazyArray | None = None,
+        loss: BandLoss | None = None,
+        probs: ProbsDtype | None = None,
+    ) -> Generator[Band, None, None]:
         """Predict one image in tiles, from top to bottom, in memory that does not grow with its height.
 
         Parameters
@@ -172,6 +188,8 @@ class Predictor:
             Its reference; each band has its lines of it.
         loss
             Adds up the loss over the bands.
+        probs
+            The type in which probabilities are kept, or None to keep none.
 
         Yields
         ------
@@ -186,8 +204,15 @@ class Predictor:
             why = f"case {case_id!r} is too large to be read whole, and {card.model['name']} gives {card.output}"
             raise ConfigError(f"inference: {why}, which can't be joined. Cut the image into parts.")
         give_back_freed_memory()  # left over from checking the files
-        outbox = Outbox(self.device, card, threshold=self.config.threshold, stages=self.stages)
-        yield from self._decoded(outbox, image, case_id, target, loss)
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=probs, stages=self.stages)
+        pixels = 0
+        with self._passes.evaluating(), closing(self._bands(image)) as bands:
+            for band in outbox.decode(bands, case_id=case_id, target=target, loss=loss):
+                yield band
+                pixels += band.labels.size
+                if pixels >= _PIXELS:
+                    give_back_freed_memory()
+                    pixels = 0
         self._passes.settle()
 
     def _tile_of(self, height: int, width: int) -> int | None:
@@ -198,23 +223,31 @@ class Predictor:
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
-            return Prediction.of_cases(group, (self._by_bands(outbox, sample, loss) for sample in group))
+            return (self._by_bands(sample, loss, outbox.probs) for sample in group)
         with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
-            targets = [None if loss is None else sample.target for sample in group]
-            uploaded = [None if target is None else self._upload([indexable(target)]) for target in targets]
+            targets = [None if loss is None or sample.target is None else indexable(sample.target) for sample in group]
+            uploaded = [None if target is None else self._upload([target]) for target in targets]
             logits = self.logits([sample.image for sample in group])
-            losses = [
-                None if loss is None or target is None else outbox.loss(loss, sample, case[None], target)
-                for sample, case, target in zip(group, logits, uploaded, strict=True)
-            ]
-            return Prediction.of_cases(group, outbox.send([sample.case_id for sample in group], logits, losses))
+            losses = list[Tensor | None]()
+            for sample, case, target in zip(group, logits, uploaded, strict=True):
+                if loss is None or target is None:
+                    losses.append(None)
+                    continue
+                merged = merge_classes(case[None], outbox.card)
+                compute = partial(loss_terms, loss) if isinstance(loss, AdditiveLoss) else loss
+                # a tensor made in inference mode could not be used by a loss that learns later
+                with torch.no_grad(), naming(sample.case_id):
+                    losses.append(compute(merged, target))
+            arriving = outbox.send([sample.case_id for sample in group], logits, losses)
+        return (Prediction(sample=sample, **vars(found)) for sample, found in zip(group, arriving, strict=True))
 
-    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Arrived:
+    def _by_bands(self, sample: Sample, loss: Loss | None, kept: ProbsDtype | None) -> Prediction:
         """Predict one image in tiles, and join the bands on the host."""
         target = None if sample.target is None else ArrayRows(sample.target, axis=sample.target.ndim - 2)
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
         with advised(f"inference: case {sample.case_id!r}", _LESS):
-            bands = self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total)
+            image, case_id = ArrayRows(sample.image), sample.case_id
+            bands = self.stream(image, case_id=case_id, target=target, loss=total, probs=kept)
             first = next(bands)
             shape = *first.labels.shape[:-2], *sample.image.shape[:2]
             labels = np.empty(shape, first.labels.dtype)
@@ -224,25 +257,11 @@ class Predictor:
                 labels[..., rows, :] = band.labels
                 if probs is not None:
                     probs[:, rows] = band.probs
-        return Arrived(labels=labels, probs=probs, loss=None if total is None else total.terms())
-
-    def _decoded(
-        self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
-    ) -> Iterator[Band]:
-        pixels = 0
-        with self._passes.evaluating(), closing(self._bands(image)) as bands:
-            for band in outbox.decode(bands, case_id=case_id, target=target, loss=loss):
-                yield band
-                pixels += band.labels.size
-                if pixels >= _PIXELS:
-                    give_back_freed_memory()
-                    pixels = 0
+        return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
 
     def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
         """Yield logits (num_channels, h, W) of an image from top to bottom, on the device."""
         height, width = image.shape[:2]
-        if not height or not width:
-            raise InputError(expected("Predictor", "image", "to have pixels", image.shape))
         tile = self._tile_of(height, width) or max(height, width)
         stride = self.segmenter.size_multiple
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend, stride=stride)
@@ -266,26 +285,3 @@ class Predictor:
         with self.stages.timed("transfer"):
             self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
             return self._uploader(arrays)
-
-
-def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
-    """Adapt the settings to a model that others trained: one image at a time, and "auto" is float32, as in its tool.
-
-    Raises
-    ------
-    ConfigError
-        Tiles, flips or rotations of a model that resizes images, or flips of one that gives labels; or a threshold
-        where the best class decides.
-    """
-    if not card.foreign:
-        return config
-    given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
-    if given and card.runs_whole:
-        why = "resizes images" if card.output == "logits" else f"gives {card.output}"
-        rule = f"to be left out for {card.model['name']}, which {why}"
-        raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
-    if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
-        rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
-        raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
-    precision = "float32" if config.precision == "auto" else config.precision
-    return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`

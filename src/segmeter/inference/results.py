@@ -50,16 +50,6 @@ class Prediction(Arrived):
 
     sample: Sample
 
-    @classmethod
-    def of_cases(cls, group: Sequence[Sample], arriving: Iterator[Arrived]) -> Iterator["Prediction"]:
-        """Put the results of each sample beside it; if its logits are not finite, the error describes its image."""
-        for sample in group:
-            try:
-                found = next(arriving)
-            except OverflowedError:
-                raise not_finite(sample.case_id, sample.image) from None
-            yield cls(sample=sample, **vars(found))
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Band(Arrived):
@@ -109,7 +99,7 @@ def indexable(target: NDArray[Any]) -> NDArray[Any]:
 
 
 @contextmanager
-def _naming(case_id: str) -> Iterator[None]:
+def naming(case_id: str) -> Iterator[None]:
     """Name the case whose target a loss refuses within the block; the error becomes a DataError."""
     try:
         yield
@@ -152,7 +142,7 @@ class Outbox:
         transport = open_transport(device)
         self._overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)
-        self._card, self._threshold, self._probs = card, threshold, probs
+        self.card, self._threshold, self.probs = card, threshold, probs
         self._class_map = torch.tensor(card.class_map, device=device) if card.class_map else None
 
     def in_turn(self, sent: Iterable[Item]) -> Iterator[Item]:
@@ -163,16 +153,15 @@ class Outbox:
         if not self._overlaps:
             yield from sent
             return
-        held, fault = list[Item](), None
+        held = list[Item]()
         try:
             for item in sent:
                 yield from held
                 held = [item]
-        except Exception as error:  # what was sent before comes first
-            fault = error
+        except Exception:  # what was sent before comes first
+            yield from held
+            raise
         yield from held
-        if fault is not None:
-            raise fault
 
     def decode(
         self, bands: Iterable[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -202,8 +191,8 @@ class Outbox:
                 lines = None if target is None else target.read(top, top + band.shape[1])
                 arriving = self.send([case_id], band[None])
                 if loss is not None and lines is not None:
-                    with _naming(case_id):
-                        loss.add(self.merged(band[None]), lines)
+                    with naming(case_id):
+                        loss.add(merge_classes(band[None], self.card), lines)
                 yield top, lines, arriving
                 top += band.shape[1]
 
@@ -211,7 +200,7 @@ class Outbox:
             yield Band(top=top, target=lines, **vars(next(arriving)))
 
     def send(
-        self, case_ids: Sequence[str], logits: Tensor, losses: Sequence[Tensor | None] | None = None
+        self, case_ids: Sequence[str], logits: Tensor, losses: Sequence[Tensor | None] = (None,)
     ) -> Iterator[Arrived]:
         """Send a batch, or a band as a batch of one, and return an iterator over its cases, in their order.
 
@@ -222,68 +211,50 @@ class Outbox:
         logits : (B, num_channels, H, W)
             One per case; may be dropped or overwritten when this returns and copies overlap.
         losses
-            One per case, of one shape, None where a case has none; or None for no losses at all.
+            One per case; None where a case has none.
 
         Raises
         ------
         OverflowedError
             When a case is taken whose logits are not finite; those before it come first.
         """
-        kept, first, task = [loss for loss in losses or () if loss is not None], case_ids[0], self._card.spec.task
+        card, submit = self.card, self._copier.submit
+        told: dict[str, Any] = {"threshold": self._threshold, "class_map": self._class_map, **card.spec.counting}
         numbers: Iterator[NDArray[Any] | None] = repeat(None)
+        probs: Iterator[PendingArray | None] = repeat(None)
         with self.stages.timed("transfer"):
-            if self._card.output == "instances":
-                numbers = self._copier.submit(logits[:, 1], case_id=first).rows()
+            if card.output == "instances":
+                numbers = submit(logits[:, 1], case_id=case_ids[0]).rows()
                 logits = logits[:, 0]
-            told: dict[str, Any] = {"threshold": self._threshold, "class_map": self._class_map}
-            told |= self._card.spec.counting
-            labels = self._copier.submit_labels(logits, case_id=first, task=task, **told).rows()
-            values = self._copier.submit(torch.stack(kept), case_id=first).rows() if kept else iter(())
-            pending: Iterator[PendingArray | None] = repeat(None)
-            if self._probs is not None:
+            labels = self._copier.submit_labels(logits, case_id=case_ids[0], task=card.spec.task, **told).rows()
+            values = [None if loss is None else submit(loss, case_id=case_ids[0]) for loss in losses]
+            if self.probs is not None:
+                asked: dict[str, Any] = {"task": card.spec.task, "dtype": self.probs}
                 # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
                 probs = (
-                    self._copier.submit_probs(self.merged(case[None]), case_id=case_id, task=task, dtype=self._probs)
+                    self._copier.submit_probs(merge_classes(case[None], card), case_id=case_id, **asked)
                     for case_id, case in zip(case_ids, logits, strict=True)
                 )
-                pending = iter(list(probs)) if self._overlaps else probs
-        known = [loss is not None for loss in losses or [None] * len(case_ids)]
+                probs = iter(list(probs)) if self._overlaps else probs
 
         def arriving() -> Iterator[Arrived]:
-            for case_id, has_loss in zip(case_ids, known, strict=True):
+            for case_id, loss in zip(case_ids, values, strict=True):
                 with self.stages.timed("transfer"):
                     try:
                         found = next(labels)
-                    except InputError as error:  # the check of the logits failed
-                        if self._card.output != "logits":
+                    except InputError as error:  # the check of the output failed
+                        if card.output != "logits":
                             raise RunError(f"inference: case {case_id!r}: {error}") from error
-                        raise not_finite(case_id) from None
-                    waiting = next(pending)
+                        raise OverflowedError(
+                            f"inference: the logits of case {case_id!r} hold NaN or infinity, so it has no labels. An "
+                            "overflow goes away with inference.precision=float32; if this does not, look for NaN in "
+                            "the image, or take another checkpoint.",
+                            case_id=case_id,
+                        ) from None
+                    waiting = next(probs)
                     of_case = None if waiting is None else next(waiting.rows())
-                    value, instances = next(values) if has_loss else None, next(numbers)
+                    value, instances = None if loss is None else loss.result(), next(numbers)
                 self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
                 yield Arrived(labels=found, probs=of_case, loss=value, instances=instances)
 
         return arriving()
-
-    @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
-    def loss(self, loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
-        """Compute the loss of a case on its device: the terms of an `AdditiveLoss`, or the value of any other."""
-        merged = self.merged(logits)
-        with _naming(sample.case_id):
-            return loss_terms(loss, merged, target) if isinstance(loss, AdditiveLoss) else loss(merged, target)
-
-    def merged(self, logits: Tensor) -> Tensor:
-        """Merge the logits of a model's own classes into those of the data's classes."""
-        card = self._card
-        return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
-
-
-def not_finite(case_id: str, image: NDArray[Any] | None = None) -> OverflowedError:
-    """Make the error for a case whose logits are NaN or infinite; it describes the image if that is available."""
-    values = "" if image is None else f"Its image has {image.dtype} values from {image.min():g} to {image.max():g}. "
-    return OverflowedError(
-        f"inference: the logits of case {case_id!r} hold NaN or infinity, so it has no labels. {values}An overflow "
-        "goes away with inference.precision=float32; if this does not, the model's weights are at fault.",
-        case_id=case_id,
-    )

@@ -90,24 +90,9 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
     room = extent - tile
     if room <= 0:
         return (0,)
-    step = max(1, _step(tile, overlap))
+    step = max(1, int(tile * (1 - overlap) + 1e-9))
     gaps = -(-room // step)
     return tuple((index * room + gaps // 2) // gaps for index in range(gaps + 1))
-
-
-def least_tile(stride: int, overlap: float) -> int:
-    """Return the smallest tile that overlaps its neighbours by `overlap` if all begin at multiples of the stride.
-
-    Examples
-    --------
-    >>> least_tile(32, 0.0), least_tile(32, 0.25), least_tile(32, 0.9)
-    (32, 64, 320)
-    """
-    return stride * next(count for count in range(1, 12) if _step(count, overlap) >= 1)
-
-
-def _step(tile: int, overlap: float) -> int:
-    return int(tile * (1 - overlap) + 1e-9)
 
 
 def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Blend, stride: int = 1) -> Grid:
@@ -120,10 +105,20 @@ def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Ble
     stride
         Heights and widths must be multiples of it for the network.
     """
-    rows, columns = (
-        _build_axis(extent, tile=tile, overlap=overlap, blend=blend, stride=stride) for extent in (height, width)
-    )
-    return Grid(rows=rows, columns=columns)
+    axes = []
+    for extent in (height, width):
+        strides = -(-extent // stride)
+        edge = min(tile // stride, strides)
+        starts = tuple(start * stride for start in tile_starts(strides, tile=edge, overlap=overlap))
+        edge *= stride
+        distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2
+        bump = torch.exp(-0.5 * (distance / (_SIGMA * edge)) ** 2) if blend == "gaussian" else torch.ones_like(distance)
+        total = torch.zeros(strides * stride, dtype=torch.float64)
+        for start in starts:
+            total[start : start + edge] += bump
+        weights = torch.stack([bump / total[start : start + edge] for start in starts])
+        axes.append(Axis(starts=starts, edge=edge, weights=weights.float(), extent=extent))
+    return Grid(rows=axes[0], columns=axes[1])
 
 
 def tiled_bands(
@@ -190,17 +185,3 @@ def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
         kept, rest = rows.edge - count, total[:, count:]
         total[:, :kept] = rest if kept <= count else rest.clone()  # if they don't overlap, no second copy is needed
         total[:, kept:] = 0
-
-
-def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride: int) -> Axis:
-    strides = -(-extent // stride)
-    edge = min(tile // stride, strides)
-    starts = tuple(start * stride for start in tile_starts(strides, tile=edge, overlap=overlap))
-    edge *= stride
-    distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2
-    bump = torch.exp(-0.5 * (distance / (_SIGMA * edge)) ** 2) if blend == "gaussian" else torch.ones_like(distance)
-    total = torch.zeros(strides * stride, dtype=torch.float64)
-    for start in starts:
-        total[start : start + edge] += bump
-    weights = torch.stack([bump / total[start : start + edge] for start in starts])
-    return Axis(starts=starts, edge=edge, weights=weights.float(), extent=extent)

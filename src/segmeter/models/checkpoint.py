@@ -4,7 +4,6 @@ A folder holds `model.safetensors`, `manifest.json` with the sha256 of each file
 resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
+from segmeter.errors import CheckpointError, ConfigError, InputError, RunError
 from segmeter.files import (
     atomic_write,
     describe_file,
@@ -74,9 +73,7 @@ class Checkpoint:
             segmenter = build_segmenter(self.card, initialise=False)
         except ConfigError as error:
             remedy = "If a plugin brings this network, name it: plugins=[...]."
-            raise CheckpointError(
-                f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
-            ) from error
+            raise CheckpointError(f"{path}: can't be built here. {' '.join(error.problems)} {remedy}") from error
         what = f"the network {self.card.model.get('name')!r} of its card"
         remedy = "Take another checkpoint, or train one from it: model.weights."
         load_exactly(segmenter, load_tensors(path), path, what=what, remedy=remedy)
@@ -125,22 +122,22 @@ def write_checkpoint(
     Raises
     ------
     InputError
-        `state` holds something else, or `progress` a value that JSON lacks.
+        `state` holds something else.
     RunError
         The disk is full, or the folder can't be written; earlier checkpoints are as they were.
     """
     plain = None if state is None else plain_state(state)
-    try:
-        json.dumps(dict(progress), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(expected("write_checkpoint", "progress", "to be JSON values", repr(progress))) from error
+    tensors = {  # each with memory of its own, which safetensors asks for
+        name: each.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, each in segmenter_state.items()
+    }
     try:
         with fresh_folder(folder) as fresh:
-            write_bytes(fresh / WEIGHTS, safetensors.torch.save(_own_storage(segmenter_state)))
+            write_bytes(fresh / WEIGHTS, safetensors.torch.save(tensors))
             if plain is not None:
                 with atomic_write(fresh / STATE) as file:
                     torch.save(plain, file)
-            files = {path.name: settle_file(path) for path in sorted(fresh.iterdir())}
+            files = {path.name: describe_file(path) for path in sorted(fresh.iterdir())}
             manifest = {"format": FORMAT, "segmeter": __version__, "card": card.to_dict(), "progress": dict(progress)}
             write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
     except (OSError, SafetensorError, RuntimeError) as error:
@@ -163,7 +160,10 @@ def find_checkpoint(path: Path) -> Path:
         There is none; the message says what is there instead.
     """
     path = fetch(path, keep=_of_checkpoints)
-    real = pointed(real_path(path))
+    real = real_path(path)
+    if real.is_file() and real.stat().st_size <= _LONGEST_NAME:  # perhaps the name of a folder, see `point`
+        named = real.parent / real.read_text("utf-8", "replace")
+        real = named if named.parent == real.parent and named.is_dir() else real
     folder = real.parent if real.is_file() else real
     if (folder / MANIFEST).is_file():
         return folder
@@ -190,43 +190,47 @@ def find_weights(place: Path | str) -> Path:
     return read_checkpoint(path).folder / WEIGHTS if path.is_dir() else path
 
 
-def read_checkpoint(path: Path | str) -> Checkpoint:
+def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpoint:
     """Open a checkpoint, and verify its manifest and weights.
+
+    Parameters
+    ----------
+    path
+        As for `find_checkpoint`.
+    verify_weights
+        False neither reads nor verifies the weights, which is quicker to learn the card.
 
     Raises
     ------
     CheckpointError
         There is none, it is damaged, or a newer segmeter wrote it: one line with the file, the cause and the next step.
     """
-    checkpoint = read_description(path)
-    verify_file(checkpoint.folder, WEIGHTS, checkpoint.files[WEIGHTS])
-    return checkpoint
-
-
-def read_description(path: Path | str) -> Checkpoint:
-    """Open a checkpoint by its manifest alone, to learn its card; the weights are neither read nor verified.
-
-    Raises
-    ------
-    CheckpointError
-        As for `read_checkpoint`, except for damage to the weights.
-    """
     folder = find_checkpoint(Path(path))
-    manifest = read_manifest(folder / MANIFEST)
+    path = folder / MANIFEST
     try:
-        files: dict[str, dict[str, Any]] = {
-            str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
-            for name, entry in manifest["files"].items()
-        }
-        card = ModelCard.from_dict(manifest["card"])
-        progress = dict(manifest["progress"])
-        sha256 = files[WEIGHTS]["sha256"]
-    except (KeyError, TypeError, ValueError, AttributeError, SegmeterError) as error:
-        reason = " ".join(f"{type(error).__name__} {error}".split())
+        manifest = read_json(real_path(path))  # stores of models keep files as links to their contents
+    except InputError as error:
+        fault = find_placeholder(path)
+        raise CheckpointError(f"{path}: {fault}" if fault else error.problems) from error
+    if not isinstance(manifest.get("format"), int):
+        raise CheckpointError(f"{path}: is not a segmeter manifest. Give a segmeter run or checkpoint.")
+    if manifest["format"] > FORMAT:
         raise CheckpointError(
-            f"{folder / MANIFEST}: lacks what a checkpoint must say ({reason}). Take another."
-        ) from error
-    return Checkpoint(folder=folder, card=card, progress=progress, sha256=sha256, files=files)
+            f"{path}: has format {manifest['format']}, from segmeter {manifest.get('segmeter')!r}; "
+            f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
+        )
+    if manifest != seal(manifest):
+        raise CheckpointError(f"{path}: {_CHANGED}")
+    files = manifest["files"]
+    if verify_weights:
+        verify_file(folder, WEIGHTS, files[WEIGHTS])
+    return Checkpoint(
+        folder=folder,
+        card=ModelCard.from_dict(manifest["card"]),
+        progress=manifest["progress"],
+        sha256=files[WEIGHTS]["sha256"],
+        files=files,
+    )
 
 
 def plain_state(value: Any, where: str = "state") -> Any:
@@ -243,50 +247,9 @@ def plain_state(value: Any, where: str = "state") -> Any:
     raise InputError(expected("write_checkpoint", where, "to be plain", type(value).__name__, remedy))
 
 
-def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to the CPU, contiguous and each with memory of its own, as safetensors refuses shared memory."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, value in state.items():
-        tensor = value.detach().cpu().contiguous()
-        memory = tensor.untyped_storage().data_ptr()
-        tensors[name] = tensor.clone() if memory in seen else tensor
-        seen.add(memory)
-    return tensors
-
-
 def _of_checkpoints(name: str) -> bool:
     """Tell whether reading a checkpoint, or a run's best one, needs this file below a URL."""
     return "/" not in name or name.startswith("checkpoints/best/")
-
-
-def settle_file(path: Path) -> dict[str, Any]:
-    """Flush a file to the disk, give it the mode that new files have, and describe it."""
-    # The umask can't be read without a race. Windows marks some folders read-only, and removes no such file
-    path.chmod(path.parent.stat().st_mode & 0o666 | 0o600)
-    with path.open("r+b") as file:  # Windows flushes only what may be written
-        os.fsync(file.fileno())
-    return describe_file(path)
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a manifest; raises CheckpointError unless it is complete, unedited and not newer than this program."""
-    real = real_path(path)  # stores of models keep files as links to their contents
-    try:
-        manifest = read_json(real)
-    except InputError as error:
-        fault = find_placeholder(real) if real.is_file() else None
-        raise CheckpointError(f"{path}: {fault}" if fault else error.problems) from error
-    if not isinstance(manifest.get("format"), int):
-        raise CheckpointError(f"{path}: is not a segmeter manifest. Give a segmeter run or checkpoint.")
-    if manifest["format"] > FORMAT:
-        raise CheckpointError(
-            f"{path}: has format {manifest['format']}, from segmeter {manifest.get('segmeter')!r}; "
-            f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
-        )
-    if manifest != seal(manifest):
-        raise CheckpointError(f"{path}: {_CHANGED}")
-    return manifest
 
 
 def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
@@ -306,7 +269,7 @@ def point(link: Path, target: str) -> None:
     """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new one.
 
     Windows lets few users make links, and replaces none that leads to a folder. There it is a file with the name of the
-    target, see `pointed`.
+    target, which `find_checkpoint` reads.
     """
     temporary = link.with_name(temporary_name())
     with operation("link", link):
@@ -324,11 +287,3 @@ def point(link: Path, target: str) -> None:
             temporary.unlink()
         raise
     sync_folder(link.parent)
-
-
-def pointed(link: Path) -> Path:
-    """Follow what `point` made to its target; return any other path unchanged."""
-    if link.is_file() and link.stat().st_size <= _LONGEST_NAME:
-        target = link.parent / link.read_text("utf-8", "replace")
-        return target if target.parent == link.parent and target.is_dir() else link
-    return link

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, create_model
+from pydantic import Field, TypeAdapter, create_model
 
-from segmeter.checks import collecting
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
 _FOREIGN = ("foreign", "output", "class_map", "runs_whole")
@@ -56,7 +57,7 @@ class ModelCard:
     Raises
     ------
     ConfigError
-        A length does not match `in_channels`, or a value is unusable.
+        A length does not match `in_channels`, or a deviation is not above 0.
     """
 
     model: Mapping[str, Any]
@@ -75,28 +76,15 @@ class ModelCard:
     def __post_init__(self) -> None:
         model = {key: tuple(value) if isinstance(value, list) else value for key, value in self.model.items()}
         object.__setattr__(self, "model", model)  # lists of JSON are tuples in configurations
-        with collecting("model card") as problems:
-            problems.in_range("in_channels", self.in_channels, 1)
-            for name, values in (("mean", self.mean), ("std", self.std)):
-                rule = f"to be {self.in_channels} values, one per channel"
-                problems.expect(len(values) == self.in_channels, name, rule, list(values))
-                for value in values:
-                    problems.in_range(name, value, 0 if name == "std" else -1e6, 1e6, above=name == "std")
-            fits = not self.clip or (len(self.clip) == self.in_channels and all(low < high for low, high in self.clip))
-            counted = len(self.class_pixels) in (0, self.spec.num_classes)
-            rule = f"to be {self.spec.num_classes} counts, one per class"
-            problems.expect(counted, "class_pixels", rule, list(self.class_pixels))
-            problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
-
-    @property
-    def context(self) -> int:
-        """Neighbouring planes of a volume on each side that are channels of an image, see `data.context`."""
-        return int(self.data.get("context", 0))
+        lengths = {len(self.mean), len(self.std), len(self.clip or self.mean)}
+        if lengths != {self.in_channels} or not all(value > 0 for value in self.std):
+            rule = f"to have {self.in_channels} values, one per channel, and std > 0"
+            raise ConfigError(expected("model card", "mean, std, clip", rule, (self.mean, self.std, self.clip)))
 
     @property
     def plane_channels(self) -> int:
-        """Channels of one plane; `in_channels` without neighbouring planes."""
-        return self.in_channels // (2 * self.context + 1)
+        """Channels of one plane; `in_channels` without the neighbouring planes of `data.context`."""
+        return self.in_channels // (2 * int(self.data.get("context", 0)) + 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as JSON values."""
@@ -109,19 +97,11 @@ class ModelCard:
 
         Raises
         ------
-        KeyError, TypeError, ConfigError
-            A key is missing or its value is invalid.
+        KeyError, ValidationError
+            A key is missing, or its value is of another type.
         """
-        return cls(
-            model=values["model"],
-            spec=ClassSpec.of(values["spec"]),
-            in_channels=values["in_channels"],
-            mean=tuple(values["mean"]),
-            std=tuple(values["std"]),
-            clip=tuple((low, high) for low, high in values.get("clip", ())),
-            data=dict(values.get("data", {})),  # older checkpoints lack it
-            class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
-        )
+        card: ModelCard = TypeAdapter(cls).validate_python({**values, "spec": ClassSpec.of(values["spec"])})
+        return card
 
 
 MODELS = Registry("model")
@@ -306,14 +286,3 @@ DptConfig = _network(
     decoder_intermediate_channels=(256, 512, 1024, 1024),
     decoder_fusion_channels=256,
 )
-
-
-def model_config(values: Mapping[str, Any]) -> Any:
-    """Turn a network's name and fields, as a checkpoint's card holds them, into its checked configuration.
-
-    Raises
-    ------
-    ConfigError
-        No network has this name, or it does not take one of the fields.
-    """
-    return MODELS.schema(str(values.get("name")))(**values)

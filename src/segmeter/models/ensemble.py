@@ -10,6 +10,7 @@ from torch.nn.functional import logsigmoid
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import ConfigError
+from segmeter.models.config import ModelCard
 from segmeter.models.foreign.network import ForeignModel
 from segmeter.models.segmenter import Segmenter
 
@@ -76,23 +77,24 @@ def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
     return totals[0] if task == "multiclass" else totals[0] - totals[1]
 
 
-def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tensor:
-    """Merge the channels of a model's own classes into the task's classes, by adding their probabilities.
+def merge_classes(logits: Tensor, card: ModelCard) -> Tensor:
+    """Merge the channels of a model's own classes into the card's classes, by adding their probabilities.
 
     Parameters
     ----------
     logits
         (B, N, H, W), before softmax.
-    class_map
-        The class of each of the N channels; each class has one or more.
-    task
-        "multiclass", or "binary" for classes 0 and 1.
+    card
+        Its `class_map` has the class of each of the N channels; each class has one or more. Without one, the logits
+        are returned as they are.
 
     Returns
     -------
     (B, num_channels, H, W), float32.
     """
+    if not card.class_map:
+        return logits
     known = torch.log_softmax(logits.float(), 1)
-    groups = [[i for i, number in enumerate(class_map) if number == k] for k in range(max(class_map) + 1)]
+    groups = [[i for i, number in enumerate(card.class_map) if number == k] for k in range(max(card.class_map) + 1)]
     merged = [known[:, group].logsumexp(1) for group in groups]
-    return torch.stack(merged, 1) if task == "multiclass" else (merged[1] - merged[0])[:, None]
+    return torch.stack(merged, 1) if card.spec.task == "multiclass" else (merged[1] - merged[0])[:, None]

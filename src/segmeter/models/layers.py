@@ -85,12 +85,6 @@ class FoldedBlock(UnetDecoderBlock):  # type: ignore[misc]
     Aitken et al. 2017, arXiv:1707.02937, on how the two ways of enlarging relate.
     """
 
-    def __init__(self, block: UnetDecoderBlock) -> None:
-        nn.Module.__init__(self)  # the modules exist already
-        self.interpolation_mode = block.interpolation_mode
-        self.conv1, self.attention1 = block.conv1, block.attention1
-        self.conv2, self.attention2 = block.conv2, block.attention2
-
     def forward(
         self, feature_map: Tensor, target_height: int, target_width: int, skip_connection: Tensor | None = None
     ) -> Tensor:
@@ -111,15 +105,12 @@ def fold_upsampling(network: nn.Module) -> None:
 
     These enlarge by nearest neighbour and convolve at once, 3 x 3, without a bias.
     """
-    for parent in list(network.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is not UnetDecoderBlock or child.interpolation_mode != "nearest":
-                continue
-            block: Any = child
-            first, attention = block.conv1[0], block.attention1.attention
+    for block in network.modules():
+        if type(block) is UnetDecoderBlock and block.interpolation_mode == "nearest":
+            first: Any = block.conv1[0]
             plain = isinstance(first, nn.Conv2d) and first.bias is None and first.kernel_size == (3, 3)
-            if plain and isinstance(attention, nn.Identity):
-                setattr(parent, name, FoldedBlock(child))
+            if plain and isinstance(block.attention1.attention, nn.Identity):
+                block.__class__ = FoldedBlock  # the same modules, run in another way
 
 
 def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Tensor:

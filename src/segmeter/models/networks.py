@@ -1,19 +1,14 @@
 """Builds networks of segmentation-models-pytorch, with logits as large as the image, and loads initial weights."""
 
 import logging
-import os
-import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlparse
-from urllib.request import getproxies
 
 import segmentation_models_pytorch as smp
 import timm
 import torch
-from huggingface_hub import constants
+from timm.models import adapt_input_conv
 from torch import Tensor, nn
 
 from segmeter.checks import close_name, expected
@@ -22,7 +17,7 @@ from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.checkpoint import find_weights
 from segmeter.models.config import ModelConfig
 from segmeter.models.layers import fold_upsampling, replace_norms
-from segmeter.models.weights import Fit, check_finite, compare, load_tensors
+from segmeter.models.weights import compare, load_tensors
 
 _OURS = {"name", "logits_stride", *ModelConfig.model_fields}  # the others are options of the library's network
 _INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
@@ -56,6 +51,15 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
+    options = {key: value for key, value in config if key not in _OURS}
+    if options.get("decoder_channels", 0) is None:
+        options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))
+    if config.name == "fpn":
+        options["upsampling"] = 2 ** (config.depth - 3)  # the pyramid ends at the third map from the deepest
+    elif config.name == "pspnet":
+        options["upsampling"] = 2**config.depth
+    elif config.name == "dpt":
+        options["dynamic_img_size"] = True
     own = smp.encoders.encoders.get(config.encoder, {}).get("pretrained_settings", {})  # mostly imagenet
     pretrained = config.weights == "imagenet" or config.weights in own
     # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
@@ -67,8 +71,9 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         known = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
         raise ConfigError(expected("model", "encoder", "to be known to timm", repr(config.encoder), known))
     remedy = "Choose another encoder or depth, or other options of this network."
-    fetching = pretrained_encoder(config.encoder) if pretrained else nullcontext()
-    with refusing(ConfigError, f"{what} can't be built", remedy), fetching:
+    if pretrained:
+        remedy = "If its weights can't be fetched, set model.weights=null, or give the path of a file."
+    with refusing(ConfigError, f"{what} can't be built", remedy):
         network: nn.Module = smp.create_model(
             config.name,
             encoder_name=config.encoder,
@@ -76,7 +81,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
             encoder_weights=weights,
             in_channels=in_channels,
             classes=spec.num_channels,
-            **_options(config),
+            **options,
         )
         if getattr(config, "logits_stride", 1) > 1:
             _end_decoder_at(config.logits_stride, network)
@@ -91,20 +96,6 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     if config.weights is not None and not pretrained:
         start_from(network, config.weights)
     return network
-
-
-def _options(config: ModelConfig) -> dict[str, Any]:
-    """Return the options that are the library's own; a few of them follow from the depth."""
-    options = {key: value for key, value in config if key not in _OURS}
-    if options.get("decoder_channels", 0) is None:
-        options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))
-    if config.name == "fpn":
-        options["upsampling"] = 2 ** (config.depth - 3)  # the pyramid ends at the third map from the deepest
-    if config.name == "pspnet":
-        options["upsampling"] = 2**config.depth
-    if config.name == "dpt":
-        options["dynamic_img_size"] = True
-    return options
 
 
 def _end_decoder_at(stride: int, network: Any) -> None:
@@ -131,49 +122,13 @@ def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
         raise ConfigError(f"{what} gives logits of {given} for an image of {size}. Choose model.depth=5.")
 
 
-@contextmanager
-def pretrained_encoder(encoder: str) -> Iterator[None]:
-    """Let the block fetch pretrained weights; without a network it takes them from the cache or fails at once.
-
-    Raises
-    ------
-    ConfigError
-        The block could not get the weights.
-    """
-    before = constants.HF_HUB_OFFLINE
-    # without a network the hub's client would retry for half a minute
-    constants.HF_HUB_OFFLINE = before or not _reachable(constants.ENDPOINT)
-    try:
-        yield
-    except OSError as error:
-        state = "no network" if constants.HF_HUB_OFFLINE else "the download failed"
-        raise ConfigError(
-            f"model.weights: expected the imagenet weights of {encoder!r} from {constants.ENDPOINT} or the cache in "
-            f"{constants.HF_HUB_CACHE}, got neither ({state}). Set model.weights=null, or give the path of a file."
-        ) from error
-    finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-def _reachable(endpoint: str) -> bool:
-    """Tell whether the host's name resolves. Behind a proxy it is taken to, as only the proxy knows."""
-    if getproxies() or "HF_ENDPOINT" in os.environ:
-        return True
-    address = urlparse(endpoint)
-    try:
-        socket.getaddrinfo(address.hostname, address.port or 443)
-    except OSError:
-        return False
-    return True
-
-
-def start_from(network: nn.Module, source: str) -> Fit:
+def start_from(network: nn.Module, source: str) -> None:
     """Load the weights of a file or checkpoint that match a network by name and shape, and log the differences.
 
     Parameters
     ----------
     network
-        Changed in place. Tensors that the file lacks keep their values. The attribute `start` gets the logged report.
+        Changed in place. Tensors that the file lacks keep their values.
     source
         A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
         segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
@@ -187,21 +142,24 @@ def start_from(network: nn.Module, source: str) -> Fit:
     path = find_weights(source)
     wanted = network.state_dict()
     tensors, said = unwrap(load_tensors(path), wanted)
-    check_finite(tensors, path)
-    said += _spread_channels(tensors, wanted)
-    fit = compare(wanted, tensors)
+    common = [name for name, each in wanted.items() if each.ndim == 4 and name in tensors and tensors[name].ndim == 4]
+    odd = [name for name in common if tensors[name].shape[1] == _RGB != wanted[name].shape[1]]
+    if len(odd) == 1:  # the convolution that sees the image
+        channels = wanted[odd[0]].shape[1]
+        tensors[odd[0]] = adapt_input_conv(channels, tensors[odd[0]])
+        said += f" ({odd[0]} spread from {_RGB} to {channels} channels)"
+    matched, differences = compare(wanted, tensors)
     encoder = [name for name in wanted if name.startswith("encoder.")] or list(wanted)
-    if len(set(encoder) & set(fit.matched)) * 2 < len(encoder):
+    if len(set(encoder) & set(matched)) * 2 < len(encoder):
         raise CheckpointError(
-            f"{path}: does not fit model.encoder - {fit.describe()}. Choose the network it was made for."
+            f"{path}: does not fit model.encoder - {differences}. Choose the network it was made for."
         )
-    network.load_state_dict({name: tensors[name] for name in fit.matched}, strict=False)
-    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
+    network.load_state_dict({name: tensors[name] for name in matched}, strict=False)
+    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, matched))
     shares = ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
-    rest = f"; {fit.describe()}" if not fit.exact else ""
-    network.start = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
-    _LOG.log(logging.INFO if fit.exact and not said else logging.WARNING, "model.weights: %s", network.start)
-    return fit
+    rest = f"; {differences}" if differences else ""
+    level = logging.WARNING if differences or said else logging.INFO
+    _LOG.log(level, "model.weights: %s from %s%s%s", shares, path, said, rest)
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
@@ -229,23 +187,3 @@ def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[di
     if inside:
         said += " (an encoder alone)"
     return {named(inside + name): each for name, each in tensors.items()}, said
-
-
-def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """Adapt the filters of the one convolution that sees RGB images to another number of channels, and report it.
-
-    A single channel gets their sum, as if it were red, green and blue at once. More channels repeat them in turn,
-    scaled so that the sum over the channels keeps its size.
-    """
-    odd = [
-        name
-        for name, each in tensors.items()
-        if name in wanted and each.ndim == 4 and each.shape[1] == _RGB != wanted[name].shape[1]
-        if each.shape[0] == wanted[name].shape[0] and each.shape[2:] == wanted[name].shape[2:]
-    ]
-    if len(odd) != 1:
-        return ""
-    old, channels = tensors[odd[0]], wanted[odd[0]].shape[1]
-    turns = old.repeat(1, -(-channels // _RGB), 1, 1)[:, :channels] * (_RGB / channels)
-    tensors[odd[0]] = old.sum(1, keepdim=True) if channels == 1 else turns
-    return f" ({odd[0]} spread from {_RGB} to {channels} channels)"

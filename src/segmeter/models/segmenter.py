@@ -5,13 +5,15 @@ The network's library is loaded only when a network is built.
 Axes: B batch, C channels of the image, H height, W width.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.models.config import MODELS, ModelCard, model_config
+from segmeter.models.config import MODELS, ModelCard
 
 SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
 FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
@@ -65,7 +67,6 @@ class Segmenter(nn.Module):
         InputError
             Other axes, channels or dtype.
         """
-        self.check(image)
         height, width = image.shape[-2:]
         padded = pad_to_multiple(self.normalise(image), multiple=self.size_multiple, least=self.size_least)
         return self.padded_logits(padded)[..., :height, :width]
@@ -80,24 +81,22 @@ class Segmenter(nn.Module):
         return functional.interpolate(logits, scale_factor=float(self.downsample), mode="bilinear")
 
     def normalise(self, image: Tensor) -> Tensor:
-        """Compute (image / full scale - mean) / std in the buffers' dtype, clipped to the card's `clip` first."""
+        """Compute (image / full scale - mean) / std in the buffers' dtype, clipped to the card's `clip` first.
+
+        InputError for an image of other axes, channels or dtype, see `forward`.
+        """
+        channels, given = self.card.in_channels, f"{image.dtype} {tuple(image.shape)}"
+        if image.dim() != 4 or image.shape[1] != channels:
+            raise InputError(expected("segmenter", "image", f"to be (B, {channels}, H, W)", given))
+        if image.dtype not in FULL_SCALE and not image.is_floating_point():
+            remedy = "The scale of other integers is not known: divide them into 0 .. 1 first."
+            raise InputError(expected("segmenter", "image", "to be uint8, uint16 or floating", given, remedy))
         full = FULL_SCALE.get(image.dtype, 1.0)
         gain = self.gain / full
         image = image.to(gain.dtype)
         if self.limits is not None:
             image = image.clamp(self.limits[0] * full, self.limits[1] * full)
         return torch.addcmul(self.shift, image, gain)
-
-    def check(self, image: Tensor) -> None:
-        """Raise InputError for an image of other axes, channels or dtype, see `forward`."""
-        channels = self.card.in_channels
-        if image.dim() != 4 or image.shape[1] != channels or 0 in image.shape[-2:]:
-            rule = f"to be (B, {channels}, H, W) with H, W >= 1"
-            raise InputError(expected("segmenter", "image", rule, f"{image.dtype} {tuple(image.shape)}"))
-        if image.dtype not in FULL_SCALE and not image.is_floating_point():
-            rule = "to be uint8, uint16 or floating"
-            remedy = "The scale of other integers is not known: divide them into 0 .. 1 first."
-            raise InputError(expected("segmenter", "image", rule, str(image.dtype), remedy))
 
 
 def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
@@ -123,7 +122,6 @@ class AtNetworkSize(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         model = self.segmenter
-        model.check(image)
         height, width = image.shape[-2:]
         multiple, least = model.size_multiple // model.downsample, model.size_least // model.downsample
         logits: Tensor = model.network(pad_to_multiple(model.normalise(image), multiple=multiple, least=least))
@@ -147,7 +145,7 @@ def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
-    config = model_config(card.model)
+    config: Any = MODELS.schema(str(card.model.get("name")))(**card.model)
     if not initialise and getattr(config, "weights", None) is not None:
         config = config.replace(weights=None)
     network = MODELS.build(config, spec=card.spec, in_channels=card.in_channels)

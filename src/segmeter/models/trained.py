@@ -3,20 +3,17 @@
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint
-from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.models.foreign.opened import ForeignCheckpoint, describe, find_source, open_foreign
@@ -24,35 +21,22 @@ from segmeter.models.foreign.opened import ForeignCheckpoint, describe, find_sou
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class Checkpoints:
-    """Verified checkpoints whose models are averaged; a single one is used alone."""
+    """Verified checkpoints whose models are averaged; a single one is used alone.
 
-    members: tuple[Checkpoint | ForeignCheckpoint, ...]
+    `card` is that of the first member, and `sha256` the hash of its weights; of several checkpoints, over their hashes
+    in the given order. `class_pixels` (K,) counts the pixels per class of the training set; None if it is unknown, or
+    if the members differ. `folders` are those of our own checkpoints: other models have none for us to write to.
+    """
 
-    @property
-    def card(self) -> ModelCard:
-        """The first member's card."""
-        return self.members[0].card
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the weights; of several checkpoints, over their hashes in the given order."""
-        if len(self.members) == 1:
-            return self.members[0].sha256
-        return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
-
-    @property
-    def class_pixels(self) -> NDArray[np.int64] | None:
-        """Pixels per class, (K,), of the training set; None if unknown, or if the members differ."""
-        known = {member.card.class_pixels for member in self.members}
-        counts = known.pop()
-        return np.array(counts, np.int64) if counts and not known else None
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders of our own checkpoints; a model that others trained has none for us to write to."""
-        return [member.folder for member in self.members if isinstance(member, Checkpoint)]
+    def __init__(self, members: Sequence[Checkpoint | ForeignCheckpoint]) -> None:
+        self.members, self.card, self.sha256 = tuple(members), members[0].card, members[0].sha256
+        if len(members) > 1:
+            self.sha256 = hashlib.sha256(" ".join(member.sha256 for member in members).encode()).hexdigest()
+        counts = {member.card.class_pixels for member in members}
+        known = len(counts) == 1 and bool(self.card.class_pixels)
+        self.class_pixels = np.array(self.card.class_pixels, np.int64) if known else None
+        self.folders = [member.folder for member in members if isinstance(member, Checkpoint)]
 
     def facts(self) -> dict[str, Any]:
         """Return the entries of run.json about these checkpoints."""

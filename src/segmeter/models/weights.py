@@ -2,11 +2,8 @@
 
 import os
 import warnings
-import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import safetensors.torch
@@ -18,63 +15,41 @@ from segmeter.checks import shorten
 from segmeter.errors import CheckpointError
 
 _HEAD_BYTES = 256
-_PROGRAM = (
-    "holds more than tensors and numbers, so that opening it could run code; nothing ran. If you trust it, write "
+_NO_STATE_DICT = (
+    "is damaged or truncated, or holds more than the tensors of a state dict (a whole model, TorchScript, .pt2), and "
+    "opening that could run code; nothing ran. Fetch it again. If you trust it, write "
     "`safetensors.torch.save_file(model.state_dict(), ...)` and give that as model.weights, or export it to ONNX."
 )
 _NESTS = ("state_dict", "model_state_dict", "model")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """The match of a file's tensors with a network: names in both, names on one side only, and shapes that differ."""
+def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tuple[list[str], str]:
+    """Compare a network's state dict with the tensors of a file.
 
-    matched: tuple[str, ...]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-    reshaped: tuple[str, ...]
-
-    @property
-    def exact(self) -> bool:
-        return not (self.missing or self.extra or self.reshaped)
-
-    def describe(self) -> str:
-        """Describe the differences in one line: each kind, with at most ten names."""
-        kinds = (("missing", self.missing), ("extra", self.extra), ("other shape", self.reshaped))
-        return "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in kinds if names)
-
-
-def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Fit:
-    """Compare a network's state dict with the tensors of a file."""
-    reshaped = {
-        name: f"{name} {tuple(tensors[name].shape)} in the file, {tuple(network[name].shape)} in the network"
-        for name in network
-        if name in tensors and tensors[name].shape != network[name].shape
+    Returns
+    -------
+    The names of tensors of one shape in both, and the differences in one line, with at most ten names of each kind; ""
+    if there are none.
+    """
+    shared = [name for name in network if name in tensors]
+    matched = [name for name in shared if tensors[name].shape == network[name].shape]
+    differences = {
+        "missing": [name for name in network if name not in tensors],
+        "extra": [name for name in tensors if name not in network],
+        "other shape": [
+            f"{name} {tuple(tensors[name].shape)} in the file, {tuple(network[name].shape)} in the network"
+            for name in shared
+            if tensors[name].shape != network[name].shape
+        ],
     }
-    return Fit(
-        matched=tuple(name for name in network if name in tensors and name not in reshaped),
-        missing=tuple(name for name in network if name not in tensors),
-        extra=tuple(name for name in tensors if name not in network),
-        reshaped=tuple(reshaped.values()),
-    )
-
-
-def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Raise CheckpointError with the names of the tensors that contain NaN or infinity."""
-    bad = [name for name, each in tensors.items() if each.is_floating_point() and not torch.isfinite(each).all()]
-    if bad:
-        raise CheckpointError(
-            f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
-            "The training diverged; take an earlier checkpoint."
-        )
+    return matched, "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in differences.items() if names)
 
 
 def load_exactly(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, *, what: str, remedy: str) -> None:
-    """Load the tensors of a file; CheckpointError unless they are finite and just those of the network."""
-    fit = compare(network.state_dict(), tensors)
-    if not fit.exact:
-        raise CheckpointError(f"{path}: does not fit {what}: {fit.describe()}. {remedy}")
-    check_finite(tensors, path)
+    """Load the tensors of a file; CheckpointError unless they are just those of the network."""
+    _, differences = compare(network.state_dict(), tensors)
+    if differences:
+        raise CheckpointError(f"{path}: does not fit {what}: {differences}. {remedy}")
     network.load_state_dict(tensors)
 
 
@@ -84,7 +59,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises
     ------
     CheckpointError
-        The file is damaged, something else, or holds more than plain tensors.
+        The file is damaged, something else, or holds more than plain tensors; or a tensor has NaN or infinity.
     """
     if not real_path(path).is_file():
         kind = "is a folder, not a file" if path.is_dir() else "is not a regular file"
@@ -92,45 +67,39 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     fault = find_placeholder(path)
     if fault:
         raise CheckpointError(f"{path}: {fault}")
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            names = {name.rpartition("/")[2] for name in archive.namelist()}
-        if names & {"constants.pkl", "archive_format", "serialized_exported_program.json"}:
-            kind = "a TorchScript program" if "constants.pkl" in names else "a torch.export program (.pt2)"
-            raise CheckpointError(f"{path}: is {kind}, and opening it could run code; nothing ran. Export it to ONNX.")
-    if _begins(path).startswith((b"PK", b"\x80")):  # a zip archive or a pickle
+    with path.open("rb") as file:
+        is_pickle = file.read(2).startswith((b"PK", b"\x80"))  # in a zip archive, or bare
+    if is_pickle:
         content = load_plain(path)
         nested = [content[key] for key in _NESTS if isinstance(content, dict) and isinstance(content.get(key), dict)]
         state = nested[0] if nested else content
         if not (isinstance(state, dict) and state and all(isinstance(each, Tensor) for each in state.values())):
             remedy = "Save `model.state_dict()` and give that."
             raise CheckpointError(f"{path}: holds no state dict (name -> tensor). {remedy}")
-        return {str(name): each for name, each in state.items()}
-    try:
-        return dict(safetensors.torch.load_file(path))
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
-        remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
-        raise CheckpointError(f"{path}: {fault}. {remedy}") from error
+    else:
+        try:
+            state = safetensors.torch.load_file(path)
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
+            remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
+            raise CheckpointError(f"{path}: {fault}. {remedy}") from error
+    bad = [str(name) for name, each in state.items() if each.is_floating_point() and not each.isfinite().all()]
+    if bad:
+        raise CheckpointError(
+            f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
+            "The training diverged; take an earlier checkpoint."
+        )
+    return {str(name): each for name, each in state.items()}
 
 
 def load_plain(path: Path) -> Any:
-    """Open what torch.save wrote, as plain tensors, numbers and containers of them; never anything else.
-
-    Raises
-    ------
-    CheckpointError
-        The file is damaged, or is a program (a pickled model or function).
-    """
+    """Open what torch.save wrote, as plain tensors, numbers and containers of them; CheckpointError for all else."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol")  # before torch refuses such a file
             return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise CheckpointError(f"{path}: {_PROGRAM}") from error
-    except Exception as error:  # a damaged file makes torch raise RuntimeError, EOFError, struct.error, ...
-        fault = "is damaged or truncated, or torch.save did not write it; nothing in it ran"
-        raise CheckpointError(f"{path}: {fault}. Fetch it again.") from error
+    except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError, struct.error, ...
+        raise CheckpointError(f"{path}: {_NO_STATE_DICT}") from error
 
 
 def real_path(path: Path) -> Path:
@@ -145,7 +114,8 @@ def real_path(path: Path) -> Path:
 
 def find_placeholder(path: Path) -> str | None:
     """Describe what a download or clone left in place of the file, and what to do; None for any other content."""
-    text = _begins(path).lstrip().lower()
+    with path.open("rb") as file:
+        text = file.read(_HEAD_BYTES).lstrip().lower()
     if path.stat().st_size == 0:
         return "is empty (0 bytes): the copy or download broke off. Fetch it again."
     if text.startswith(b"version https://git-lfs"):
@@ -153,8 +123,3 @@ def find_placeholder(path: Path) -> str | None:
     if text.startswith((b"<!doctype html", b"<html", b"<?xml", b"<head")):
         return "is not a checkpoint (looks like HTML, perhaps a login page). Download the file itself."
     return None
-
-
-def _begins(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEAD_BYTES)

@@ -194,7 +194,10 @@ def test_an_exported_file_is_evaluated_as_its_checkpoint():
     ("command", "line"),
     [
         (["export", "checkpoint=torchvision:deeplabv3_resnet50"], "Export this one with the tool that trained it"),
-        (["check", "checkpoint=script.pt", "splits=[all]", *DATA, "data.root=."], "is a TorchScript program"),
+        (
+            ["check", "checkpoint=script.pt", "splits=[all]", *DATA, "data.root=."],
+            "TorchScript, .pt2), and opening",
+        ),
     ],
 )
 def test_export_and_check_say_what_the_file_is(capsys, command, line):

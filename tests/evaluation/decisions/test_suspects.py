@@ -1,7 +1,6 @@
 """Suspects of finished evaluations: which runs are taken, and what is written."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions.held_out import find_probs, open_held_out
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, _annotation, find_in_runs
-from segmeter.export import formats
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.objects.suspects import DRAWN
 from tests.data.crafted import put
@@ -93,15 +91,6 @@ def test_a_coco_polygon_keeps_the_holes_of_a_region():
     drawn = mask.merge(mask.frPyObjects(entry["segmentation"], *ring.shape))
     assert mask.iou([drawn], [mask.encode(np.asfortranarray(ring > 0).astype(np.uint8))], [0]) == 1
     assert (entry["category_id"], entry["area"], entry["bbox"]) == (3, int(numbers.sum()), [3, 2, 35, 26])
-
-
-def test_outlines_that_would_overwrite_each_other_are_refused(listed, monkeypatch):
-    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
-    held = open_held_out(make_run(listed / "run", make_data(listed / "data")), data(listed / "data", lists="."))
-    other = replace(held.dataset.pairs[0], case_id="A")
-    other = replace(held, folder=listed, dataset=replace(held.dataset, pairs=(other,)))
-    with pytest.raises(InputError, match="got 1: a and A"):
-        find_in_runs([held, other], 0, listed)
 
 
 def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed):

@@ -130,14 +130,6 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path,
     assert "none are kept" in caplog.text
 
 
-def test_probabilities_that_would_overwrite_each_other_are_not_kept(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(formats, "ignores_case", lambda folder: True)
-    alike = Cases(spec=BINARY, case_ids=(*IDS, "CASE00"))
-    assert len([*keep_probs(Known().predict(), tmp_path, alike, needed=True)]) == len(IDS)
-    assert "got 1: case00 and CASE00" in caplog.text
-    assert not [*tmp_path.rglob("*.npy")]
-
-
 def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(tmp_path, caplog, monkeypatch):
     write, asked = formats.write_npy, list[Path]()
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from segmeter.models.ensemble import merge_classes
 from segmeter.models.foreign.config import ForeignConfig, Source
 from segmeter.models.foreign.network import ForeignModel
 from segmeter.models.foreign.opened import Described, open_foreign
+from tests.models.parts import make_card, make_spec
 
 DATA = ClassSpec(task="multiclass", names=("ground", "thing"), colours=((0, 0, 0),) * 2, ignore_index=255)
 
@@ -54,7 +57,8 @@ def test_labels_are_the_mapped_winner_and_probabilities_the_sums():
 
 def test_a_binary_task_takes_the_sum_of_the_object_s_classes():
     logits = torch.randn(1, 3, 4, 5)
-    merged = merge_classes(logits, (0, 1, 1), "binary").sigmoid()
+    card = replace(make_card(make_spec(2, "binary")), class_map=(0, 1, 1))
+    merged = merge_classes(logits, card).sigmoid()
     torch.testing.assert_close(merged[:, 0], logits.softmax(1)[:, 1:].sum(1))
 
 

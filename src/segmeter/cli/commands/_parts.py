@@ -76,7 +76,7 @@ def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Datas
         level=limits.level,
         timeout_s=limits.timeout_s,
         planes=limits.planes or card.data.get("planes"),
-        context=card.context,
+        context=int(card.data.get("context", 0)),
         channel_files=card.data.get("channel_files", ()),
     )
 

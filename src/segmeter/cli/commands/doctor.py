@@ -93,9 +93,10 @@ def _folder() -> str | None:
 def _torch_facts() -> dict[str, str]:
     import torch
 
-    from segmeter.inference.device import has_bfloat16
+    from segmeter.inference.device import pick_dtype
 
+    native = pick_dtype(torch.device("cpu"), "auto") is torch.bfloat16
     return {
         "torch build": "CUDA " + torch.version.cuda if torch.version.cuda else "CPU only",
-        "bfloat16 on the CPU": "yes" if has_bfloat16(torch.device("cpu")) else "no (float32 is used)",
+        "bfloat16 on the CPU": "yes" if native else "no (float32 is used)",
     }

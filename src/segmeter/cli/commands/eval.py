@@ -27,7 +27,6 @@ from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
-from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
@@ -142,7 +141,7 @@ def predicting(
     resumed: Path | None,
     decided: EvalConfig | None = None,
 ) -> Iterator[CaseRun]:
-    """Open the run of a checkpoint on the cases of a data set, or on its shard; DICOM series are written at the end.
+    """Open the run of a checkpoint on the cases of a data set, or on its shard.
 
     Parameters
     ----------
@@ -153,11 +152,6 @@ def predicting(
     decided
         The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
     """
-    place = config.export.dicom_series
-    if place is not None and config.shard is not None:
-        rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
-        raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
-    series = () if place is None else find_series(place, dataset, config.export)
     cases, part = dataset, dict[str, Any]()
     batches: Sequence[int] | None = None
     if config.shard is not None:
@@ -180,7 +174,6 @@ def predicting(
             resume=resumed is not None,
             batches=batches,
         )
-        write_series(folder / PREDICTIONS, series, checkpoint.card.spec)
 
 
 def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None) -> None:
@@ -205,9 +198,8 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
         return None
     if not config.export.labels:
         return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")
-    file_format = config.export.labels_format
-    if file_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:
-        return _LOG.warning("pictures: none are drawn; reading %s needs: pip install 'segmeter[itk]'.", file_format)
+    if config.export.labels_format == "mha" and find_spec("SimpleITK") is None:
+        return _LOG.warning("pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'.")
     if metrics is None:
         ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
     else:

@@ -13,7 +13,6 @@ from segmeter.cli.folders import Job
 from segmeter.cli.run_folder import open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.report import build_dataset
-from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.foreign.opened import find_source
@@ -23,7 +22,6 @@ from segmeter.threads import share_cores
 
 def run_export(config: DeployConfig, job: Job) -> None:
     """Export, and print how many of the file's labels equal segmeter's."""
-    check_tools()
     share_cores()
     if any(map(find_source, config.checkpoints)):
         raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")

@@ -138,9 +138,9 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
 
 def _read(path: str | Path) -> tuple[ModelCard, str | None]:
     """Return the model card, and the root of the data in the record of the checkpoint's run."""
-    from segmeter.models.checkpoint import read_description  # imports torch, which --cfg must not
+    from segmeter.models.checkpoint import read_checkpoint  # imports torch, which --cfg must not
 
-    found, root = read_description(Path(path)), None
+    found, root = read_checkpoint(path, verify_weights=False), None
     try:
         root = read_run(found.folder.parents[1]).get("data_root")
     except FileNotFoundError:  # a checkpoint outside a run

@@ -19,7 +19,6 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out, read_probs
 from segmeter.evaluation.drive import collect
-from segmeter.export.formats import check_cases
 from segmeter.export.objects import encode_geojson
 from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.metrics.arrays import FloatArray, divide, say
@@ -84,7 +83,6 @@ def find_in_runs(
         Files can't be read or don't fit together, one line each.
     """
     _check_together(runs)
-    check_cases(folder, (case_id for run in runs for case_id in run.dataset.case_ids))
     confidence, jobs = usual_confidence(runs), _jobs(runs)
     studied = list(collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"))
     hits, errors = ([pair for each in studied for pair in each[place]] for place in (1, 2))

@@ -25,7 +25,6 @@ from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_hel
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import check_cases
 from segmeter.export.writer import Writer
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
@@ -176,15 +175,10 @@ def keep_probs(
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
-    They are dropped then, unless the settings need them. If a file can't be written, or if files would overwrite each
-    other, none are kept, with a warning: the result doesn't need the files.
+    They are dropped then, unless the settings need them. If a file can't be written, none are kept, with a
+    warning: the result doesn't need the files.
     """
     place, keeps = folder / "predictions", True
-    try:
-        check_cases(folder, dataset.case_ids)
-    except InputError as error:
-        keeps = False
-        _LOG.warning("tune: %s So no probabilities are kept.", error.problems[0])
     writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), dataset.spec)
     for one in predictions:
         if keeps:

@@ -13,9 +13,16 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import Field
 
 from segmeter.errors import ConfigError
-from segmeter.schema import Config, Given, RuleError, Unit, rule
+from segmeter.schema import Config, Unit
 
-_RULE = re.compile(r"any|(multiple|short|long|letterbox):\d+|(fixed|letterbox):\d+x\d+")
+_FITS = "any, multiple:32, fixed:512x512, short:512, long:1024 or letterbox:640"
+Fit = Annotated[
+    str,
+    Field(
+        pattern=r"^(any|(multiple|short|long|letterbox):\d+|(fixed|letterbox):\d+x\d+)$",
+        json_schema_extra={"words": _FITS},
+    ),
+]
 
 Model = TypeVar("Model", bound=Callable[..., Any])
 
@@ -44,7 +51,7 @@ class InputConfig(Config, title="model.input"):
 class SizeConfig(Config, title="model.size"):
     """The sizes that the network takes, and how images are brought to them."""
 
-    fit: str | None = None
+    fit: Fit | None = None
     """"any"; "multiple:32" pads to it; "fixed:512x512" (height x width), "short:512" and "long:1024" (the shorter or
     the longer side) resize; "letterbox:640" resizes to fit, and pads with grey."""
     longest: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
@@ -57,11 +64,6 @@ class SizeConfig(Config, title="model.size"):
     """Whether images are smoothed where resizing makes them smaller."""
     backend: Literal["torchvision", "opencv"] | None = None
     """The library whose arithmetic resizes the stored values; their results differ by one grey level in places."""
-
-    @rule("fit")
-    def _known(cls, text: str | None, given: Given) -> None:
-        if text is not None and not _RULE.fullmatch(text):
-            raise RuleError("to be any, multiple:32, fixed:512x512, short:512, long:1024 or letterbox:640")
 
     @property
     def parsed(self) -> tuple[str, list[int]]:

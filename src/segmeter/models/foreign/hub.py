@@ -1,8 +1,6 @@
 """Loads segmentation models of transformers from a folder or the hub's cache; only tensors are read, no code."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -84,7 +82,8 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
     loader = getattr(transformers, f"AutoModelFor{'Universal' if universal else 'Semantic'}Segmentation")
     # weights of another shape are listed instead, and refused below
     options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", _EXPORT):
+    _silence()
+    with refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", _EXPORT):
         network, info = loader.from_pretrained(folder, dtype=torch.float32, **_LOCAL, **options)
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
@@ -116,9 +115,9 @@ def _processor(folder: Path) -> dict[str, Any]:
     """Return the model's image processor as the keys of a card."""
     import transformers
 
+    _silence()
     try:
-        with _quiet():
-            found = transformers.AutoImageProcessor.from_pretrained(folder, **_LOCAL).to_dict()
+        found = transformers.AutoImageProcessor.from_pretrained(folder, **_LOCAL).to_dict()
     except Exception:  # there is none, so the card must say how images are prepared
         return {}
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
@@ -140,17 +139,9 @@ def _processor(folder: Path) -> dict[str, Any]:
     return {"input": images, "size": fitted}
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep progress bars and reports of transformers off the terminal within the block."""
+def _silence() -> None:
+    """Keep progress bars and reports of transformers off the terminal."""
     from transformers.utils import logging as theirs
 
-    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
     theirs.set_verbosity(logging.CRITICAL)
     theirs.disable_progress_bar()
-    try:
-        yield
-    finally:
-        theirs.set_verbosity(level)
-        if bars:
-            theirs.enable_progress_bar()

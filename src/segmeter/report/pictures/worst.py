@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.export.formats import class_folder, encode_plane
+from segmeter.export.formats import class_folder, encode_labels_png
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
@@ -83,7 +83,7 @@ def write_crops(
                 names = [f"{name}-{class_folder(of_class)}.png" for of_class in spec.names]
                 planes = [(names[k], map_[k], spec.of_plane(k)) for k in range(spec.num_classes)]
             for file, plane, own in planes:
-                write_bytes(fresh / file, encode_plane(plane, own))
+                write_bytes(fresh / file, encode_labels_png(plane, own.colours, ignore_index=own.ignore_index))
         write_json(fresh / PLACE, place)
 
 
