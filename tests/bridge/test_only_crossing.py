@@ -18,10 +18,9 @@ EXCEPTIONS = {  # (module, what): how often, and why
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
     ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
     ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
-    ("losses/focal_torch.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
+    ("losses/config.py", ".tolist("): (1, "counts of NumPy, in the words of an error"),
+    ("losses/focal_torch.py", ".tolist("): (1, "class weights that the caller gave"),
     ("losses/targets.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
-    ("losses/targets.py", "from_numpy"): (1, "the words of an advice"),
-    ("losses/targets.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
 }
 
 

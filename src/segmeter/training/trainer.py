@@ -9,14 +9,12 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted, StopSignals
 from segmeter.files import Lines, write_json
-from segmeter.losses.additive import check_labels
 from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
@@ -129,7 +127,7 @@ class Trainer:
             case_id=job.data.name,
             scaled=learner.scaler is not None,
             max_skipped=self.config.max_skipped,
-            check_labels=partial(check_labels, learner.loss),
+            check_labels=learner.loss.check_labels,
         )
         self.throughput, self.step, self.lr = Throughput(), 0, 0.0
         self.stale = 0  # validations since the best one
