@@ -153,6 +153,8 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
         ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),
         ({"backend": "closed"}, r"got 'closed'. It is called 'torch' now."),
         ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
+        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
+        ({"normalizer": None}, r"`normalizer` to be a number"),
         ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
         ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
@@ -162,9 +164,9 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
 def test_options_out_of_range_are_refused(options, words):
     case = make_case("multiclass", ignored=False)
     merged = {"task": "multiclass", **options}
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(SegmeterError, match=words):
         focal_loss(case.logits, case.target, **merged)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(SegmeterError, match=words):
         FocalLoss(**merged)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import collecting
+from segmeter.checks import collecting, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.losses.config import Backend, Normalizer
 from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float
@@ -58,13 +58,17 @@ def check_focal_options(
     ------
     ConfigError
         It names every option that is out of range or does not go with the task.
+    InputError
+        The task is unknown, or an option is not a number.
     """
-    softmax = task == "multiclass"
+    known_name(where, "task", task, TASKS)
+    softmax, gamma = task == "multiclass", real_number(where, "gamma", gamma)
+    label_smoothing = real_number(where, "label_smoothing", label_smoothing)
+    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
     weights = None  # else dense and float32, as the kernels read them
     if class_weights is not None:
         weights = torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
     with collecting(where) as problems:
-        problems.one_of("task", task, TASKS)
         problems.one_of("reduction", reduction, get_args(Reduction))
         problems.one_of("backend", backend, get_args(Backend))
         problems.in_range("gamma", gamma, 0)
@@ -80,11 +84,9 @@ def check_focal_options(
         if isinstance(normalizer, str):  # a softmax has no elements of target 1 for "positives" to count
             problems.one_of("normalizer", normalizer, ("valid", "elements") if softmax else get_args(Normalizer))
         else:
-            problems.in_range("normalizer", normalizer, 0, above=True)
+            problems.in_range("normalizer", real_number(where, "normalizer", normalizer), 0, above=True)
     both = (1.0, 1.0) if alpha is None else (1.0 - alpha, float(alpha))
-    return FocalOptions(
-        task, float(gamma), both, weights, ignore_index, float(label_smoothing), reduction, normalizer, backend
-    )
+    return FocalOptions(task, gamma, both, weights, ignore_index, label_smoothing, reduction, normalizer, backend)
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
