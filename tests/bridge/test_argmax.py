@@ -194,17 +194,6 @@ def test_the_kernel_takes_floats_of_32_bits_and_less_on_cuda_with_triton(on_a_gp
     assert not argmax.fused_takes(on_a_gpu(1, 2, 3))
 
 
-@pytest.mark.parametrize(
-    ("tiles", "share", "programs"),
-    [(3, 1, 3), (1000, 1, 32), (1000, 4, 8), (1000, 100, 1), (0, 1, 1)],
-    ids=["a small image", "a large one", "one of four", "one of a hundred", "none"],
-)
-def test_programs_share_the_processors_among_images(monkeypatch, tiles, share, programs):
-    """Four processors, each with eight programs; every image has at least one."""
-    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
-    assert argmax._programs(torch.device("cpu"), tiles=tiles, share=share) == programs
-
-
 def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
     """Triton takes the current device, which cuda:1 need not be."""
     calls, kernel = [], MagicMock()
@@ -218,7 +207,8 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device_of", on)
     monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=kernel), raising=False)
-    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    properties = Mock(multi_processor_count=4)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():
         logits = torch.empty(2, 3, 40, device="cuda:1")

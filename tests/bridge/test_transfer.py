@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.transfer import NUMPY, TORCH, Rule, cast, packed, wanted_dtype
+from segmeter.bridge.transfer import NUMPY, TORCH, cast, packed, wanted_dtype
 from segmeter.errors import InputError
 from tests.bridge.fake_stream import FakeTransport
 
@@ -96,7 +96,7 @@ def test_a_conversion_without_meaning_is_refused():
         cast("test", torch.ones(1, dtype=torch.uint64), torch.float32)
 
 
-RULE = Rule("here", "tensor", "to be good", "Do it.")
+RULE = ("here", "tensor", "to be good", "Do it.")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int16, torch.int64])

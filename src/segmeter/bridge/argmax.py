@@ -104,22 +104,16 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     record = _blank(logits.device).clone()
     block_k = 1 << (channels - 1).bit_length()
     block_p = max(1, TILE // block_k)
-    grid = (_programs(logits.device, tiles=-(-pixels // block_p), share=batch), batch)
+    on_gpu = logits.device.type == "cuda"
+    processors = torch.cuda.get_device_properties(logits.device).multi_processor_count if on_gpu else 1
+    programs = max(1, min(-(-pixels // block_p), processors * PROGRAMS_PER_PROCESSOR // batch))  # of each image
     sizes = (channels, pixels, *logits.stride())
     # Triton launches on the current device, whatever the tensors are on
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        kernels.argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
+        kernels.argmax_labels[programs, batch](
+            logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS
+        )
     return labels, record
-
-
-def _programs(device: torch.device, *, tiles: int, share: int) -> int:
-    """Return how many programs decode one of `share` images."""
-    return max(1, min(tiles, _processors(device) * PROGRAMS_PER_PROCESSOR // share))
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 @cache

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
-from segmeter.bridge import read_scalars
+from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import RunError, StopSignals
@@ -159,7 +159,7 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
             start = time.monotonic()
             batches = [source.take() for _ in range(training.accumulate)]
             taken = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
-            losses += read_scalars([taken.loss])  # waits for the device
+            losses.append(float(to_numpy(taken.loss)))  # waits for the device
             times.append(time.monotonic() - start)
     restore_rng(state)
     return median_low(times[1:]), losses[0]
@@ -204,9 +204,11 @@ class DivergenceGuard:
         RunError
             One is not finite, or too many updates were skipped. The message has the step, its rate and its cases.
         """
-        values = read_scalars([value for taken in self._taken for value in (taken.loss, taken.grad_norm)])
+        if not self._taken:
+            return
+        values = to_numpy(torch.stack([value for taken in self._taken for value in (taken.loss, taken.grad_norm)]))
         taken_steps, self._taken = self._taken, []
-        for taken, loss, norm in zip(taken_steps, values[::2], values[1::2], strict=True):
+        for taken, (loss, norm) in zip(taken_steps, values.reshape(-1, 2).tolist(), strict=True):
             if not math.isfinite(loss):
                 self.check_labels()
                 raise self._fault(f"a finite loss, got {loss}", taken)
