@@ -1,6 +1,5 @@
-"""Limits of a run, its times and budgets, rates of its steps, and its profile."""
+"""Limits of a run, its times and budgets, and rates of its steps."""
 
-import json
 import math
 import time
 from contextlib import nullcontext
@@ -13,13 +12,12 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
-from segmeter.records import read_json_lines
 from segmeter.training import clock
-from segmeter.training.clock import SKIPPED, Limits, Throughput
+from segmeter.training.clock import Limits, Throughput
 from segmeter.training.config import TrainingConfig
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
+from tests.training.tiny import assert_same, tiny_job, weights
 
 
 def limits(batches_per_epoch=7, **values):
@@ -110,24 +108,6 @@ def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
         assert watch.read()[1] == {"data": 0.0, "step": 0.0, "validation": seconds}
 
 
-@pytest.mark.parametrize(("steps", "recorded"), [(2, 2), (9, 3)], ids=["whole", "the run ends before"])
-def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_they_are(tmp_path, steps, recorded):
-    losses = []
-    for name, profiled in (("plain", 0), ("profiled", steps)):
-        run = {"steps": SKIPPED + 3, "epochs": None, "log_every": 1, "cases": TinyCases(count=26)}
-        train(tiny_job(tmp_path / name, profile_steps=profiled, **run))
-        losses.append([row.get("loss") for row in read_json_lines(tmp_path / name / "history.jsonl")])
-    assert losses[0] == losses[1]
-    folder = tmp_path / "profiled" / "profile"
-    assert sorted(path.name for path in folder.iterdir()) == ["table.txt", "trace.json"]
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    updates = [event for event in events if event.get("name") == "segmeter.update" and event["ph"] == "X"]
-    assert len(updates) == recorded
-    table = (folder / "table.txt").read_text()
-    assert "aten::" in table
-    assert "segmeter.forward" in table
-
-
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     start = time.monotonic()
     result = train(tiny_job(tmp_path, epochs=None, time_budget=1, log_every=1))
@@ -137,23 +117,6 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     assert max(rates) > 0.005
     assert rates[-1] < max(rates)  # how far it has fallen when the last step begins depends on how long steps take
     assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
-
-
-def test_a_promise_that_a_busy_machine_breaks_is_taken_back_at_once_and_again_when_it_gets_worse(caplog):
-    """30 steps in a fifth of the time are 150 in all; 270 are near enough to 300."""
-    part, config = [0.0], SimpleNamespace(time_budget="4m")
-    run = SimpleNamespace(step=0, told=300.0, config=config, progress=lambda step: part[0])
-    for run.step, part[0] in ((3, 0.09), (27, 0.1), (30, 0.2), (32, 0.22), (40, 0.5)):
-        loop.Trainer._forecast(run)
-    said = "training: steps take longer than planned, so time_budget=4m will hold about {} of them, not {}".format
-    assert caplog.messages == [said(150, 300), said(80, 150)]
-
-
-def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_path, caplog):
-    for planned in (0, 10**9):
-        budget = {"epochs": None, "time_budget": "0.5", "validate_every": None}
-        train(tiny_job(tmp_path / str(planned), **budget, planned_steps=planned))
-        assert any("longer than planned" in each for each in caplog.messages) is bool(planned)
 
 
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):

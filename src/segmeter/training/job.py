@@ -28,7 +28,7 @@ CONTENTS = "data.json"  # in the run's folder: the hash of every file of the dat
 # resuming. Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
-    *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
+    *("training.max_skipped", "training.pictures", "training.stop_at"),
     *("training.stall_minutes", "data.root", "data.verify", "data.timeout_s", "logger"),
 )
 
@@ -55,8 +55,6 @@ class TrainSettings:
         Post-processing that splits objects in validation, so that PQ is among its scores; empty: no objects.
     allow_changes
         Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
-    planned_steps
-        The steps that the plan expects the time budget to hold; 0 if nothing was planned.
     """
 
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -69,7 +67,6 @@ class TrainSettings:
     shown: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepConfig, ...] = ()
     allow_changes: tuple[str, ...] = ()
-    planned_steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

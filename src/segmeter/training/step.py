@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.profiler import record_function
 
 from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import shorten
@@ -88,15 +87,14 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         image = image.contiguous(memory_format=layout)
         with learner.forward.gathering(image, last=number == len(batches)):
             precision = training_precision(learner.device, config.precision)
-            with record_function("segmeter.forward"), autocast(learner.device, precision):
+            with autocast(learner.device, precision):
                 logits = learner.forward(image)
                 loss = loss_of(logits, target) if whole is None else divide(loss_of.sums(logits, target), whole)
             share = loss * world.size  # as gradients are averaged over processes
             (share if learner.scaler is None else learner.scaler.scale(share)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
-    with record_function("segmeter.update"):
-        return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
+    return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
 @contextmanager

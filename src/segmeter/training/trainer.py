@@ -20,7 +20,7 @@ from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step_name
-from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
+from segmeter.training.clock import Limits, Throughput, peak_memory_mb
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
@@ -33,8 +33,6 @@ from segmeter.training.validation import Validator, score_share
 _LOG = logging.getLogger(__name__)
 CHECKPOINTS, HISTORY = "checkpoints", "history.jsonl"
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
-FORECAST_FROM = 0.1  # of the time budget, as the first steps are slower than the others
-FEWER = 0.8  # of the steps that the user was last told: a lower forecast is worth a line
 
 
 def train(job: TrainJob) -> TrainResult:
@@ -70,8 +68,6 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
-        if training.profile_steps:
-            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -122,7 +118,6 @@ class Trainer:
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
         self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
-        self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
             case_id=job.data.name,
             scaled=learner.scaler is not None,
@@ -133,7 +128,6 @@ class Trainer:
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
-        self.told = float(job.settings.planned_steps)  # steps that the user expects from a time budget
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
@@ -157,7 +151,6 @@ class Trainer:
             if self.stop and not reason:
                 self._leave()
             self.checkpoints.check()
-            self._forecast()
             self._show()
         self.checkpoints.wait()
         return self._result(reason)
@@ -175,21 +168,11 @@ class Trainer:
         self.step, self.lr = taken.step, taken.lr
         self.guard.note(taken)
         self.throughput.add(sum(map(len, taken.indices)) * self.job.world.size, source.waited - waited)
-        self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
             self.shown["train"] = f", loss {self.guard.kept['losses'][-1]:.4f}"
-
-    def _forecast(self) -> None:
-        """Warn if the time budget will hold far fewer steps than the plan or the last warning promised."""
-        spent = self.progress(self.step)
-        expected = int(self.step / spent) if spent >= FORECAST_FROM else math.inf
-        if expected < FEWER * self.told:
-            text = "training: steps take longer than planned, so time_budget=%s will hold about %d of them, not %d"
-            _LOG.warning(text, self.config.time_budget, expected, self.told)
-            self.told = expected
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""

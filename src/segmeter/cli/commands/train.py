@@ -40,7 +40,6 @@ from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.schema import as_plain
-from segmeter.training.clock import FOLDER, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
@@ -93,7 +92,6 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     if not world.leads:
         follow(training)
         return None
-    training = replace(training, settings=replace(training.settings, planned_steps=plan.steps))
     check_job(training)
     start = getattr(training.segmenter.network, "start", None)
     facts = {
@@ -269,7 +267,7 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
 
 
 def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
-    """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
+    """Print how the training ended, its best checkpoint, and what debug=overfit was run for."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
@@ -286,8 +284,6 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
-    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
-        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         fits = result.reason.startswith("stop_at")
         score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"
