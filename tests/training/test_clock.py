@@ -79,24 +79,24 @@ def test_epochs_of_a_step(step, epochs):
 def test_rates_by_hand_with_validations_left_out(monkeypatch):
     now, watch = [100.0], Throughput()
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
-    assert (watch.read()[0].images_per_second, watch.whole.data_wait) == (0.0, 0.0), "no division by no time"
+    assert watch.whole.rates() == {"images_per_second": 0.0, "data_wait": 0.0}, "no division by no time"
     watch.run()
     now[0] += 2.0
     watch.run()
-    watch.add(8, 0.5)
+    watch.add(images=8, waited=0.5)
     watch.hold()
     now[0] += 100.0  # a validation
     watch.hold()
     watch.run()
     now[0] += 2.0
-    watch.add(12, 0.5)
-    rates, stages = watch.read()
-    assert (rates.images_per_second, rates.data_wait, stages) == (5.0, 0.25, {"data": 1.0, "step": 3.0})
+    watch.add(images=12, waited=0.5)
+    found = {"images_per_second": 5.0, "data_wait": 0.25, "stages": {"data": 1.0, "step": 3.0}}
+    assert watch.read() == found
     watch.run()
     now[0] += 1.0
-    watch.add(5, 0.0)
-    assert watch.read()[0].images_per_second == 5.0
-    assert (watch.whole.images_per_second, watch.whole.data_wait) == (5.0, 0.2)
+    watch.add(images=5)
+    assert watch.read()["images_per_second"] == 5.0
+    assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
 
 
 def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
@@ -105,7 +105,7 @@ def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
     for seconds in (3.0, 4.0):
         with watch.stage("validation"):
             now[0] += seconds
-        assert watch.read()[1] == {"data": 0.0, "step": 0.0, "validation": seconds}
+        assert watch.read()["stages"] == {"data": 0.0, "step": 0.0, "validation": seconds}
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -78,22 +79,20 @@ class Counts:
     spent: float = 0.0
     waited: float = 0.0
 
-    @property
-    def images_per_second(self) -> float:
-        return round(self.images / max(self.spent, 1e-9), 3)
-
-    @property
-    def data_wait(self) -> float:
-        """The share of the time that was spent waiting for batches."""
-        return round(min(self.waited / max(self.spent, 1e-9), 1.0), 4)
+    def rates(self) -> dict[str, float]:
+        """Return images per second, and the share of the time that was spent waiting for batches."""
+        spent = max(self.spent, 1e-9)
+        return {
+            "images_per_second": round(self.images / spent, 3),
+            "data_wait": round(min(self.waited / spent, 1.0), 4),
+        }
 
 
 class Throughput:
     """A stopwatch for training steps. It pauses during validations and saves."""
 
     def __init__(self) -> None:
-        self.whole = Counts()  # everything that was read
-        self._recent = Counts()  # since the last reading
+        self.whole, self._recent = Counts(), Counts()  # of the process, and since the last reading
         self._stages: dict[str, float] = {}
         self._since: float | None = None
 
@@ -107,29 +106,29 @@ class Throughput:
         finally:
             self._stages[name] = self._stages.get(name, 0.0) + time.perf_counter() - start
 
-    def add(self, images: int, waited: float) -> None:
-        """Count a step whose batches took `waited` seconds to come."""
-        self._recent.images += images
-        self._recent.waited += waited
-
     def run(self) -> None:
         """Run, unless it runs already."""
-        if self._since is None:
-            self._since = time.perf_counter()
+        self._since = self._since or time.perf_counter()
 
     def hold(self) -> None:
         """Pause until `run`."""
         if self._since is not None:
-            self._recent.spent += time.perf_counter() - self._since
+            self.add(spent=time.perf_counter() - self._since)
             self._since = None
 
-    def read(self) -> tuple[Counts, dict[str, float]]:
-        """Return the counts since the last reading, and the seconds of each stage."""
+    def add(self, *, images: int = 0, spent: float = 0.0, waited: float = 0.0) -> None:
+        """Count images, or seconds of steps, of which batches took `waited` to come."""
+        for counts in (self.whole, self._recent):
+            counts.images += images
+            counts.spent += spent
+            counts.waited += waited
+
+    def read(self) -> dict[str, Any]:
+        """Return the rates since the last reading, and the seconds of each stage."""
         self.hold()
-        seen, self._recent, whole = self._recent, Counts(), self.whole
-        self.whole = Counts(whole.images + seen.images, whole.spent + seen.spent, whole.waited + seen.waited)
+        seen, self._recent = self._recent, Counts()
         stages, self._stages = {"data": seen.waited, "step": seen.spent - seen.waited, **self._stages}, {}
-        return seen, {name: round(seconds, 3) for name, seconds in stages.items()}
+        return {**seen.rates(), "stages": {name: round(seconds, 3) for name, seconds in stages.items()}}
 
 
 def peak_memory_mb(device: torch.device) -> float:

@@ -236,7 +236,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_schedule")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -247,7 +247,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_schedule")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -258,7 +258,7 @@ class PolyConfig(ScheduleConfig):
     """The exponent."""
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_schedule")
 class OneCycleConfig(ScheduleConfig):
     """One cosine up and one down (Smith and Topin 2018)."""
 
@@ -271,7 +271,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_schedule")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then a constant learning rate."""
 

@@ -77,7 +77,7 @@ class Loggers:
     ) -> None:
         built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
         self._loggers: dict[str, Logger] = {name: logger for name, logger in built.items() if logger is not None}
-        self._missed = dict.fromkeys(self._loggers, 0)
+        self._warned: set[str] = set()
 
     def write(self, row: Row) -> None:
         """Give a row to each logger. One that failed is tried again, as its server may come back."""
@@ -93,19 +93,18 @@ class Loggers:
             try:
                 give(logger)
             except Exception as error:  # of a network, a disk, or another's library
-                if not self._missed[name]:
-                    _LOG.warning("logger: %s failed at step %d (%s); training continues", name, step, _line(error))
-                self._missed[name] += 1
+                if name not in self._warned:
+                    text = "logger: %s failed at step %d (%s), so it lacks rows; training continues"
+                    _LOG.warning(text, name, step, one_line(error))
+                    self._warned.add(name)
 
     def close(self, outcome: Outcome) -> None:
-        """Close each logger, and name those that lack rows."""
+        """Close each logger."""
         for name, logger in self._loggers.items():
             try:
                 logger.close(outcome)
             except Exception as error:
-                _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
-            if self._missed[name]:
-                _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
+                _LOG.warning("logger: %s could not be closed (%s)", name, one_line(error))
 
 
 class TensorBoardLogger:
@@ -155,7 +154,7 @@ class WandbLogger:
                 settings=wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(off, True)),
             )
         except (wandb.Error, OSError) as error:
-            raise ConfigError(f"logger: wandb did not start: {_line(error)}") from error
+            raise ConfigError(f"logger: wandb did not start: {one_line(error)}") from error
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")  # training and validation both have a row of one step
 
@@ -195,7 +194,7 @@ class MlflowLogger:
             for name, value in {} if earlier else flatten(settings).items():
                 client.log_param(self._run_id, _mlflow_name(name), str(value)[:500])
         except Exception as error:  # of MLflow, its database or its client of HTTP
-            raise ConfigError(f"logger: mlflow can't use its store: {_line(error)}") from error
+            raise ConfigError(f"logger: mlflow can't use its store: {one_line(error)}") from error
 
     def write(self, row: Row) -> None:
         for name, value in numbers(row).items():
@@ -236,5 +235,6 @@ def _read_picture(path: Path) -> NDArray[np.uint8]:
         return np.asarray(stored.convert("RGB"))
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return an error's message on one line, or its type if there is none."""
     return " ".join(str(error).split()) or type(error).__name__

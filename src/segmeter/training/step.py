@@ -32,7 +32,7 @@ from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
 from segmeter.training.job import TrainJob, check_job
 from segmeter.training.learner import Learner, capture_rng, restore_rng
-from segmeter.training.optimizers import update_weights
+from segmeter.training.optimizers import freeze, update_weights
 
 SHOWN_CASES = 8  # of a batch, in a message
 _LOG = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Taken:
 
 def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
     """Take the ordered step, at the learning rate of its progress, and with the parts frozen that then are."""
-    learner.freeze(order.step)
+    freeze(learner.segmenter, learner.config, step=order.step)
     lr = float(learner.lr * learner.schedule(order.progress))
     for group in learner.optimizer.param_groups:
         group["lr"] = lr * group.get("lr_factor", 1.0)

@@ -167,7 +167,8 @@ class Trainer:
         taken = take_step(self.job, self.learner, batches, order)
         self.step, self.lr = taken.step, taken.lr
         self.guard.note(taken)
-        self.throughput.add(sum(map(len, taken.indices)) * self.job.world.size, source.waited - waited)
+        images = sum(map(len, taken.indices)) * self.job.world.size
+        self.throughput.add(images=images, waited=source.waited - waited)
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
@@ -180,11 +181,10 @@ class Trainer:
         row = self.guard.take()
         if not row:
             return
-        counts, stages = self.throughput.read()
         loss = row.pop("loss")
-        row |= {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
+        row |= self.throughput.read()
         self._write({"loss": loss, "lr": self.lr, **row, "peak_memory_mb": peak_memory_mb(self.learner.device)})
-        self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
+        self.shown["train"] = f", loss {loss:.4f}, {row['images_per_second']:.1f} images/s"
 
     def _validate(self) -> None:
         """Score the model, rank it and save it; without validation data, only save it."""
@@ -288,8 +288,7 @@ class Trainer:
             unlearned=tuple(row.get("unlearned", ())),
             last=self.checkpoints.folder / LAST,
             seconds=self.seconds,
-            images_per_second=self.throughput.whole.images_per_second,
-            data_wait=self.throughput.whole.data_wait,
+            images_per_second=self.throughput.whole.rates()["images_per_second"],
         )
 
     @property

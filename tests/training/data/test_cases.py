@@ -6,7 +6,6 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, Reading
-from segmeter.errors import DataError
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.sampling import SampleSource
@@ -140,10 +139,3 @@ def test_processes_share_the_planes_of_volumes(volumes):
     )
     for expected, *given in zip(whole.batch(1, 0), *(share.batch(1, 0) for share in shares), strict=True):
         np.testing.assert_array_equal(np.stack(given, axis=1).reshape(expected.shape), expected)
-
-
-def test_cases_that_are_no_files_have_no_rows():
-    cached = CachedDataset(TinyCases(), Budget(0))
-    assert cached.large_cases == frozenset()
-    with pytest.raises(DataError, match=r"case03: can't be read by rows"):
-        cached.open_rows(3)

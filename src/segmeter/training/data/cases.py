@@ -3,7 +3,6 @@
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,10 +13,8 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files.array import LazyArray
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample, count_classes
-from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.training.data.batches import Arrays, BatchSource, Windows
@@ -106,12 +103,6 @@ class CachedDataset:
     def large_cases(self) -> frozenset[int]:
         """Indices of the cases that are larger than memory, to be read by rows."""
         return self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
-
-    def open_rows(self, index: int) -> AbstractContextManager[tuple[LazyArray, LazyArray | None]]:
-        """Open the image and the target of a case, to be read by rows."""
-        if not isinstance(self.cases, Dataset):
-            raise DataError(f"{self.case_ids[index]}: can't be read by rows.")
-        return self.cases.open_rows(index)
 
 
 @dataclass(frozen=True, kw_only=True)
