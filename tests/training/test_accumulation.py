@@ -163,7 +163,7 @@ def test_augmented_images_do_not_stay_in_memory():
         return image, target
 
     loss = losses.build_loss(losses.FocalConfig(), spec("multiclass"))
-    step_over(loss, [1] * 8, "multiclass", augment=spy, channels_last=False)
+    step_over(loss, [1] * 8, "multiclass", augment=spy)
     assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
     assert max(most) <= 2
 

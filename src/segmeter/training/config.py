@@ -102,8 +102,6 @@ class TrainingConfig(Config, title="training"):
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """With float16, the number of updates in a row that may be skipped, as their gradient is not finite, before the run
     stops."""
-    channels_last: bool = True
-    """Whether the memory layout has the channels last, which is faster on CPUs and GPUs."""
     compile: Literal["auto", True, False] = "auto"
     """Whether torch compiles the network; "auto" does so only for long runs on a GPU."""
     freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
@@ -142,8 +140,8 @@ class TrainingConfig(Config, title="training"):
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
-    """Number of first batches to train on alone, again and again without augmentation, and to validate on. A model that
-    can't fit them has a fault. null trains on all data."""
+    """Train on the first cases alone, as many as fill this number of batches, without augmentation, and validate on
+    them. A model that can't fit them has a fault. null trains on all data."""
     deterministic: bool = False
     """Use deterministic kernels on a GPU; a CPU is always deterministic."""
     cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)
@@ -222,11 +220,6 @@ class SgdConfig(NetworkOptimizerConfig):
     """Momentum."""
     nesterov: bool = True
     """Nesterov's form of momentum."""
-
-    @rule("nesterov")
-    def _needs_momentum(cls, nesterov: bool, given: Given) -> None:
-        if nesterov and given.momentum == 0:
-            raise RuleError("to be false where momentum is 0")
 
 
 class ScheduleConfig(Config, title="schedule"):

@@ -81,8 +81,7 @@ class Learner:
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
         # the predictor settles the memory layout of its model, so everything that points at weights comes after it
         self.predictor = Predictor(self.published, settings.inference, device)
-        layout = torch.channels_last if config.channels_last else torch.contiguous_format
-        self.segmenter.to(memory_format=layout)
+        self.segmenter.to(memory_format=torch.channels_last)
         self.average = Average(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = settings.optimizer.lr
         self.schedule = SCHEDULES.build(settings.schedule)

@@ -78,13 +78,12 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     Loss and norm of the gradient before clipping, 0-d on the device.
     """
     config, world, loss_of, whole, losses = learner.config, learner.world, learner.loss, None, []
-    layout = torch.channels_last if config.channels_last else torch.contiguous_format
     if len(batches) > 1 or world.size > 1:
         targets = (augmented(batch, learner.augment)[1] for batch in batches)
         whole = world.sum(torch.stack([loss_of.denominators(target) for target in targets]).sum(0))
     for number, batch in enumerate(batches, start=1):
         image, target = augmented(batch, learner.augment)
-        image = image.contiguous(memory_format=layout)
+        image = image.contiguous(memory_format=torch.channels_last)  # the faster layout on CPUs and GPUs
         with learner.forward.gathering(image, last=number == len(batches)):
             precision = training_precision(learner.device, config.precision)
             with autocast(learner.device, precision):
