@@ -89,11 +89,10 @@ def test_a_narrower_float_is_rounded_but_never_to_infinity():
 
 
 def test_a_conversion_without_meaning_is_refused():
-    for source, target in ((torch.complex64, torch.float32), (torch.uint8, torch.complex64)):
-        with pytest.raises(InputError, match=rf"to be {source} for a {source} tensor.*tensor.abs\(\)"):
-            cast("test", torch.ones(1, dtype=source), target)
-    with pytest.raises(InputError, match="no arithmetic for uint64"):
-        cast("test", torch.ones(1, dtype=torch.uint64), torch.float32)
+    kinds = (("complex64", "float32"), ("uint8", "complex64"), ("uint64", "float32"))
+    for source, target in kinds:
+        with pytest.raises(InputError, match=rf"to be torch.{source} for a torch.{source} tensor"):
+            cast("test", torch.ones(1, dtype=getattr(torch, source)), getattr(torch, target))
 
 
 RULE = ("here", "tensor", "to be good", "Do it.")

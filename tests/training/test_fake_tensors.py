@@ -5,7 +5,6 @@ They can't lie on an Apple GPU, so CUDA stands for it.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,7 +86,7 @@ def steps_of(model, loss):
         image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
         target=torch.empty(4, 64, 48, dtype=torch.uint8),
         indices=np.arange(4),
-        draws=replace(DRAWS, table=torch.empty(DRAWS.table.shape)),
+        draws=DRAWS._replace(table=torch.empty(DRAWS.table.shape)),
         resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
     )
     config = TrainingConfig(precision="float32", clip_norm=1.0)

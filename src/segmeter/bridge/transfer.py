@@ -127,11 +127,8 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
     tensor = tensor.to(source)
     if source == target:
         return tensor, None
-    if source == torch.uint64:
-        remedy = "torch has no arithmetic for uint64: convert without dtype and continue in NumPy."
-        raise InputError(expected(where, "dtype", "to be uint64 for a uint64 tensor", str(target), remedy))
-    if source.is_complex or target.is_complex:
-        rule, remedy = f"to be {source} for a {source} tensor", "Pass tensor.real, tensor.imag or tensor.abs()."
+    if source == torch.uint64 or source.is_complex or target.is_complex:
+        rule, remedy = f"to be {source} for a {source} tensor", "Convert without dtype and continue in NumPy."
         raise InputError(expected(where, "dtype", rule, str(target), remedy))
     if np.can_cast(NUMPY[source], NUMPY[target]) and (source, target) != (torch.int64, torch.float64):
         return tensor.to(target), None

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +47,11 @@ def numbers(row: Row) -> dict[str, float]:
     return {name: value for name, value in kept.items() if name != "step"}
 
 
-class Logger(Protocol):
-    """Takes each row of history.jsonl, and pictures: PNG files by case id."""
-
-    def write(self, row: Row) -> None: ...
-
-    def show(self, step: int, pictures: Mapping[str, Path]) -> None: ...
-
-    def close(self, outcome: Outcome) -> None: ...
-
-
 class Loggers:
     """All loggers of a run. If one fails, a warning names it; the training and the others go on.
+
+    Each has write(row), which takes a row of history.jsonl; show(step, pictures), which takes PNG files by case id; and
+    close(outcome).
 
     Parameters
     ----------
@@ -76,7 +69,7 @@ class Loggers:
         self, configs: Sequence[LoggerConfig], *, folder: Path, step: int, settings: Mapping[str, Any]
     ) -> None:
         built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
-        self._loggers: dict[str, Logger] = {name: logger for name, logger in built.items() if logger is not None}
+        self._loggers: dict[str, Any] = {name: logger for name, logger in built.items() if logger is not None}
         self._warned: set[str] = set()
 
     def write(self, row: Row) -> None:
@@ -88,7 +81,7 @@ class Loggers:
         if pictures:
             self._each(step, lambda logger: logger.show(step, pictures))
 
-    def _each(self, step: int, give: Callable[[Logger], None]) -> None:
+    def _each(self, step: int, give: Callable[[Any], None]) -> None:
         for name, logger in self._loggers.items():
             try:
                 give(logger)

@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
-from segmeter.training.data.batches import Arrays, Windows
+from segmeter.training.data.batches import Windows
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
@@ -112,7 +112,7 @@ class SampleSource:
         """Return the batches per epoch."""
         return self.samples // self.batch_size
 
-    def batch(self, epoch: int, index: int, progress: float = 1.0) -> Arrays | Windows:
+    def batch(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Any, ...]:
         """Cut the samples of one batch.
 
         Parameters

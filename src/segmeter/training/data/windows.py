@@ -1,8 +1,7 @@
 """Cuts the part of image and target inside a window, from arrays or from files of which only that part is decoded."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch.nn import functional
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, content_changed
-from segmeter.data.files.array import FileArray, Header
+from segmeter.data.files.array import Header
 from segmeter.data.files.opened import open_array
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
@@ -170,7 +169,6 @@ class PartReader:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._folders: dict[Path, FileArray] = {}  # of Zarr, which hold no file open
         self._verified: set[Path] = set()
 
     def __call__(self, index: int) -> Sample | None:
@@ -209,17 +207,7 @@ class PartReader:
             if pair.sha256 and hash_map(path) != pair.sha256[number]:
                 raise content_changed(path)
             self._verified.add(path)
-        with self._opened(path, is_mask=number > 0) as array:
-            return np.ascontiguousarray(array.read(rows.start, rows.stop, columns)), array.nodata
-
-    @contextmanager
-    def _opened(self, path: Path, *, is_mask: bool) -> Iterator[FileArray]:
-        if path in self._folders:
-            yield self._folders[path]
-            return
         reading = self._dataset.reading
-        options = reading.options(path) if is_mask else {"level": reading.level, "max_pixels": reading.max_pixels}
+        options = reading.options(path) if number else {"level": reading.level, "max_pixels": reading.max_pixels}
         with open_array(path, **options, streams=self._dataset.streams) as array:
-            if path.is_dir():
-                self._folders[path] = array
-            yield array
+            return np.ascontiguousarray(array.read(rows.start, rows.stop, columns)), array.nodata
