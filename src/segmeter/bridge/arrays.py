@@ -121,8 +121,6 @@ def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor
     native = array.dtype.newbyteorder("=")
     if native not in TORCH:
         raise InputError(expected("to_torch", "array", rule, f"dtype {array.dtype}"))
-    if where.type != "cpu" and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative:
-        return torch.from_numpy(np.asarray(array)).to(where)
     host = torch.empty(array.shape, dtype=TORCH[native])
     np.copyto(host.numpy(), array, casting="equiv")
     return host.to(where)

@@ -19,10 +19,9 @@ from segmeter.bridge.transfer import (
     fetch,
     measure,
     packed,
-    wanted_label_dtype,
 )
 from segmeter.checks import expected, known_name, real_number, whole_number
-from segmeter.classes import TASKS, Task
+from segmeter.classes import TASKS, Task, label_dtype
 from segmeter.errors import InputError
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
@@ -124,7 +123,11 @@ def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
     ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    wanted = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
+    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
+        if value is not None and not least <= value <= 65535 + least:
+            rule = f">= {least} and <= {65535 + least}, as labels are unsigned and of 16 bits at most"
+            raise InputError(expected(where, argument, rule, value))
+    wanted = TORCH[label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))]
     if class_map is not None:
         found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
         numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked

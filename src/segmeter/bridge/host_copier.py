@@ -103,6 +103,9 @@ class PendingArray:
     """
 
     def __init__(self, case_id: str, transfer: Transfer, transport: Transport) -> None:
+        device, home = transfer.payload.device, transport.device
+        if (device.type, device.index or 0) != (home.type, home.index or 0):
+            raise InputError(expected(transfer.words[0], "tensor", f"to be on {home}, the copier's device", device))
         self.case_id = case_id
         self._transfer, self._transport = transfer, transport
         self._lock = threading.Lock()
@@ -189,7 +192,7 @@ class HostCopier:
     def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None) -> PendingArray:
         """Send the values of a tensor; `dtype` is that of `to_numpy`."""
         where = "HostCopier.submit"
-        return self._send(where, pack(where, tensor, dtype), case_id)
+        return PendingArray(case_id, pack(where, tensor, dtype), self._transport)
 
     def submit_labels(
         self,
@@ -208,18 +211,12 @@ class HostCopier:
         """
         where = "HostCopier.submit_labels"
         decoding = Decoding(task, num_classes, ignore_index, threshold)
-        return self._send(where, pack_labels(where, logits_or_labels, decoding, class_map), case_id)
+        return PendingArray(case_id, pack_labels(where, logits_or_labels, decoding, class_map), self._transport)
 
     def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> PendingArray:
         """Compute and send probabilities; the arguments are those of `probs_to_numpy`."""
         where = "HostCopier.submit_probs"
-        return self._send(where, pack_probs(where, logits, task=task, dtype=dtype), case_id)
-
-    def _send(self, where: str, transfer: Transfer, case_id: str) -> PendingArray:
-        device, home = transfer.payload.device, self._transport.device
-        if (device.type, device.index or 0) != (home.type, home.index or 0):
-            raise InputError(expected(where, "tensor", f"to be on {home}, the copier's device", device))
-        return PendingArray(case_id, transfer, self._transport)
+        return PendingArray(case_id, pack_probs(where, logits, task=task, dtype=dtype), self._transport)
 
 
 @cache

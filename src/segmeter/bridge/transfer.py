@@ -13,7 +13,6 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from segmeter.checks import expected, shown
-from segmeter.classes import label_dtype
 from segmeter.errors import InputError
 
 # torch dtypes that NumPy has under the same name, and the arrays that carry them unchanged
@@ -97,15 +96,6 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
         names = ", ".join(numpy.name for numpy in TORCH)
         raise InputError(expected(where, "dtype", f"to be one of {names}", shown(dtype)))
     return wanted
-
-
-def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None) -> np.dtype:
-    """Return uint8 if every class and the ignore value fit, else uint16. InputError if neither holds them."""
-    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
-        if value is not None and not least <= value <= 65535 + least:
-            remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
-            raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
-    return label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))
 
 
 def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tensor | None]:

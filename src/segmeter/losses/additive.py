@@ -9,7 +9,7 @@ from torch import nn
 from segmeter.checks import expected
 from segmeter.classes import CORE, SURE_ABOVE, ClassSpec
 from segmeter.errors import InputError
-from segmeter.losses.targets import valid_mask, widest_float
+from segmeter.losses.targets import valid_mask, widened, widest_float
 
 SURE = math.log(SURE_ABOVE / (1 - SURE_ABOVE))
 CORE_WEIGHT = 0.5  # at 1, the IoU of small objects fell by .012 instead of .008 (benchmarks/small_data.py, one seed)
@@ -62,7 +62,7 @@ class AdditiveLoss(nn.Module):
         """Make the loss NaN if labels were bad, and add their number to the count that `check_labels` reads."""
         if self.bad_labels.device == bad.device:
             self.bad_labels.add_(bad)  # `+=` would assign it, and call hooks that a failed export left in torch 2.11
-        return nan_where(loss, bad)
+        return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
     def check_labels(self) -> None:
         """Wait for the device, for example after reading a loss of NaN, and look at the labels since the last call.
@@ -92,9 +92,8 @@ class PixelMeanLoss(AdditiveLoss):
         return value
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        value = self(logits, target)
-        wide = value if value.dtype == torch.float64 else value.float()  # float16 can't hold the number of pixels
-        return torch.mul(wide, self.denominators(target).to(wide.dtype))
+        value = widened(self(logits, target))  # float16 can't hold the number of pixels
+        return torch.mul(value, self.denominators(target).to(value.dtype))
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         return valid_mask(target, self.ignore_index).sum(dtype=widest_float(target.device)).view(1)
@@ -177,11 +176,6 @@ def additive(loss: nn.Module, spec: ClassSpec) -> AdditiveLoss:
 def divide(sums: torch.Tensor, denominators: torch.Tensor) -> torch.Tensor:
     """Divide sums (P,) by denominators (P,), with 1 in place of 0, and add up: 0-d in the sums' dtype."""
     return (sums / torch.where(denominators > 0, denominators, 1.0).to(sums.dtype)).sum()
-
-
-def nan_where(loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    """Make the loss NaN if there were bad labels, without waiting for their number."""
-    return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

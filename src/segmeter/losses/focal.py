@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.losses import focal_torch
-from segmeter.losses.additive import AdditiveLoss, nan_where
+from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer, resolve_weights
 from segmeter.losses.focal_torch import FocalOptions, Reduction, Weights, check_focal_options, count_normalizer
 from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
@@ -158,7 +158,8 @@ def focal_loss(
     )
     if options.class_weights is not None and isinstance(logits, torch.Tensor):
         options = options._replace(class_weights=options.class_weights.to(logits.device))
-    return nan_where(*_compute("focal_loss", logits, target, options))
+    loss, bad = _compute("focal_loss", logits, target, options)
+    return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
 
 def build_focal(
