@@ -59,13 +59,6 @@ def test_the_neighbours_of_every_thresholds_logit_are_decided_as_in_exact_arithm
         assert to_labels(tiny, "binary", threshold=threshold).tolist() == [[wanted]]
 
 
-def test_a_float32_threshold_is_the_number_it_stands_for():
-    level = np.float32(-0.84729785)
-    logits = torch.tensor([[[[np.nextafter(level, np.float32(-1)), level, np.nextafter(level, np.float32(0))]]]])
-    wide = to_labels(logits, "binary", threshold=float(np.float32(0.3)))
-    assert to_labels(logits, "binary", threshold=np.float32(0.3)).tolist() == wide.tolist()
-
-
 @pytest.mark.parametrize(
     ("num_classes", "ignore_index", "expected"),
     [(2, None, np.uint8), (255, 255, np.uint8), (256, None, np.uint8), (256, 256, np.uint16), (257, None, np.uint16)],

@@ -96,15 +96,6 @@ def submit_something(copier, rng, generator, case_id):
     return pending, expected
 
 
-def test_a_copier_used_in_inference_mode_works_outside_of_it(open_copier):
-    copier = open_copier()
-    with torch.inference_mode():
-        assert copier.submit(torch.ones(2), case_id="inside").result().tolist() == [1, 1]
-    assert copier.submit(torch.full((2,), 3), case_id="outside").result().tolist() == [3, 3]
-    with pytest.raises(InputError, match="fit uint8"):
-        copier.submit(torch.tensor([256]), case_id="bad", dtype="uint8").result()
-
-
 def test_results_are_owned_by_the_caller_and_the_same_on_every_call(open_copier):
     source, copier = torch.ones(3), open_copier()
     pending, other = copier.submit(source, case_id="a"), copier.submit(source, case_id="b")

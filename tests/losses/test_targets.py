@@ -8,7 +8,7 @@ import torch
 
 from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss
-from segmeter.losses.config import LOSSES, SumConfig, build_loss
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss, focal_loss
 from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec, run
@@ -45,14 +45,6 @@ def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
     torch.testing.assert_close(loss(case.logits, target), sum(alone) / 2, rtol=1e-12, atol=0)
     torch.testing.assert_close(loss.sums(case.logits, target), sum(alone).view(1), rtol=1e-12, atol=0)
     assert loss.denominators(target).tolist() == [2.0]
-
-
-def test_a_sum_refuses_in_the_name_of_the_part_that_does():
-    config = SumConfig(weights={"focal": 0.0, "dice": 0.5, "lovasz": 0.5})
-    loss = build_loss(config, make_spec("multiclass", 5, ignore_index=None))
-    case = make_case("multiclass", ignored=False)
-    with pytest.raises(InputError, match=r"^dice_loss: expected `target` of dtype uint8, .* got torch.float64"):
-        loss(case.logits, as_soft(case.target, "multiclass"))
 
 
 @pytest.mark.parametrize("name", SOFT)

@@ -121,13 +121,6 @@ def test_an_unvalidated_one_is_resumed_from_and_gives_way_to_the_same_step_valid
     assert opened(tmp_path).newest()[0].name == "step-00000006"
 
 
-def test_the_same_checkpoint_is_not_written_twice(checkpoints):
-    save(checkpoints, 1)
-    before = (checkpoints.folder / "step-00000001" / "manifest.json").stat().st_ino
-    save(checkpoints, 1)
-    assert (checkpoints.folder / "step-00000001" / "manifest.json").stat().st_ino == before
-
-
 def test_what_a_killed_process_left_is_cleared(tmp_path, checkpoints):
     save(checkpoints, 1)
     stale = checkpoints.folder / ".tmp-abc"

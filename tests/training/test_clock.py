@@ -71,11 +71,6 @@ def test_validation_is_due_once_per_interval_even_where_steps_straddle_epochs(va
     assert [step for step in range(15) if limits(epochs=9, **values).validation_due(step)] == due
 
 
-@pytest.mark.parametrize(("step", "epochs"), [(0, 0.0), (7, 2.0), (3, 6 / 7)])
-def test_epochs_of_a_step(step, epochs):
-    assert limits(accumulate=2).epochs(step) == pytest.approx(epochs)
-
-
 def test_rates_by_hand_with_validations_left_out(monkeypatch):
     now, watch = [100.0], Throughput()
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
@@ -97,15 +92,6 @@ def test_rates_by_hand_with_validations_left_out(monkeypatch):
     watch.add(images=5)
     assert watch.read()["images_per_second"] == 5.0
     assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
-
-
-def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
-    now, watch = [100.0], Throughput()
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
-    for seconds in (3.0, 4.0):
-        with watch.stage("validation"):
-            now[0] += seconds
-        assert watch.read()["stages"] == {"data": 0.0, "step": 0.0, "validation": seconds}
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):

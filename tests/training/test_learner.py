@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from segmeter.distributed.ranks import Order
-from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
 from segmeter.training import learner as parts
@@ -109,13 +108,6 @@ def test_kernels_are_chosen_for_the_block_alone(tmp_path, monkeypatch):
     with prepared(tiny_job(tmp_path), CPU):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
-
-
-def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
-    assert parts.build_scaler(CPU, "bfloat16") is None
-    assert parts.build_scaler(CPU, "auto") is None
-    with pytest.raises(ConfigError, match="precision"):
-        parts.build_scaler(CPU, "float16")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """One update of the weights, the guard that ends a run, and runs in float16, whose loss is scaled."""
 
-from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -19,7 +18,7 @@ from segmeter.training.data.batches import Batch
 from segmeter.training.optimizers import build_sgd, update_weights
 from segmeter.training.step import DivergenceGuard, Taken
 from segmeter.training.trainer import train
-from tests.training.tiny import SPEC, CrossEntropy, TinyAugment, TinyNetwork, stepper, tiny_job, tiny_segmenter
+from tests.training.tiny import SPEC, CrossEntropy, stepper, tiny_job, tiny_segmenter
 
 
 def make_stepper(model, *, augment=None, scaler=None, **values):
@@ -44,19 +43,6 @@ def make_batch(indices):
     image = np.stack([rng.normal(size=(3, 8, 8)).astype(np.float32) for rng in rngs])
     target = np.stack([rng.integers(0, 3, (8, 8)).astype(np.uint8) for rng in rngs])
     return Batch(image=torch.from_numpy(image), target=torch.from_numpy(target), indices=np.array(indices))
-
-
-def test_augmentation_gets_the_draws_of_its_batch():
-    seen = []
-
-    class Spy(TinyAugment):
-        def __call__(self, image, target, draws):
-            seen.append((draws.seeds, torch.is_grad_enabled()))
-            return super().__call__(image, target, draws)
-
-    draws = TinyAugment().draw(seed=5, epoch=0, indices=np.array([4, 2]), channels=3)
-    make_stepper(TinyNetwork(), augment=Spy())([replace(make_batch([4, 2]), draws=draws)])
-    assert seen == [((50039, 50037), False)]
 
 
 def test_images_reach_the_model_with_their_channels_last():

@@ -1,6 +1,5 @@
 """What a validation computes, says and draws, and the score at which a run ends."""
 
-import errno
 import math
 import signal
 import threading
@@ -17,7 +16,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folder import build_folder
 from segmeter.data.sample import Sample
-from segmeter.distributed.ranks import ALONE, World
+from segmeter.distributed.ranks import ALONE
 from segmeter.errors import DataError, RunError, StopSignals
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -120,15 +119,6 @@ def test_a_validation_that_is_stopped_says_by_what():
 
     share = share_of(predictor_of(), TinyCases(), CrossEntropy(), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
-
-
-def test_a_full_disk_of_another_process_is_named_with_its_path():
-    class Full(TinyCases):
-        def __getitem__(self, index):
-            raise OSError(errno.ENOSPC, "No space left on device", "/a/full/disk")
-
-    fault = share_of(predictor_of(), Full(), CrossEntropy(), world=World(rank=1, size=2)).fault
-    assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
 def test_shares_are_added_up_in_the_order_of_the_cases():

@@ -115,10 +115,3 @@ def test_an_error_comes_out_with_the_name_of_its_file(workers):
     with open_batches(source, first=7, workers=workers) as batches:
         with pytest.raises(DataError, match=r"images/case03\.png: is truncated"):
             take_all(batches, 8)
-
-
-def test_batches_go_to_a_device_that_is_neither_cpu_nor_cuda():
-    source = TinySource(TinyCases())
-    with Batches(source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("meta")) as batches:
-        batch = batches.take()
-    assert batch.image.device.type == batch.target.device.type == "meta"

@@ -6,9 +6,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, Reading
-from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
-from segmeter.training.data.sampling import SampleSource
 from tests.training.tiny import TinyCases
 
 CASE_BYTES = 16 * 16 * 3 * 4 + 16 * 16
@@ -99,14 +97,3 @@ def test_every_class_of_multilabel_is_an_object(tmp_path, volumes):
     spec = ClassSpec(task="multilabel", names=("organ", "lesion"), colours=SPEC.colours[:2])
     pair = Pair(case_id="v", paths=tuple(map(str, paths)))
     assert PlaneCases(replace(volumes, reading=Reading(spec=spec), pairs=(pair,)), empty=0.0).places == [(0, 1)]
-
-
-def test_processes_share_the_planes_of_volumes(volumes):
-    planes = PlaneCases(volumes, empty=0.5)
-    options = {"batch_size": 4, "seed": 3, "presence": planes.presence}
-    cut = AugmentConfig(crop=(16, 16), balance=0.5)
-    whole, *shares = (
-        SampleSource(CachedDataset(planes, Budget(0)), cut, part=part, **options) for part in ((0, 1), (0, 2), (1, 2))
-    )
-    for expected, *given in zip(whole.batch(1, 0), *(share.batch(1, 0) for share in shares), strict=True):
-        np.testing.assert_array_equal(np.stack(given, axis=1).reshape(expected.shape), expected)
