@@ -15,7 +15,7 @@ import torch
 
 from segmeter.bridge import argmax
 from segmeter.bridge.decode import labels_to_numpy
-from segmeter.bridge.transfer import Rule, Transfer
+from segmeter.bridge.transfer import Transfer
 from segmeter.errors import InputError
 from tests.views import GuardZones, laid_out
 
@@ -85,7 +85,7 @@ def check_wide_range(device):
     """Smallest and largest float32, subnormals and both zeros keep their order as integers."""
     values = np.array([-3.4e38, -1e-45, -0.0, 0.0, 1e-45, 3.4e38, np.inf], np.float32)
     _, record = argmax.argmax_labels(torch.from_numpy(values).to(device).view(1, 1, 7), torch.uint8)
-    kept = {"payload": record, "private": True, "record": record, "rule": Rule("f", "x", "")}
+    kept = {"payload": record, "private": True, "record": record, "words": ("f", "x", "", "")}
     found = Transfer(**kept, shape=(7,), values=torch.float32, sortable=True)
     with pytest.raises(InputError, match=re.escape(f"min {float(values[0])!r} and max inf, 1 bad")):
         found.check(record.cpu())

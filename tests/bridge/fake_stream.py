@@ -31,17 +31,15 @@ class FakeTransport:
         self.waits = 0
         self._random = random.Random(seed)
 
-    def empty_like(self, source):
-        return torch.empty_like(source)
-
-    def start(self, copies):
-        for host, source in copies:
+    def start(self, sources):
+        hosts = [torch.empty_like(source) for source in sources]
+        for host, source in zip(hosts, sources, strict=True):
             bytes_of(host).fill_(POISON)
             self.queue.append((host, weakref.ref(source)))
-        self.starts.append([bytes_of(host).numel() for host, _ in copies])
+        self.starts.append([bytes_of(host).numel() for host in hosts])
         event = FakeEvent()
         event.position = len(self.queue)
-        return event
+        return hosts, event
 
     def wait(self, event):
         self.waits += 1

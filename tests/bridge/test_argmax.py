@@ -103,12 +103,12 @@ def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in
     both = threading.Barrier(2)
     main = threading.get_ident()
 
-    def decode(part, found):
+    def decode(values, stride, channels, found):
         both.wait(10)
         return (threading.get_ident() == main) != bad_in_main
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(channels, "_decode", decode)
+    monkeypatch.setattr("segmeter.bridge._argmax_numba.along_pixels", decode)
     assert winners(draw((2, 4, 10)), torch.uint8)[1] is not None
 
 
@@ -194,17 +194,6 @@ def test_the_kernel_takes_floats_of_32_bits_and_less_on_cuda_with_triton(on_a_gp
     assert not argmax.fused_takes(on_a_gpu(1, 2, 3))
 
 
-@pytest.mark.parametrize(
-    ("tiles", "share", "programs"),
-    [(3, 1, 3), (1000, 1, 32), (1000, 4, 8), (1000, 100, 1), (0, 1, 1)],
-    ids=["a small image", "a large one", "one of four", "one of a hundred", "none"],
-)
-def test_programs_share_the_processors_among_images(monkeypatch, tiles, share, programs):
-    """Four processors, each with eight programs; every image has at least one."""
-    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
-    assert argmax._programs(torch.device("cpu"), tiles=tiles, share=share) == programs
-
-
 def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
     """Triton takes the current device, which cuda:1 need not be."""
     calls, kernel = [], MagicMock()
@@ -218,7 +207,8 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device_of", on)
     monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=kernel), raising=False)
-    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    properties = Mock(multi_processor_count=4)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():
         logits = torch.empty(2, 3, 40, device="cuda:1")

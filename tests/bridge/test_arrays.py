@@ -1,12 +1,11 @@
 import math
-import sys
 
 import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from segmeter.bridge.arrays import read_scalars, to_numpy, to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
@@ -26,33 +25,22 @@ def test_to_numpy_keeps_value_dtype_and_layout(name, layout):
         assert np.shares_memory(array, source.detach().numpy())
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "slice", "zero_d", "subclass", "parameter", "inference"])
-@pytest.mark.parametrize("copy", [None, False])
-def test_to_numpy_gives_a_read_only_view_where_one_is_possible(layout, copy):
+PACKED = ("transposed", "channels_last", "expanded", "strided")
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "empty"])
+def test_to_numpy_gives_a_read_only_view_where_one_is_possible_and_memory_of_its_own_elsewhere(layout):
     """So gradients stay right: nothing is written behind autograd's back."""
     source = LAYOUTS[layout](tensor("float32"))
-    array = to_numpy(source, copy=copy)
-    assert np.shares_memory(array, source.detach().numpy())
-    with pytest.raises(ValueError, match="read-only"):
-        array[...] = 1
-
-
-@pytest.mark.parametrize("layout", ["transposed", "channels_last", "expanded", "strided"])
-def test_to_numpy_packs_what_is_not_contiguous_into_memory_of_its_own(layout):
-    source = LAYOUTS[layout](tensor("float32"))
-    array = to_numpy(source)
-    assert array.flags.writeable
-    assert not np.shares_memory(array, source.numpy())
-    with pytest.raises(ValueError, match=r"to be a contiguous CPU tensor of the same dtype for copy=False"):
-        to_numpy(source, copy=False)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_to_numpy_with_copy_owns_its_memory(layout):
-    source = LAYOUTS[layout](tensor("float32"))
-    before = source.detach().clone()
+    before, array = source.detach().clone(), to_numpy(source)
+    assert np.shares_memory(array, source.detach().numpy()) == (not array.flags.writeable) == (layout not in PACKED)
     to_numpy(source, copy=True)[...] = -1
     assert torch.equal(source.detach().as_subclass(torch.Tensor), before.as_subclass(torch.Tensor))
+    if layout in PACKED:
+        with pytest.raises(ValueError, match=r"to be a contiguous CPU tensor of the same dtype for copy=False"):
+            to_numpy(source, copy=False)
+    else:
+        assert np.shares_memory(to_numpy(source, copy=False), source.detach().numpy())
 
 
 @pytest.mark.parametrize(("source", "dtype"), [("int32", "float64"), ("int32", "uint8"), ("bfloat16", "float32")])
@@ -113,9 +101,7 @@ def test_to_numpy_keeps_nan_infinity_and_negative_zero():
     assert np.signbit(array[3])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "message"), [("bfloat16", "to name a NumPy dtype, got 'b"), ("U3", "to be one of bool")]
-)
+@pytest.mark.parametrize(("dtype", "message"), [("bfloat16", "to be one of bool.*got 'b"), ("U3", "to be one of bool")])
 def test_to_numpy_refuses_unknown_dtypes(dtype, message):
     with pytest.raises(InputError, match=f"`dtype` {message}"):
         to_numpy(torch.zeros(2), dtype=dtype)
@@ -169,33 +155,6 @@ def test_to_torch_refuses_what_is_no_array_of_numbers(array, message):
         to_torch(array)
 
 
-def test_read_scalars_reads_every_kind_exactly_in_one_crossing(monkeypatch):
-    crossings = []
-    module = sys.modules[read_scalars.__module__]  # the package has a function of the module's name
-    real = module.to_numpy
-    monkeypatch.setattr(module, "to_numpy", lambda tensor: crossings.append(tensor.shape) or real(tensor))
-    given = [torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.5).bfloat16(), torch.tensor(-3), torch.tensor(True)]
-    given += [torch.tensor(2.0, requires_grad=True) * 2, torch.tensor(-math.inf), torch.tensor(math.nan)]
-    *found, undefined = read_scalars(given)
-    assert found == [0.1, 0.5, -3.0, 1.0, 4.0, -math.inf]
-    assert math.isnan(undefined)
-    assert crossings == [(7,)]
-    assert read_scalars([]) == []
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([torch.tensor(1.0), torch.ones(1)], r"of shape \(1,\) on cpu at position 1"),
-        ([torch.tensor(1j)], "real and 0-d"),
-        ([torch.tensor(1.0), torch.tensor(1.0, device="meta")], "on one device"),
-    ],
-)
-def test_read_scalars_refuses_what_is_no_number_for_a_float(given, message):
-    with pytest.raises(InputError, match=message):
-        read_scalars(given)
-
-
 def fake():
     with FakeTensorMode():
         return torch.zeros(2)
@@ -206,19 +165,19 @@ def nested(layout):
 
 
 REFUSED = {
-    "sparse": (lambda: torch.eye(2).to_sparse(), r"layout torch.sparse_coo of shape \(2, 2\). Pass tensor.to_dense"),
+    "sparse": (lambda: torch.eye(2).to_sparse(), r"layout torch.sparse_coo. Pass tensor.to_dense"),
     "nested": (nested(torch.strided), r"a nested tensor. .*unbind"),
     "jagged": (nested(torch.jagged), "a nested tensor"),
     "quantised": (
         lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8),
-        r"a quantised tensor of shape \(2,\). Pass tensor.dequantize",
+        r"a quantised tensor. Pass tensor.dequantize",
     ),
-    "meta": (lambda: torch.zeros(2, device="meta"), "a meta tensor .* no values"),
-    "fake": (fake, "a FakeTensor .* no values"),
+    "meta": (lambda: torch.zeros(2, device="meta"), "a meta tensor. It has no values"),
+    "fake": (fake, "a FakeTensor. A fake tensor has no values"),
     "list": (lambda: [1, 2], "to be a torch.Tensor, got list"),
     "packed": (
         lambda: torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
-        r"got torch\.float4_e2m1fn_x2\. Packed sub-byte values",
+        r"got a tensor of torch\.float4_e2m1fn_x2\. Packed sub-byte values",
     ),
 }
 
@@ -229,11 +188,6 @@ REFUSED = {
 def test_to_numpy_refuses_what_has_no_dense_values(make, message):
     with pytest.raises(InputError, match=message):
         to_numpy(make())
-
-
-def test_to_numpy_refuses_tensors_inside_a_transform():
-    with pytest.raises(InputError, match=r"inside a torch.func transform of shape \(2,\). Return it from vmap"):
-        torch.vmap(lambda row: torch.tensor(to_numpy(row)))(torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,6 @@ def test_the_neighbours_of_every_thresholds_logit_are_decided_as_in_exact_arithm
         assert to_labels(tiny, "binary", threshold=threshold).tolist() == [[wanted]]
 
 
-def test_a_float32_threshold_is_the_number_it_stands_for():
-    level = np.float32(-0.84729785)
-    logits = torch.tensor([[[[np.nextafter(level, np.float32(-1)), level, np.nextafter(level, np.float32(0))]]]])
-    wide = to_labels(logits, "binary", threshold=float(np.float32(0.3)))
-    assert to_labels(logits, "binary", threshold=np.float32(0.3)).tolist() == wide.tolist()
-
-
 @pytest.mark.parametrize(
     ("num_classes", "ignore_index", "expected"),
     [(2, None, np.uint8), (255, 255, np.uint8), (256, None, np.uint8), (256, 256, np.uint16), (257, None, np.uint16)],
@@ -144,10 +137,10 @@ def test_ignored_pixels_pass_in_multilabel_labels():
         ((1, 1, 2, 2), {"task": "binary", "num_classes": 1}, "`num_classes` to be 2 for binary"),
         ((5,), {}, "logits"),
         ((1, 5, 2, 2), {"task": "multi"}, "`task` to be one of binary, multiclass, multilabel, got 'multi'"),
-        ((1, 5, 2, 2), {"ignore_index": -100}, "`ignore_index` >= 0 and <= 65535, got -100. Labels are unsigned"),
+        ((1, 5, 2, 2), {"ignore_index": -100}, "`ignore_index` >= 0 and <= 65535, as labels are unsigned .* got -100"),
         ((1, 5, 2, 2), {"ignore_index": 4}, "`ignore_index` to be no class, >= 5, got 4. Predicted pixels"),
         ((1, 5, 2, 2), {"task": "multilabel", "ignore_index": 1}, "`ignore_index` to be no class, >= 2, got 1"),
-        ((1, 5, 2, 2), {"ignore_index": 65536}, "A uint16 holds 65536 values"),
+        ((1, 5, 2, 2), {"ignore_index": 65536}, "16 bits at most, got 65536"),
         ((1, 1, 2, 2), {"task": "binary", "num_classes": 2, "threshold": 1.5}, "`threshold` >= 0 and <= 1, got 1.5"),
     ],
 )

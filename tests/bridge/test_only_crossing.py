@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.sources import MODULES, SOURCE
 
 ALWAYS = re.compile(r"\.numpy\(|\.cpu\(|from_dlpack|__array__|from_numpy")
@@ -13,15 +11,15 @@ IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 EXCEPTIONS = {  # (module, what): how often, and why
-    ("training/learner.py", ".tolist("): (2, "the words of NumPy's own generator, as written now and before"),
+    ("training/step.py", ".tolist("): (1, "losses of some steps, an array that the bridge brought"),
+    ("training/learner.py", ".tolist("): (1, "the words of NumPy's own generator"),
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
     ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
     ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
-    ("losses/focal_torch.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
+    ("losses/config.py", ".tolist("): (1, "counts of NumPy, in the words of an error"),
+    ("losses/focal_torch.py", ".tolist("): (1, "class weights that the caller gave"),
     ("losses/targets.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
-    ("losses/targets.py", "from_numpy"): (1, "the words of an advice"),
-    ("losses/targets.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
 }
 
 
@@ -46,20 +44,3 @@ def test_every_exception_is_still_needed():
     for (path, what), (count, reason) in EXCEPTIONS.items():
         assert (SOURCE / path).read_text(encoding="utf-8").count(what) == count
         assert reason
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("array = tensor.detach().cpu().numpy()", 2),
-        ("tensor = torch.from_numpy(array)", 1),
-        ("a = x.cpu()\nb = y.cpu()", 2),
-        ("np.from_dlpack(t)", 1),
-        ("import torch\nloss = value.item()", 1),
-        ("    from torch import nn\nvalues.tolist()", 1),
-        ("import numpy\nvalues.tolist()", 0),
-        ("import torch\n    >>> values.tolist()\n", 0),
-    ],
-)
-def test_the_search_finds_what_it_looks_for(text, count):
-    assert len(crossings("some/module.py", text)) == count

@@ -80,7 +80,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
         optimizer=optimizer,
         scaler=None,
         augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None, channels_last=False),
+        config=TrainingConfig(precision="float32", clip_norm=None),
         device=torch.device("cpu"),
     )
     value, _ = step(mine)
@@ -118,7 +118,7 @@ def step_without_waiting(world: World) -> list[str]:
         optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
         scaler=None,
         augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None, channels_last=False),
+        config=TrainingConfig(precision="float32", clip_norm=None),
         device=torch.device("cpu"),
     )
     mine = batches(4, seed=2)[world.rank :: world.size]

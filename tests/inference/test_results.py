@@ -31,11 +31,11 @@ class Log(FakeTransport):
         super().__init__()
         self.calls: list[str] = []
 
-    def start(self, copies):
-        event = super().start(copies)
+    def start(self, sources):
+        hosts, event = super().start(sources)
         event.name = f"{len(self.starts) - 1}"
         self.calls.append(f"send {event.name}")
-        return event
+        return hosts, event
 
     def wait(self, event):
         super().wait(event)

@@ -1,8 +1,5 @@
 """The configuration of losses: ranges, what the classes refuse, builders, and class weights as numbers."""
 
-from types import SimpleNamespace
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +7,6 @@ import torch
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses import config as losses
 from segmeter.losses.additive import divide
-from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec
 
 SPEC = make_spec("multiclass")
@@ -22,17 +18,10 @@ SPEC = make_spec("multiclass")
         (losses.FocalConfig, {"gamma": -1.0}, r"loss: expected `gamma` to be a number >= 0, got -1.0"),
         (losses.FocalConfig, {"alpha": 1.5}, r"`alpha` to be a number >= 0 and <= 1 or null, got 1.5"),
         (losses.FocalConfig, {"class_weights": (1.0, -1.0)}, r"`class_weights` to be .* or a list, each a number >= 0"),
-        (losses.FocalConfig, {"class_weights": (0.0, 0.0)}, r"`class_weights` to have one that is > 0"),
         (losses.FocalConfig, {"class_weights": "medain"}, r"Did you mean 'median'"),
-        (losses.FocalConfig, {"normalizer": "valdi"}, r"Did you mean 'valid'"),
         (losses.FocalConfig, {"normalizer": -3.0}, r"`normalizer` to be .* or a number > 0"),
-        (losses.CrossEntropyConfig, {"label_smoothing": 2.0}, r"`label_smoothing`"),
         (losses.DiceConfig, {"smooth": 0.0}, r"`smooth` to be a number > 0"),
-        (losses.DiceConfig, {"over": "bath"}, r"Did you mean 'batch'"),
-        (losses.TverskyConfig, {"alpha": -0.1}, r"`alpha` to be a number >= 0"),
-        (losses.FocalTverskyConfig, {"gamma": 0.0}, r"`gamma` to be a number > 0"),
         (losses.SumConfig, {"weights": {"focal": -1.0}}, r"loss: expected `weights.focal` to be a number >= 0"),
-        (losses.SumConfig, {"weights": {"focal": 0.0, "dice": 0.0}}, r"`weights` to have one that is > 0"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -94,18 +83,6 @@ def test_cross_entropy_is_torchs():
     torch.testing.assert_close(loss(case.logits, case.target), expected)
 
 
-def test_the_loss_knows_the_classes():
-    loss = losses.build_loss(losses.DiceConfig(smooth=2.0), SPEC)
-    assert isinstance(loss, TverskyLoss)
-    assert (loss.task, loss.ignore_index, loss.smooth) == ("multiclass", 255, 2.0)
-
-
-def test_a_builder_that_gives_no_module_is_refused(monkeypatch):
-    monkeypatch.setattr(losses.LOSSES, "build", lambda config, **_: 0.5)
-    with pytest.raises(ConfigError, match=r"loss: expected the builder of 'mine' to give a torch module, got .*float"):
-        losses.build_loss(SimpleNamespace(name="mine"), SPEC)
-
-
 def test_schemes_become_numbers_in_a_loss_and_in_the_parts_of_a_sum():
     counts = np.array([900, 90, 10])
     loss = losses.build_loss(losses.FocalConfig(class_weights="median"), SPEC, counts)
@@ -136,22 +113,12 @@ def test_class_weight_schemes_are_their_formulas():
         np.testing.assert_array_equal(auto, losses.class_weights(counts, "log"))
 
 
-@pytest.mark.parametrize("scheme", get_args(losses.Scheme))
-def test_the_share_decides_not_the_number_of_pixels(scheme):
-    counts, order = np.array([700, 200, 99, 1, 0]), [3, 1, 4, 0, 2]
-    weights = losses.class_weights(counts, scheme)
-    np.testing.assert_allclose(losses.class_weights(counts * 2**40, scheme), weights, rtol=1e-12)
-    np.testing.assert_allclose(losses.class_weights(counts.astype(np.uint16), scheme), weights, rtol=1e-12)
-    np.testing.assert_array_equal(losses.class_weights(counts[order], scheme), weights[order])
-
-
 @pytest.mark.parametrize(
     ("counts", "scheme", "words"),
     [
-        ([1, -1], "log", r"`counts` to be >= 0"),
-        ([0, 0], "log", r"one above 0, got \[0, 0\]"),
-        ([0.5, 0.5], "log", r"`counts` to be integers"),
-        ([[1, 2]], "log", r"got int64 \(1, 2\)"),
+        ([1, -1], "log", r"`counts` to be .*>= 0"),
+        ([0, 0], "log", r"not all 0, got \[0, 0\]"),
+        ([[1, 2]], "log", r"`counts` to be \(K,\)"),
         ([1, 2], "medain", r"Did you mean 'median'"),
     ],
 )

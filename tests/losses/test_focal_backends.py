@@ -1,7 +1,5 @@
 """Which backend is chosen, and what holds for each: layouts, derivatives, digits, what is saved, and one graph."""
 
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.additive import check_labels
 from segmeter.losses.config import FocalConfig, FocalTverskyConfig, LovaszConfig, SumConfig, build_loss
 from segmeter.losses.focal import FocalLoss, choose_backend, focal_loss
 from segmeter.losses.focal_torch import FocalOptions
@@ -80,16 +77,10 @@ def test_choosing_without_a_gpu():
     assert choose_backend(large, large.softmax(1), options) == "torch"
     for alone in ({"label_smoothing": 0.1}, {"reduction": "none"}):  # the kernels only sum, over hard labels
         assert choose_backend(large, target, options._replace(**alone)) == "torch"
-        with pytest.raises(InputError, match=r"'numba' with .* without label_smoothing or reduction"):
+        with pytest.raises(InputError, match=r"only to sum, got 'numba'"):
             choose_backend(large, target, options._replace(**alone, backend="numba"))
     assert choose_backend(large[:, :, :8], target[:, :8], options) == "torch"  # too little to load kernels for
     assert choose_backend(large, target, options._replace(backend="reference")) == "reference"
-
-
-def test_importing_the_loss_does_not_import_numba_or_triton():
-    code = "import sys; import segmeter.losses.focal; print([m for m in ('numba', 'triton') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)
@@ -143,16 +134,6 @@ def test_every_kind_of_loss_is_one_graph(config, task):
     torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
 
 
-def test_a_loss_assigns_no_buffer_as_a_hook_that_a_failed_export_left_would_break_its_graph():
-    case, seen = make_case("multiclass"), []
-    hook = torch.nn.modules.module.register_module_buffer_registration_hook(lambda _, name, __: seen.append(name))
-    loss = FocalLoss("multiclass", ignore_index=255)
-    built = len(seen)
-    loss(case.logits.float(), case.target)
-    hook.remove()
-    assert built == len(seen) > 0
-
-
 def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
     case = make_case("multiclass")
     loss = FocalLoss("multiclass", ignore_index=255)
@@ -163,5 +144,5 @@ def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():
     bad[1, 1, 2:4] = 7
     assert graph(case.logits.float(), bad).isnan()
     with pytest.raises(InputError, match="got 2 other labels"):
-        check_labels(torch.nn.Sequential(loss))
-    check_labels(loss)
+        loss.check_labels()
+    loss.check_labels()

@@ -1,8 +1,6 @@
 """The numba kernels: their memory, threads and layouts, and their polynomials against NumPy in float64."""
 
 import itertools
-import multiprocessing
-import os
 from functools import partial
 
 import numpy as np
@@ -73,39 +71,6 @@ def test_the_bits_do_not_depend_on_the_number_of_threads():
         assert all(map(torch.equal, again, results[0]))
 
 
-@pytest.mark.usefixtures("_threads")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_computes_the_loss_too():
-    case = make_case("multiclass", size=(128, 128))
-    logits, (parent, child) = case.logits.float(), multiprocessing.Pipe()
-
-    def send_loss() -> None:
-        loss = focal_loss(logits, case.target, task="multiclass", ignore_index=255, backend="numba")
-        child.send(float(loss))
-
-    torch.set_num_threads(2)
-    send_loss()  # starts the pool in this process
-    expected = parent.recv()
-    process = multiprocessing.get_context("fork").Process(target=send_loss)
-    process.start()
-    answered = parent.poll(30)
-    process.terminate()
-    process.join()
-    assert answered, "the child hangs"
-    assert parent.recv() == expected
-
-
-def test_channels_that_lie_between_pixels_get_a_gradient():
-    """A dense copy of such a view has no even distance between its pixels."""
-    logits = torch.randn(60, generator=torch.Generator().manual_seed(0)).as_strided((1, 2, 4, 5), (0, 3, 10, 2))
-    target = torch.ones(1, 4, 5, dtype=torch.uint8)
-    gradient, reference = (
-        torch.autograd.grad(focal_loss(leaf, target, task="multiclass", backend=backend), leaf)[0]
-        for leaf, backend in ((logits.requires_grad_(), "numba"), (logits.double(), "torch"))
-    )
-    torch.testing.assert_close(gradient.double(), reference, rtol=1e-5, atol=1e-6)
-
-
 def apply(function, values):
     """Call the compiled scalar function on each value, as the kernels do."""
 
@@ -135,22 +100,3 @@ def test_polynomials_are_within_a_few_ulp(name, draw, least, ulp):
     exact = getattr(np, name.removesuffix("_unit"))(values.astype(np.float64))
     error = np.abs(apply(getattr(focal_kernels, name), values) - exact)
     assert np.max(error / np.maximum(np.abs(exact), least)) < ulp * 2**-23
-
-
-def test_exp_is_1_at_0_and_0_below_the_normal_range():
-    found = apply(focal_kernels.exp, np.float32([0, -88, -1e4, -3e38, -np.inf, np.nan]))
-    np.testing.assert_array_equal(found, [1, 0, 0, 0, 0, np.nan])
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 1.0, 2.0, 3.0, 4.5])
-def test_power_is_numpys_with_0_to_the_0_being_1(gamma):
-    base = np.concatenate([np.random.default_rng(0).uniform(0, 1, 1000), [0.0, 1.0]]).astype(np.float32)
-    out = np.empty_like(base)
-    focal_kernels.power(base, np.float32(gamma), base.size, out)
-    exact = base.astype(np.float64) ** float(np.float32(gamma))
-    np.testing.assert_allclose(out, exact, rtol=5e-6, atol=1e-37)
-
-
-def test_a_label_is_a_class_or_ignored_or_bad():
-    for label, ignored, found in ((0, 255, 0), (2, 255, 2), (3, 255, -2), (-1, 255, -2), (255, 255, -1), (1, 1, -1)):
-        assert focal_kernels.class_of(np.int32(label), np.int32(ignored), np.int32(3)) == found

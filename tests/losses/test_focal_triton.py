@@ -37,19 +37,6 @@ def test_the_kernel_compiles_for_a_gpu_that_is_not_here(softmax, backward, gamma
     assert compiled_for_gpu("segmeter.losses.focal_triton", "focal", types, constants, **options)
 
 
-@pytest.mark.parametrize("channels", [1, 19, 1000, 1024])
-@pytest.mark.parametrize("pixels", [1, 31, 100_003])
-def test_the_tiles_cover_every_logit_once(channels, pixels):
-    focal_triton = pytest.importorskip("segmeter.losses.focal_triton", reason="torch brings no Triton on this system")
-    (blocks, images), sides = focal_triton.tiles(channels, pixels, 3)
-    side, width = sides["BLOCK_P"], sides["BLOCK_K"]
-    assert images == 3
-    assert (blocks - 1) * side < pixels <= blocks * side
-    assert channels <= width < 2 * channels
-    assert side & (side - 1) == width & (width - 1) == 0  # Triton takes powers of two
-    assert side * width <= focal_triton.TILE
-
-
 @pytest.mark.gpu
 def test_any_view_agrees_with_the_formula_on_the_gpu():
     assert focal_fuzz.main("cuda", 200, 0)["compared"]["triton"] == 200

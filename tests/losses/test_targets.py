@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError, SegmeterError
-from segmeter.losses.additive import AdditiveLoss, check_labels
-from segmeter.losses.config import LOSSES, SumConfig, build_loss
+from segmeter.losses.additive import AdditiveLoss
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss, focal_loss
 from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import TASKS, make_case, make_spec, run
 
-SOFT = ["focal", "cross_entropy", "dice", "tversky", "focal_tversky"]  # Lovasz refuses
+SOFT = ["focal", "cross_entropy"]  # losses of regions refuse
 
 
 def build(name: str, task: str, ignore_index: int | None = None) -> AdditiveLoss:
@@ -34,27 +34,6 @@ def test_a_float_target_of_whole_numbers_is_the_integer_one(name, task):
     torch.testing.assert_close(soft, hard, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("over", ["batch", "sample"])
-@pytest.mark.parametrize("task", TASKS)
-def test_soft_tversky_is_its_definition(task, over):
-    case, rng = make_case(task, ignored=False), np.random.default_rng(0)
-    logits = case.logits.numpy()
-    t = rng.random(logits.shape) * (rng.random(logits.shape) < 0.6)
-    t[:, -1:] *= task == "binary"  # the last class is absent
-    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True) if task == "multiclass" else 1 / (1 + np.exp(-logits))
-    axes = (2, 3) if over == "sample" else (0, 2, 3)
-    hits, wrong, missed = (p * t).sum(axes), (p * (1 - t)).sum(axes), ((1 - p) * t).sum(axes)
-    losses = (1 - (hits + 2.0) / (hits + 0.3 * wrong + 0.6 * missed + 2.0)) ** 0.75
-    present = t.sum(axes) > 0
-    if over == "sample":
-        worked = np.mean([each[has].mean() for each, has in zip(losses, present, strict=True)])
-    else:
-        worked = losses[present].mean()
-    target = torch.from_numpy(t if task != "binary" else t[:, 0])
-    loss = TverskyLoss(task, alpha=0.3, beta=0.6, gamma=0.75, smooth=2.0, over=over)
-    assert loss(case.logits, target).item() == pytest.approx(worked, rel=1e-12)
-
-
 @pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss], ids=["tversky", "lovasz"])
 @pytest.mark.parametrize("task", TASKS)
 def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
@@ -66,14 +45,6 @@ def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
     torch.testing.assert_close(loss(case.logits, target), sum(alone) / 2, rtol=1e-12, atol=0)
     torch.testing.assert_close(loss.sums(case.logits, target), sum(alone).view(1), rtol=1e-12, atol=0)
     assert loss.denominators(target).tolist() == [2.0]
-
-
-def test_a_sum_refuses_in_the_name_of_the_part_that_does():
-    config = SumConfig(weights={"focal": 0.0, "dice": 0.5, "lovasz": 0.5})
-    loss = build_loss(config, make_spec("multiclass", 5, ignore_index=None))
-    case = make_case("multiclass", ignored=False)
-    with pytest.raises(InputError, match=r"^lovasz_loss: expected `target` to hold integer labels"):
-        loss(case.logits, as_soft(case.target, "multiclass"))
 
 
 @pytest.mark.parametrize("name", SOFT)
@@ -91,18 +62,16 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\)"),
+        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\) on cpu"),
         (lambda x, y: (x.long(), y), r"`logits` to be floating"),
-        (lambda x, y: (x[:, :1], y), r"`logits` to have 2 channels or more"),
+        (lambda x, y: (x[:, :1], y), r"`logits` to be floating .* with K >= 2 for multiclass"),
         (lambda x, y: (x, y.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
         (lambda x, y: (x, y.bool()), r"`target` of dtype uint8, .* got torch.bool"),
-        (lambda x, y: (x, y.unsqueeze(1)), r"Squeeze its channel axis"),
         (lambda x, y: (x, y + 5), r"`target` to hold 0 to 4 and ignore_index=255, got"),
-        (lambda x, y: (x.numpy(), y), r"`logits` to be a torch.Tensor, got ndarray. Use torch.from"),
-        (lambda x, y: (x, y.numpy()), r"`target` to be a torch.Tensor, got ndarray. Use torch.from"),
-        (lambda x, y: (x, y.to("meta")), r"`target` on cpu with the logits, got meta"),
+        (lambda x, y: (x.numpy(), y), r"`logits` to be a torch.Tensor, got ndarray"),
+        (lambda x, y: (x, y.to("meta")), r"`target` of shape .* on cpu for .* on meta"),
     ],
-    ids=["size", "integer", "one", "int8", "bool", "axis", "range", "array", "target-array", "device"],
+    ids=["size", "integer", "one", "int8", "bool", "range", "array", "device"],
 )
 def test_every_loss_refuses_in_its_own_name(name, spoil, words):
     case = make_case("multiclass")
@@ -129,37 +98,20 @@ def test_multilabel_takes_bool_and_a_loss_per_element_has_the_targets_shape():
         assert focal_loss(logits, each, task="binary", reduction="none").shape == each.shape
 
 
-@pytest.mark.parametrize("alpha", [[0.75, 0.25], (0.75, 0.25), np.array([0.75, 0.25]), torch.tensor([0.75, 0.25])])
-def test_alpha_may_be_a_pair_for_target_0_and_1(alpha):
-    case, loss = make_case("binary", ignored=False), partial(focal_loss, task="binary")
-    assert loss(*case, alpha=alpha) == loss(*case, alpha=0.25) == FocalLoss("binary", alpha=alpha)(*case)
-    assert loss(*case, alpha=[2.0, 2.0]) == 2 * loss(*case)
-
-
-def test_whole_floats_and_numpy_numbers_are_numbers():
+def test_numbers_and_weights_of_numpy_are_taken():
     case, loss = make_case("multiclass"), partial(focal_loss, task="multiclass")
-    plain = loss(*case, gamma=2, ignore_index=255)
-    assert plain == loss(*case, gamma=np.float32(2), ignore_index=255.0) == loss(*case, ignore_index=np.int64(255))
     weights = [1.0, 2.0, 3.0, 4.0, 5.0]
-    for each in (weights, tuple(weights), np.array(weights), torch.tensor(weights)):
-        FocalLoss("multiclass", class_weights=each)
+    plain = loss(*case, gamma=2, ignore_index=255, class_weights=weights)
+    for each in (tuple(weights), np.array(weights), torch.tensor(weights)):
+        assert plain == loss(*case, gamma=np.float32(2), ignore_index=np.int64(255), class_weights=each)
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "words"),
-    [
-        (TverskyLoss, {"task": "multi"}, r"^tversky_loss: expected `task` to be one of"),
-        (TverskyLoss, {"smooth": 0}, r"`smooth` > 0"),
-        (TverskyLoss, {"alpha": [0.5]}, r"`alpha` to be a number"),
-        (TverskyLoss, {"beta": None}, r"`beta` to be given"),
-        (TverskyLoss, {"gamma": 0}, r"`gamma` > 0"),
-        (TverskyLoss, {"ignore_index": 0.5}, r"`ignore_index` to be a whole number"),
-        (LovaszLoss, {"over": "bath"}, r"^lovasz_loss: .*`over` to be one of batch, sample, got 'bath'. Did you mean"),
-    ],
-)
-def test_wrong_arguments_of_region_losses_are_refused(make, options, words):
-    with pytest.raises(ConfigError, match=words):
-        make(**{"task": "multiclass", **options})
+@pytest.mark.parametrize("make", [TverskyLoss, LovaszLoss])
+def test_wrong_words_for_region_losses_are_refused(make):
+    with pytest.raises(InputError, match=r"^(tversky|lovasz)_loss: .*`over` to be one of batch, sample, got 'bath'"):
+        make("multiclass", over="bath")
+    with pytest.raises(InputError, match=r"`task` to be one of binary"):
+        make("multi")
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "dice", "lovasz", "sum"])
@@ -172,7 +124,7 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
     target[1, 2, 3:5] = 7
     assert loss(case.logits, target).isnan()
     with pytest.raises(SegmeterError, match=r"got 2 other labels\. `segmeter check` names the files"):
-        check_labels(loss)
+        loss.check_labels()
 
 
 @pytest.mark.parametrize(
@@ -181,30 +133,22 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
         ({"gamma": -1.0}, r"`gamma` >= 0 and finite, got -1.0"),
         ({"gamma": float("nan")}, r"`gamma` >= 0 and finite, got nan"),
         ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
-        ({"gamma": None}, r"`gamma` to be given, got None"),
         ({"alpha": 0.5}, r"`alpha` to be None for multiclass, got 0.5. Use class_weights"),
         ({"task": "binary", "alpha": 1.5}, r"`alpha` >= 0 and <= 1, got 1.5"),
         ({"task": "binary", "class_weights": [1.0]}, r"`class_weights` to be None for binary"),
         ({"label_smoothing": 1.1}, r"`label_smoothing` >= 0 and <= 1"),
         ({"reduction": "avg"}, r"`reduction` to be one of mean, sum, none"),
         ({"normalizer": "valdi"}, r"Did you mean 'valid'"),
-        ({"normalizer": "positives"}, r"`normalizer` to be valid, elements or a number for multiclass"),
+        ({"normalizer": "positives"}, r"`normalizer` to be one of valid, elements, got 'positives'"),
         ({"normalizer": 0.0}, r"`normalizer` > 0"),
         ({"backend": "cuda"}, r"`backend` to be one of"),
         ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),
         ({"backend": "closed"}, r"got 'closed'. It is called 'torch' now."),
         ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
-        ({"alpha": [0.2, 0.3, 0.5]}, r"`alpha` to be None for multiclass, got \(0.2, 0.3, 0.5\). Use class_weights"),
-        ({"task": "binary", "alpha": [0.5]}, r"`alpha` to be one number, or for binary a pair"),
-        ({"task": "binary", "alpha": [0.5, -1.0]}, r"`alpha` >= 0 and finite, got -1.0"),
-        ({"task": "binary", "alpha": ["a", 1.0]}, r"`alpha` to be a number, got 'a'"),
-        ({"task": "multilabel", "alpha": [0.5, 0.5]}, r"`alpha` to be one number"),
-        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
+        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
+        ({"normalizer": None}, r"`normalizer` to be a number"),
         ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
         ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
-        ({"ignore_index": "void"}, r"`ignore_index` to be a whole number or None, got 'void'"),
-        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
-        ({"normalizer": None}, r"`normalizer` to be given"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -212,9 +156,9 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
 def test_options_out_of_range_are_refused(options, words):
     case = make_case("multiclass", ignored=False)
     merged = {"task": "multiclass", **options}
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(SegmeterError, match=words):
         focal_loss(case.logits, case.target, **merged)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(SegmeterError, match=words):
         FocalLoss(**merged)
 
 
@@ -228,9 +172,9 @@ def test_soft_targets_and_weights_that_do_not_fit_are_refused():
     case = make_case("multiclass", ignored=False)
     with pytest.raises(InputError, match=r"`ignore_index` to be None with a soft target"):
         focal_loss(case.logits, case.logits.softmax(1), task="multiclass", ignore_index=255)
-    with pytest.raises(InputError, match=r"`class_weights` to have 5 values"):
+    with pytest.raises(InputError, match=r"`class_weights` to be \(5,\) on cpu, .* got \(2,\) on cpu"):
         focal_loss(case.logits, case.target, task="multiclass", class_weights=[1.0, 2.0])
-    with pytest.raises(InputError, match=r"got \(3, 7, 9\). A floating target .* pass target.long\(\)"):
+    with pytest.raises(InputError, match=r"got \(3, 7, 9\) on cpu. A floating target .* pass target.long\(\)"):
         focal_loss(case.logits, case.target.float(), task="multiclass")
 
 
@@ -250,11 +194,11 @@ def test_labels_out_of_range_are_refused_with_values_and_places(backend, dtype):
 def test_tensors_that_do_not_fit_are_refused_with_the_way_out():
     logits, target = make_case("multiclass")
     weighted = FocalLoss("multiclass", class_weights=[1.0] * 5, ignore_index=255)
-    with pytest.raises(InputError, match=r"`class_weights` on meta with the logits, got cpu. Move the loss there"):
+    with pytest.raises(InputError, match=r"`class_weights` .* on meta, .* got \(5,\) on cpu. Move the loss there"):
         weighted(logits.to("meta"), target.to("meta"))
-    with pytest.raises(InputError, match=r"'numba' with logits of at most 32 bits.*got torch.float64"):
+    with pytest.raises(InputError, match=r"logits up to 32 bits.* got 'numba' for torch.float64"):
         focal_loss(logits, target, task="multiclass", ignore_index=255, backend="numba")
-    with pytest.raises(InputError, match=r"'triton' with floating logits.*on cpu. Use backend=.auto"):
+    with pytest.raises(InputError, match=r"got 'triton' for .* on cpu .* Use backend=.auto"):
         focal_loss(logits.float(), target, task="multiclass", ignore_index=255, backend="triton")
     with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
         focal_loss(*make_case("binary"), task="binary")  # a mask of 0 and 255

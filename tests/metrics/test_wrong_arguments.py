@@ -51,7 +51,7 @@ SCORED |= {"instances": False, "measures": ["boundary"], "convention": "monai"}
 SCORED |= {"metrics": segmeter.MetricsConfig(bootstrap=20)}
 COMPARED = {"runs": RUNS, "spec": SPEC, "config": segmeter.MetricsConfig(bootstrap=1000), "require": "mean_iou >= base"}
 FOCAL = {"logits": LOGITS[:, :1], "target": torch.zeros(1, 6, 7), "task": "binary", "gamma": 2.0}
-FOCAL |= {"alpha": [0.25, 0.75], "ignore_index": None, "label_smoothing": 0.0, "reduction": "mean"}
+FOCAL |= {"alpha": 0.25, "ignore_index": None, "label_smoothing": 0.0, "reduction": "mean"}
 FOCAL |= {"normalizer": "valid", "backend": "auto"}
 DECODED = {"logits_or_labels": LOGITS[:, :1], "task": "binary", "num_classes": 2, "ignore_index": 255, "threshold": 0.5}
 MATCHED = {"target": TARGET, "instances": LABELS, "threshold": 0.5, "spacing": (1, 1), "void": MASK}

@@ -1,6 +1,5 @@
-"""Limits of a run, its times and budgets, rates of its steps, and its profile."""
+"""Limits of a run, its times and budgets, and rates of its steps."""
 
-import json
 import math
 import time
 from contextlib import nullcontext
@@ -13,13 +12,12 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
-from segmeter.records import read_json_lines
 from segmeter.training import clock
-from segmeter.training.clock import SKIPPED, Limits, Throughput
+from segmeter.training.clock import Limits, Throughput
 from segmeter.training.config import TrainingConfig
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
+from tests.training.tiny import assert_same, tiny_job, weights
 
 
 def limits(batches_per_epoch=7, **values):
@@ -73,59 +71,27 @@ def test_validation_is_due_once_per_interval_even_where_steps_straddle_epochs(va
     assert [step for step in range(15) if limits(epochs=9, **values).validation_due(step)] == due
 
 
-@pytest.mark.parametrize(("step", "epochs"), [(0, 0.0), (7, 2.0), (3, 6 / 7)])
-def test_epochs_of_a_step(step, epochs):
-    assert limits(accumulate=2).epochs(step) == pytest.approx(epochs)
-
-
 def test_rates_by_hand_with_validations_left_out(monkeypatch):
     now, watch = [100.0], Throughput()
     monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
-    assert (watch.read()[0].images_per_second, watch.whole.data_wait) == (0.0, 0.0), "no division by no time"
+    assert watch.whole.rates() == {"images_per_second": 0.0, "data_wait": 0.0}, "no division by no time"
     watch.run()
     now[0] += 2.0
     watch.run()
-    watch.add(8, 0.5)
+    watch.add(images=8, waited=0.5)
     watch.hold()
     now[0] += 100.0  # a validation
     watch.hold()
     watch.run()
     now[0] += 2.0
-    watch.add(12, 0.5)
-    rates, stages = watch.read()
-    assert (rates.images_per_second, rates.data_wait, stages) == (5.0, 0.25, {"data": 1.0, "step": 3.0})
+    watch.add(images=12, waited=0.5)
+    found = {"images_per_second": 5.0, "data_wait": 0.25, "stages": {"data": 1.0, "step": 3.0}}
+    assert watch.read() == found
     watch.run()
     now[0] += 1.0
-    watch.add(5, 0.0)
-    assert watch.read()[0].images_per_second == 5.0
-    assert (watch.whole.images_per_second, watch.whole.data_wait) == (5.0, 0.2)
-
-
-def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
-    now, watch = [100.0], Throughput()
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
-    for seconds in (3.0, 4.0):
-        with watch.stage("validation"):
-            now[0] += seconds
-        assert watch.read()[1] == {"data": 0.0, "step": 0.0, "validation": seconds}
-
-
-@pytest.mark.parametrize(("steps", "recorded"), [(2, 2), (9, 3)], ids=["whole", "the run ends before"])
-def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_they_are(tmp_path, steps, recorded):
-    losses = []
-    for name, profiled in (("plain", 0), ("profiled", steps)):
-        run = {"steps": SKIPPED + 3, "epochs": None, "log_every": 1, "cases": TinyCases(count=26)}
-        train(tiny_job(tmp_path / name, profile_steps=profiled, **run))
-        losses.append([row.get("loss") for row in read_json_lines(tmp_path / name / "history.jsonl")])
-    assert losses[0] == losses[1]
-    folder = tmp_path / "profiled" / "profile"
-    assert sorted(path.name for path in folder.iterdir()) == ["table.txt", "trace.json"]
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    updates = [event for event in events if event.get("name") == "segmeter.update" and event["ph"] == "X"]
-    assert len(updates) == recorded
-    table = (folder / "table.txt").read_text()
-    assert "aten::" in table
-    assert "segmeter.forward" in table
+    watch.add(images=5)
+    assert watch.read()["images_per_second"] == 5.0
+    assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
@@ -137,23 +103,6 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     assert max(rates) > 0.005
     assert rates[-1] < max(rates)  # how far it has fallen when the last step begins depends on how long steps take
     assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
-
-
-def test_a_promise_that_a_busy_machine_breaks_is_taken_back_at_once_and_again_when_it_gets_worse(caplog):
-    """30 steps in a fifth of the time are 150 in all; 270 are near enough to 300."""
-    part, config = [0.0], SimpleNamespace(time_budget="4m")
-    run = SimpleNamespace(step=0, told=300.0, config=config, progress=lambda step: part[0])
-    for run.step, part[0] in ((3, 0.09), (27, 0.1), (30, 0.2), (32, 0.22), (40, 0.5)):
-        loop.Trainer._forecast(run)
-    said = "training: steps take longer than planned, so time_budget=4m will hold about {} of them, not {}".format
-    assert caplog.messages == [said(150, 300), said(80, 150)]
-
-
-def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_path, caplog):
-    for planned in (0, 10**9):
-        budget = {"epochs": None, "time_budget": "0.5", "validate_every": None}
-        train(tiny_job(tmp_path / str(planned), **budget, planned_steps=planned))
-        assert any("longer than planned" in each for each in caplog.messages) is bool(planned)
 
 
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from segmeter.distributed.ranks import World
-from segmeter.errors import ConfigError
 from segmeter.training.trainer import follow, train
 from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
 
@@ -76,20 +75,3 @@ def test_a_signal_is_passed_on_and_the_step_taken(led, tmp_path):
     assert world.heard == [0, 0, signal.SIGUSR1, signal.SIGUSR1]
     assert_same(weights(job.segmenter), led[1])
     assert signal.getsignal(signal.SIGUSR1) == before
-
-
-def test_without_a_step_nothing_is_read(tmp_path):
-    """As where rank 0 refuses what it resumes."""
-    cases = TinyCases()
-    job = tiny_job(tmp_path, cases=cases, world=Told(), **SETTINGS)
-    before = weights(job.segmenter)
-    follow(job)
-    assert cases.read == []
-    assert_same(weights(job.segmenter), before)
-
-
-def test_parts_that_do_not_go_together_are_refused_before_the_first_question(tmp_path):
-    job = tiny_job(tmp_path, world=Told(), **(SETTINGS | {"patience": 2}))
-    with pytest.raises(ConfigError, match="`patience` to be null where nothing is validated, got 2"):
-        follow(job)
-    assert job.world.heard == []

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from segmeter.distributed.ranks import Order
-from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
 from segmeter.training import learner as parts
@@ -87,16 +86,10 @@ def seed_everything(seed):
         pass
 
 
-@pytest.mark.parametrize("earlier", [False, True], ids=["now", "as an earlier version wrote it"])
-def test_generators_go_on_where_they_were(earlier):
+def test_generators_go_on_where_they_were():
     seed_everything(3)
     draws()  # an odd number of normals leaves the second half of a pair behind, in both generators
-    state = parts.capture_rng(CPU)
-    name, words, *rest = state["numpy"]
-    assert name == "MT19937"
-    if earlier:
-        state["numpy"] = {"key": torch.tensor(words), **dict(zip(("pos", "has_gauss", "gauss"), rest, strict=True))}
-    state = plain_state(state)
+    state = plain_state(parts.capture_rng(CPU))
     expected, other = draws(), []
     for seed in (4, 2**63 - 1):
         seed_everything(seed)
@@ -115,13 +108,6 @@ def test_kernels_are_chosen_for_the_block_alone(tmp_path, monkeypatch):
     with prepared(tiny_job(tmp_path), CPU):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
-
-
-def test_only_float16_needs_a_scaler_and_a_cpu_refuses_it():
-    assert parts.build_scaler(CPU, "bfloat16") is None
-    assert parts.build_scaler(CPU, "auto") is None
-    with pytest.raises(ConfigError, match="precision"):
-        parts.build_scaler(CPU, "float16")
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,6 @@ def test_undefined_numbers_are_null_in_the_history():
     assert json.loads(json_line(undefined)) == {"step": 2, "val": {"mean_iou": None, "loss": None}}
 
 
-def test_no_logger_is_nothing(tmp_path):
-    assert LOGGERS.build(NoLoggerConfig(), folder=tmp_path, step=0, settings={}) is None
-
-
 @pytest.mark.parametrize(
     "config", [TensorBoardConfig(), WandbConfig(mode="offline"), MlflowConfig()], ids=lambda config: config.name
 )
@@ -94,27 +90,21 @@ def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path
     assert server.rows == [steps[0], *steps[3:]]
     found = [record.getMessage() for record in caplog.records if record.name == loggers.__name__]
     assert found == [
-        f"logger: none failed at step {steps[1]} (Connection refused); training continues",
+        f"logger: none failed at step {steps[1]} (Connection refused), so it lacks rows; training continues",
         "logger: none could not be closed (OSError)",
-        "logger: none lacks 2 rows; the run's folder has them all",
     ]
     assert server.outcome == "finished"
 
 
-def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
-    cases = TinyCases(count=26)
-    source = StoppingSource(cases, at=2)
+def test_all_trackers_are_told_how_a_training_ended(tmp_path, server):
+    cases, config = TinyCases(count=26), NoLoggerConfig()
     with pytest.raises(Interrupted):
-        train(tiny_job(tmp_path, cases=cases, source=source, loggers=(NoLoggerConfig(),)))
-    assert server.outcome == "interrupted"
-
-
-def test_all_trackers_are_told_of_a_failure(tmp_path, server):
-    config = NoLoggerConfig()
+        train(tiny_job(tmp_path, cases=cases, source=StoppingSource(cases, at=2), loggers=(config,)))
+    assert (server.outcome, server.closed) == ("interrupted", 1)
     both = (config, config.replace(name="second"))
     with pytest.raises(SegmeterError):
-        train(tiny_job(tmp_path, cases=TinyCases(poisoned=tuple(range(10))), loggers=both))
-    assert (server.outcome, server.closed) == ("failed", 2)
+        train(tiny_job(tmp_path / "failed", cases=TinyCases(poisoned=tuple(range(10))), loggers=both))
+    assert (server.outcome, server.closed) == ("failed", 3)
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [({"draw": draw_red}, [(2, ["case00", "case02"])]), ({}, [])])

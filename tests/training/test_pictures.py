@@ -1,7 +1,6 @@
 """Pictures of validations and of the first batch, which change nothing else of the training."""
 
 import logging
-from itertools import product
 from unittest.mock import Mock
 
 import numpy as np
@@ -12,7 +11,7 @@ from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
 from segmeter.training.pictures import MOST_STEPS, Pictures, spread_evenly
 from segmeter.training.trainer import train
-from tests.training.tiny import TinyAugment, TinyCases, TinySource, assert_same, tiny_job
+from tests.training.tiny import TinyAugment, TinyCases, TinySource, tiny_job
 
 NAMES = tuple(f"case{index}" for index in range(10))
 
@@ -40,12 +39,6 @@ def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
             f"case{index}": tmp_path / "validation" / f"step-{step:08d}" / f"case{index}.png" for index in (1, 5, 8)
         }
         assert all(path.is_file() for path in drawn.values())
-
-
-@pytest.mark.parametrize(("count", "drawing"), [(0, write_name), (3, None)])
-def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, drawing):
-    assert draw(Pictures(tmp_path, draw=drawing, step=0), 20, count) == {}
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_path, caplog):
@@ -83,18 +76,11 @@ def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
     assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
 
 
-def test_cases_are_spread_evenly_and_none_comes_twice():
-    for total, count in product(range(12), repeat=2):
-        found = spread_evenly(total, count)
-        assert found == sorted(set(found))
-        assert len(found) == min(count, total)
-        assert all(0 <= index < total for index in found)
-
-
 def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_path):
     seen, again, cases = Mock(), Mock(), TinyCases()
     train(tiny_job(tmp_path, cases=cases, draw_batch=seen, epochs=1))
     train(tiny_job(tmp_path, draw_batch=again, epochs=2, resume=True, allow_changes=("training.epochs",)))
+    train(tiny_job(tmp_path / "none", draw_batch=again, pictures=0, epochs=1))
     assert not again.called
     (((images, targets, names, folder), _),) = seen.call_args_list
     image, target, indices = TinySource(cases).batch(0, 0, 0.0)
@@ -105,16 +91,6 @@ def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_pat
     np.testing.assert_array_equal(targets, target)
     assert list(names) == [cases.case_ids[i] for i in indices]
     assert folder == tmp_path
-
-
-def test_the_weights_are_the_same_bits_with_and_without_the_picture(tmp_path):
-    found, unwanted = [], Mock()
-    for name, draw, pictures in (("with", Mock(), 1), ("without", unwanted, 0)):
-        job = tiny_job(tmp_path / name, draw_batch=draw, pictures=pictures, epochs=1)
-        train(job)
-        found.append(job.segmenter.state_dict())
-    assert not unwanted.called
-    assert_same(*found)
 
 
 def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from segmeter.data.verification.report import build_dataset, check_dataset
@@ -87,18 +86,6 @@ def test_without_a_plan_the_crop_is_chosen_and_what_is_left_open(seen, data, tra
     assert found.training == training.replace(batch_size=found.training.batch_size)
 
 
-def test_the_plan_is_one_that_sampling_takes(seen, data):
-    from segmeter.training.data.sampling import SampleSource
-    from tests.training.tiny import TinyCases
-
-    found = plan(seen, data, {(40, 48): 3})
-    cases = TinyCases(count=3, size=40)
-    samples = found.data.samples_per_epoch
-    source = SampleSource(cases, found.augment, batch_size=found.training.batch_size, seed=0, samples=samples)
-    assert len(source) == EPOCH_BATCHES
-    assert np.asarray(source.batch(0, 0)[0]).shape[0] == found.training.batch_size
-
-
 BUDGET = AUTO.replace(time_budget="10m")
 
 
@@ -159,8 +146,3 @@ def test_validations_take_a_fifth_of_the_budget_at_most(seen, data):
     """A case of 584 x 565 takes 1/3 x 1 s x 329,960 / 262,144 = .42 s; eight validations of 35 cases are 118 s."""
     assert fit(seen, data, 1.0, val_cases=100).training.validate_cases == 35
     assert fit(seen, data, 1.0, val_cases=35).training.validate_cases is None
-
-
-def test_without_a_budget_nothing_is_fitted(seen, data):
-    steps = AUTO.replace(steps=50)
-    assert fit(seen, data, 99.0, training=steps) == plan(seen, data, {(584, 565): 16}, training=steps)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 import torch
@@ -36,14 +35,6 @@ def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
     assert caught.value.exit_code == code
     assert handlers == [signal.getsignal(each) for each in EXIT_CODES]
     assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 3
-
-
-def test_training_outside_the_main_thread_leaves_signals_alone(tmp_path):
-    results = []
-    thread = threading.Thread(target=lambda: results.append(train(tiny_job(tmp_path, epochs=1))))
-    thread.start()
-    thread.join()
-    assert results[0].reason == "epochs=1"
 
 
 def test_a_signal_after_the_work_is_only_noted():

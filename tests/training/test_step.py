@@ -1,6 +1,5 @@
 """One update of the weights, the guard that ends a run, and runs in float16, whose loss is scaled."""
 
-from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -19,7 +18,7 @@ from segmeter.training.data.batches import Batch
 from segmeter.training.optimizers import build_sgd, update_weights
 from segmeter.training.step import DivergenceGuard, Taken
 from segmeter.training.trainer import train
-from tests.training.tiny import SPEC, CrossEntropy, TinyAugment, TinyNetwork, stepper, tiny_job, tiny_segmenter
+from tests.training.tiny import SPEC, CrossEntropy, stepper, tiny_job, tiny_segmenter
 
 
 def make_stepper(model, *, augment=None, scaler=None, **values):
@@ -46,25 +45,10 @@ def make_batch(indices):
     return Batch(image=torch.from_numpy(image), target=torch.from_numpy(target), indices=np.array(indices))
 
 
-def test_augmentation_gets_the_draws_of_its_batch():
-    seen = []
-
-    class Spy(TinyAugment):
-        def __call__(self, image, target, draws):
-            seen.append((draws.seeds, torch.is_grad_enabled()))
-            return super().__call__(image, target, draws)
-
-    draws = TinyAugment().draw(seed=5, epoch=0, indices=np.array([4, 2]), channels=3)
-    make_stepper(TinyNetwork(), augment=Spy())([replace(make_batch([4, 2]), draws=draws)])
-    assert seen == [((50039, 50037), False)]
-
-
-@pytest.mark.parametrize(("channels_last", "layout"), [(True, torch.channels_last), (False, torch.contiguous_format)])
-def test_images_reach_the_model_in_the_layout_asked_for(channels_last, layout):
-    model = model_without_batch_norm()
-    seen = []
+def test_images_reach_the_model_with_their_channels_last():
+    model, seen, layout = model_without_batch_norm(), [], torch.channels_last
     model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].is_contiguous(memory_format=layout)))
-    make_stepper(model, channels_last=channels_last)([make_batch([1, 2])])
+    make_stepper(model)([make_batch([1, 2])])
     assert seen == [True]
 
 

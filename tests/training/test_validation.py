@@ -1,6 +1,5 @@
 """What a validation computes, says and draws, and the score at which a run ends."""
 
-import errno
 import math
 import signal
 import threading
@@ -17,7 +16,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folder import build_folder
 from segmeter.data.sample import Sample
-from segmeter.distributed.ranks import ALONE, World
+from segmeter.distributed.ranks import ALONE
 from segmeter.errors import DataError, RunError, StopSignals
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -29,12 +28,12 @@ from segmeter.metrics.pixels.confusion import count_case
 from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_json_lines
 from segmeter.training.config import TrainingConfig, monitors
-from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
+from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.trainer import train
 from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
-from tests.training.tiny import SPEC, CrossEntropy, TinyCases, tiny_job, tiny_segmenter
+from tests.training.tiny import SPEC, ArrayCases, CrossEntropy, TinyCases, tiny_job, tiny_segmenter
 
 
 def predictor_of(segmenter=None, **config):
@@ -107,7 +106,7 @@ def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
     segmenter = tiny_segmenter().eval()
     for parameter in segmenter.parameters():
         torch.nn.init.zeros_(parameter)
-    cases = FixedCases(spec=SPEC, samples=tuple(replace(TinyCases()[index], target=ALL_VALID) for index in range(3)))
+    cases = ArrayCases(spec=SPEC, samples=tuple(replace(TinyCases()[index], target=ALL_VALID) for index in range(3)))
     found = validate(predictor_of(segmenter), cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
     assert found.values["loss"] == pytest.approx(16 * 16 * math.log(3) / 8)
 
@@ -120,15 +119,6 @@ def test_a_validation_that_is_stopped_says_by_what():
 
     share = share_of(predictor_of(), TinyCases(), CrossEntropy(), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
-
-
-def test_a_full_disk_of_another_process_is_named_with_its_path():
-    class Full(TinyCases):
-        def __getitem__(self, index):
-            raise OSError(errno.ENOSPC, "No space left on device", "/a/full/disk")
-
-    fault = share_of(predictor_of(), Full(), CrossEntropy(), world=World(rank=1, size=2)).fault
-    assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
 def test_shares_are_added_up_in_the_order_of_the_cases():
@@ -194,7 +184,7 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     """And whole where a loss needs whole maps. Mutation seen to fail: the loss of the large cases left out."""
     samples, predictor = [large_set[index] for index in range(3)], predictor_of(tile=64, overlap=0.25)
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
-    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), loss)
+    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), loss)
     read = type(large_set).__getitem__
     monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
     cases = CachedDataset(large_set, Budget(10**9))
@@ -211,7 +201,7 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     assert seen["a"].labels.shape == (150, 170)
     monkeypatch.undo()
     dice = build_loss(DiceConfig(over="sample"), large_set.spec)
-    whole = validate(predictor, FixedCases(spec=large_set.spec, samples=tuple(samples)), dice)
+    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), dice)
     assert validate(predictor, CachedDataset(large_set, Budget(0)), dice) == whole
 
 

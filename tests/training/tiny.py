@@ -84,6 +84,24 @@ class TinyCases:
         return {f"images/{name}.png": f"{self.salt}-{name}" for name in self.case_ids}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ArrayCases:
+    """Samples in memory as a data set."""
+
+    spec: ClassSpec
+    samples: tuple[Sample, ...]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+    @property
+    def case_ids(self):
+        return tuple(sample.case_id for sample in self.samples)
+
+
 @dataclass
 class TinySource:
     """Batches in a new order each epoch."""

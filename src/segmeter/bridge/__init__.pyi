@@ -1,4 +1,3 @@
-from .arrays import read_scalars as read_scalars
 from .arrays import to_numpy as to_numpy
 from .arrays import to_torch as to_torch
 from .decode import labels_to_numpy as labels_to_numpy

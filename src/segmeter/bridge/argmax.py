@@ -46,33 +46,29 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor, T
     if logits.device.type != "cpu" or logits.numel() <= SMALL:
         highs, found = logits.max(dim=1)
         return found.to(dtype), (logits.amin(dim=1), highs)
+    from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
+
     batch, channels, pixels = logits.shape
     found, finite = torch.empty(batch, pixels, dtype=dtype), list[bool]()
     size = max(1, PART // channels)
     parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
 
     def decode(image: int, span: slice) -> None:
-        finite.append(_decode(logits[image, :, span], found[image, span].numpy()))
+        part = logits[image, :, span]
+        across = part.stride(0) == 1 and channels > 1
+        kernel: Kernel = kernels.along_channels if across else kernels.along_pixels
+        lines = part.t() if across else part  # adjacent along the last axis
+        if lines.stride(1) != 1 or lines.dtype not in _READ:  # a copy, which is exact in a wider type
+            wide = torch.promote_types(lines.dtype, torch.float32)
+            lines = lines.to(wide, copy=True, memory_format=torch.contiguous_format)
+        stride = lines.stride(0)
+        values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
+        finite.append(kernel(values.numpy(), stride, channels, found[image, span].numpy()))
 
     # in as many threads as torch would use; torch and the kernels release the GIL
     threads = 1 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts))
     run_parts([partial(decode, *part) for part in parts], threads)
     return found, None if all(finite) else torch.aminmax(logits.contiguous(), dim=1)
-
-
-def _decode(part: Tensor, found: np.ndarray) -> bool:
-    """Write the winners of (K, n) to `found` (n,); return whether all values are finite."""
-    from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
-
-    across = part.stride(0) == 1 and len(part) > 1
-    kernel: Kernel = kernels.along_channels if across else kernels.along_pixels
-    lines = part.t() if across else part  # adjacent along the last axis
-    if lines.stride(1) != 1 or lines.dtype not in _READ:  # a copy, which is exact in a wider type
-        wide = torch.promote_types(lines.dtype, torch.float32)
-        lines = lines.to(wide, copy=True, memory_format=torch.contiguous_format)
-    stride = lines.stride(0)
-    values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
-    return kernel(values.numpy(), stride, len(part), found)
 
 
 def fused_takes(logits: Tensor) -> bool:
@@ -104,22 +100,16 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     record = _blank(logits.device).clone()
     block_k = 1 << (channels - 1).bit_length()
     block_p = max(1, TILE // block_k)
-    grid = (_programs(logits.device, tiles=-(-pixels // block_p), share=batch), batch)
+    on_gpu = logits.device.type == "cuda"
+    processors = torch.cuda.get_device_properties(logits.device).multi_processor_count if on_gpu else 1
+    programs = max(1, min(-(-pixels // block_p), processors * PROGRAMS_PER_PROCESSOR // batch))  # of each image
     sizes = (channels, pixels, *logits.stride())
     # Triton launches on the current device, whatever the tensors are on
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        kernels.argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
+        kernels.argmax_labels[programs, batch](
+            logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS
+        )
     return labels, record
-
-
-def _programs(device: torch.device, *, tiles: int, share: int) -> int:
-    """Return how many programs decode one of `share` images."""
-    return max(1, min(tiles, _processors(device) * PROGRAMS_PER_PROCESSOR // share))
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 @cache

@@ -1,7 +1,5 @@
 """Turns tensors into arrays and arrays into tensors: complete on return, exact, and clear about who owns the memory."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import DTypeLike
@@ -11,7 +9,6 @@ from segmeter.bridge.transfer import (
     NUMPY,
     TORCH,
     WIDENED,
-    Rule,
     Transfer,
     cast,
     check_device,
@@ -23,8 +20,6 @@ from segmeter.bridge.transfer import (
 )
 from segmeter.checks import expected
 from segmeter.errors import InputError
-
-_ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
@@ -64,15 +59,10 @@ def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | Non
     segmeter.errors.InputError: to_numpy: expected `tensor` to fit uint8, got min 0 and max 256, 1 bad value(s), \
 the first at index (1,). Pass a wider dtype.
     """
-    if dtype is None:
-        view = _view(tensor)
-        if view is not None:
-            return view.copy() if copy else view
-    source = check_tensor("to_numpy", "tensor", tensor)
-    transfer = pack("to_numpy", source, None if dtype is None else wanted_dtype("to_numpy", dtype))
-    fresh = transfer.private or source.device.type != "cpu" or transfer.payload.dtype not in NUMPY
+    transfer = pack("to_numpy", tensor, dtype)
+    fresh = transfer.private or tensor.device.type != "cpu" or transfer.payload.dtype not in NUMPY
     if copy is False and fresh:
-        given = f"{source.dtype} on {source.device}, strides {source.stride()}"
+        given = f"{tensor.dtype} on {tensor.device}, strides {tensor.stride()}"
         given += "" if dtype is None else f", for {np.dtype(dtype)}"
         rule = "to be a contiguous CPU tensor of the same dtype for copy=False"
         raise InputError(expected("to_numpy", "tensor", rule, given, "Pass copy=None or copy=True."))
@@ -83,70 +73,16 @@ the first at index (1,). Pass a wider dtype.
     return array
 
 
-def read_scalars(scalars: Sequence[Tensor]) -> list[float]:
-    """Read numbers that were left on the device, such as the losses since the last log line, in one transfer.
-
-    Parameters
-    ----------
-    scalars
-        0-d, real, all on one device. NaN and infinity are read as they are.
-
-    Returns
-    -------
-    One float per tensor; integers are exact up to 2**53.
-
-    Raises
-    ------
-    InputError
-        A tensor has axes or is complex, or the devices differ.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from segmeter.bridge import read_scalars
-    >>> read_scalars([torch.tensor(0.5), torch.tensor(3)])
-    [0.5, 3.0]
-    """
-    if not scalars:
-        return []
-    for index, scalar in enumerate(scalars):
-        if scalar.ndim or scalar.is_complex() or scalar.device != scalars[0].device:
-            given = f"{scalar.dtype} of shape {tuple(scalar.shape)} on {scalar.device} at position {index}"
-            raise InputError(expected("read_scalars", "scalars", "to be real and 0-d, on one device", given))
-    here = [scalar.detach() for scalar in scalars]
-    if here[0].device.type == "mps":
-        here = [scalar.cpu() for scalar in here]  # one by one, as an Apple GPU has no float64
-    values: list[float] = to_numpy(torch.stack([scalar.to(torch.float64) for scalar in here])).tolist()
-    return values
-
-
-def pack(where: str, tensor: Tensor, dtype: np.dtype | None) -> Transfer:
-    """Pack a checked tensor on its device, in the dtype that crosses, together with the record of its checks."""
+def pack(where: str, tensor: Tensor, dtype: DTypeLike | None) -> Transfer:
+    """Check a tensor and pack it on its device, in the dtype that crosses, together with the record of its checks."""
+    tensor = check_tensor(where, "tensor", tensor)
     plain, bad = tensor.resolve_conj().resolve_neg(), None
-    arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[dtype]
+    arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[wanted_dtype(where, dtype)]
     payload = plain
     if dtype is not None and WIDENED.get(tensor.dtype) != arrives:
         payload, bad = cast(where, plain, arrives)
-    rule = Rule(where, "tensor", f"to fit {NUMPY[arrives]}", "Pass a wider dtype.")
-    return packed(tensor, payload, bad, plain if bad is None else comparable(plain), rule)
-
-
-def _view(tensor: Tensor) -> np.ndarray | None:
-    """Return a read-only view of an ordinary contiguous CPU tensor; None if there is no such view.
-
-    torch itself refuses tensors without a view; asking first would cost more than the call.
-    """
-    if type(tensor) not in _ORDINARY:
-        return None
-    try:
-        array: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
-    except (RuntimeError, TypeError):
-        return None
-    flags = array.flags
-    if not flags.c_contiguous:
-        return None
-    flags.writeable = False
-    return array
+    words = (where, "tensor", f"to fit {NUMPY[arrives]}", "Pass a wider dtype.")
+    return packed(tensor, payload, bad, plain if bad is None else comparable(plain), words)
 
 
 def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor:
@@ -185,8 +121,6 @@ def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor
     native = array.dtype.newbyteorder("=")
     if native not in TORCH:
         raise InputError(expected("to_torch", "array", rule, f"dtype {array.dtype}"))
-    if where.type != "cpu" and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative:
-        return torch.from_numpy(np.asarray(array)).to(where)
     host = torch.empty(array.shape, dtype=TORCH[native])
     np.copyto(host.numpy(), array, casting="equiv")
     return host.to(where)

@@ -13,18 +13,15 @@ from torch import Tensor
 
 from segmeter.bridge import argmax
 from segmeter.bridge.transfer import (
-    SIGNED,
     TORCH,
-    Rule,
     Transfer,
     check_tensor,
     fetch,
     measure,
     packed,
-    wanted_label_dtype,
 )
 from segmeter.checks import expected, known_name, real_number, whole_number
-from segmeter.classes import TASKS, Task
+from segmeter.classes import TASKS, Task, label_dtype
 from segmeter.errors import InputError
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
@@ -123,24 +120,34 @@ def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_
     those classes is decided first, and then mapped.
     """
     task, num_classes, ignore_index, threshold = decoding
-    if class_map is not None:
-        dtype = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
-        found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
-        numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
-        return replace(found, payload=class_map[numbers].to(dtype), private=True)
-    tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
     ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    wanted = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
+    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
+        if value is not None and not least <= value <= 65535 + least:
+            rule = f">= {least} and <= {65535 + least}, as labels are unsigned and of 16 bits at most"
+            raise InputError(expected(where, argument, rule, value))
+    wanted = TORCH[label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))]
+    if class_map is not None:
+        found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
+        numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
+        return replace(found, payload=class_map[numbers].to(wanted), private=True)
+    tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
     values = 2 if task == "multilabel" else num_classes
     if ignore_index is not None and ignore_index < values:
         remedy = "Predicted pixels of that class could not be told from ignored ones."
         raise InputError(expected(where, "ignore_index", f"to be no class, >= {values}", ignore_index, remedy))
-    if not tensor.is_floating_point():
-        return _pack_given(where, tensor, num_classes=values, ignore_index=ignore_index, dtype=wanted)
+    if not tensor.is_floating_point():  # labels that are decoded already
+        if tensor.dtype == torch.uint64 or tensor.is_complex():
+            raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
+        numbers = tensor.to(torch.int64 if tensor.dtype in (torch.int64, torch.uint32) else torch.int32)
+        bad, text = (numbers < 0) | (numbers >= values), f"to hold classes 0 to {values - 1}"
+        if ignore_index is not None:
+            bad &= numbers != ignore_index
+            text += f" or ignore_index {ignore_index}"
+        return packed(tensor, tensor.to(wanted), bad, numbers, (where, "labels", text, ""))
     channels = 1 if task == "binary" else num_classes
     if tensor.ndim < 2 or tensor.shape[1] != channels:
         rule = f"to be logits (B, {channels}, H, W) for {task} with {num_classes} classes"
@@ -185,22 +192,6 @@ def _pack_logits(where: str, tensor: Tensor, *, task: Task, threshold: float, dt
     return _finite(where, (wide > level).to(dtype).contiguous(), extremes=(tensor, tensor))
 
 
-def _pack_given(
-    where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
-) -> Transfer:
-    """Pack labels that are decoded already: each value must be a class or the ignore value."""
-    if tensor.dtype == torch.uint64 or tensor.is_complex():
-        raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
-    values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
-    values = values if values.dtype == torch.int64 else values.to(torch.int32)
-    bad = (values < 0) | (values >= num_classes)
-    text = f"to hold classes 0 to {num_classes - 1}"
-    if ignore_index is not None:
-        bad &= values != ignore_index
-        text += f" or ignore_index {ignore_index}"
-    return packed(tensor, tensor.to(dtype), bad, values, Rule(where, "labels", text))
-
-
 def _finite(
     where: str, payload: Tensor, *, extremes: Sequence[Tensor] | None = None, record: Tensor | None = None
 ) -> Transfer:
@@ -214,9 +205,9 @@ def _finite(
         lows, highs = extremes
         shape, values = tuple(lows.shape), lows.dtype
         record = measure(~(lows.isfinite() & highs.isfinite()), lows, highs)
-    rule = Rule(where, "logits", "to be finite", _FINITE)
+    words = (where, "logits", "to be finite", _FINITE)
     return Transfer(
-        payload=payload, private=True, record=record, rule=rule, shape=shape, values=values, sortable=sortable
+        payload=payload, private=True, record=record, words=words, shape=shape, values=values, sortable=sortable
     )
 
 

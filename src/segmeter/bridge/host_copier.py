@@ -14,14 +14,12 @@ from torch import Tensor
 
 from segmeter.bridge.arrays import pack
 from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.transfer import TORCH, WIDENED, Transfer, check_device, check_tensor, wanted_dtype
+from segmeter.bridge.transfer import TORCH, WIDENED, Transfer, check_device
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import InputError
 
 _LOG = logging.getLogger(__name__)
-
-Copy = tuple[Tensor, Tensor]  # (to, from): same shape and dtype, both contiguous
 
 
 class Transport:
@@ -36,19 +34,19 @@ class Transport:
     """
 
     immediate = True
-    """Whether `start` has copied when it returns, so that the source needs no snapshot."""
+    """Whether `start` has copied when it returns, so that nothing overlaps."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def empty_like(self, source: Tensor) -> Tensor:
-        """Allocate host memory to copy `source` into."""
-        return torch.empty_like(source, device="cpu")
+    def start(self, sources: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
+        """Queue copies to the host behind the work that the device has now.
 
-    def start(self, copies: Sequence[Copy]) -> Any:
-        """Queue copies behind the work that the device has now, and return an event that comes after them."""
-        for host, source in copies:
-            host.copy_(source)
+        Returns
+        -------
+        The copies, or the sources themselves where they are on the host; and an event that comes after them.
+        """
+        return [source.cpu() for source in sources], None
 
     def wait(self, event: Any) -> None:
         """Return when everything before `event` has arrived."""
@@ -66,18 +64,16 @@ class CudaTransport(Transport):
         super().__init__(torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index))
         self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
-    def empty_like(self, source: Tensor) -> Tensor:
-        return empty_pinned(tuple(source.shape), source.dtype)
-
-    def start(self, copies: Sequence[Copy]) -> torch.cuda.Event:
+    def start(self, sources: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
+        hosts = [empty_pinned(tuple(source.shape), source.dtype) for source in sources]
         self._side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._side):
-            for host, source in copies:
+            for host, source in zip(hosts, sources, strict=True):
                 host.copy_(source, non_blocking=True)
                 source.record_stream(self._side)  # a result that nobody takes must not free its source too early
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(self._side)
-        return event
+        return hosts, event
 
     def wait(self, event: torch.cuda.Event) -> None:
         event.synchronize()
@@ -107,20 +103,16 @@ class PendingArray:
     """
 
     def __init__(self, case_id: str, transfer: Transfer, transport: Transport) -> None:
+        device, home = transfer.payload.device, transport.device
+        if (device.type, device.index or 0) != (home.type, home.index or 0):
+            raise InputError(expected(transfer.words[0], "tensor", f"to be on {home}, the copier's device", device))
         self.case_id = case_id
         self._transfer, self._transport = transfer, transport
         self._lock = threading.Lock()
-        payload, record = transfer.payload, transfer.record
-        self._sources: list[Tensor] = []
-        if transport.immediate and payload.device.type == "cpu":
-            self._host, self._record = payload if transfer.private else payload.clone(), record
-            return
-        if not transfer.private and not transport.immediate:
-            payload = payload.clone()  # the caller may write to the tensor while the copy runs
-        self._sources = [payload, *([] if record is None else [record])]
-        targets = [transport.empty_like(source) for source in self._sources]
-        self._host, self._record = targets[0], None if record is None else targets[1]
-        self._event = transport.start(list(zip(targets, self._sources, strict=True)))
+        payload = transfer.payload if transfer.private else transfer.payload.clone()  # the caller may write to it
+        self._sources = [payload] if transfer.record is None else [payload, transfer.record]
+        copies, self._event = transport.start(self._sources)
+        self._host, self._record = copies[0], copies[1] if len(copies) > 1 else None
 
     def result(self) -> np.ndarray:
         """Wait for this result only, and return it.
@@ -200,8 +192,7 @@ class HostCopier:
     def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None) -> PendingArray:
         """Send the values of a tensor; `dtype` is that of `to_numpy`."""
         where = "HostCopier.submit"
-        wanted = None if dtype is None else wanted_dtype(where, dtype)
-        return self._send(where, pack(where, check_tensor(where, "tensor", tensor), wanted), case_id)
+        return PendingArray(case_id, pack(where, tensor, dtype), self._transport)
 
     def submit_labels(
         self,
@@ -220,18 +211,12 @@ class HostCopier:
         """
         where = "HostCopier.submit_labels"
         decoding = Decoding(task, num_classes, ignore_index, threshold)
-        return self._send(where, pack_labels(where, logits_or_labels, decoding, class_map), case_id)
+        return PendingArray(case_id, pack_labels(where, logits_or_labels, decoding, class_map), self._transport)
 
     def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> PendingArray:
         """Compute and send probabilities; the arguments are those of `probs_to_numpy`."""
         where = "HostCopier.submit_probs"
-        return self._send(where, pack_probs(where, logits, task=task, dtype=dtype), case_id)
-
-    def _send(self, where: str, transfer: Transfer, case_id: str) -> PendingArray:
-        device, home = transfer.payload.device, self._transport.device
-        if (device.type, device.index or 0) != (home.type, home.index or 0):
-            raise InputError(expected(where, "tensor", f"to be on {home}, the copier's device", device))
-        return PendingArray(case_id, transfer, self._transport)
+        return PendingArray(case_id, pack_probs(where, logits, task=task, dtype=dtype), self._transport)
 
 
 @cache

@@ -6,7 +6,6 @@ same stream, and the host reads them when it takes the result.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from segmeter.checks import expected, shown
-from segmeter.classes import label_dtype
 from segmeter.errors import InputError
 
 # torch dtypes that NumPy has under the same name, and the arrays that carry them unchanged
@@ -44,34 +42,26 @@ def check_tensor(where: str, argument: str, tensor: object) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise InputError(expected(where, argument, "to be a torch.Tensor", type(tensor).__name__))
     with torch._C.DisableTorchFunctionSubclass():
-        refusal = _refusal(tensor)
-        if refusal is not None:
-            what, remedy = refusal
-            given = what if tensor.is_nested else f"{what} of shape {tuple(tensor.shape)}"
-            raise InputError(expected(where, argument, "to be a dense tensor with values", given, remedy))
-        if tensor.dtype not in NUMPY and tensor.dtype not in WIDENED:
-            rule = "of a dtype that NumPy has or that widens to one"
-            remedy = "Packed sub-byte values have no array; unpack them in torch first."
-            raise InputError(expected(where, argument, rule, str(tensor.dtype), remedy))
+        kinds = (
+            (tensor.is_nested, "a nested tensor", "Convert its parts one by one (tensor.unbind()) or pad it."),
+            (tensor.is_quantized, "a quantised tensor", "Pass tensor.dequantize() or tensor.int_repr()."),
+            (tensor.is_meta, "a meta tensor", "It has no values: run the model on a real device."),
+            (tensor.layout is not torch.strided, f"a tensor of layout {tensor.layout}", "Pass tensor.to_dense()."),
+            (
+                type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__,
+                f"a {type(tensor).__name__}",
+                "A fake tensor has no values; a distributed one has full_tensor(); others: pass the tensor inside.",
+            ),
+            (
+                tensor.dtype not in NUMPY and tensor.dtype not in WIDENED,
+                f"a tensor of {tensor.dtype}",
+                "Packed sub-byte values have no array; unpack them in torch first.",
+            ),
+        )
+        for refused, given, remedy in kinds:
+            if refused:
+                raise InputError(expected(where, argument, "to be a dense tensor with values", given, remedy))
         return tensor.detach()
-
-
-def _refusal(tensor: Tensor) -> tuple[str, str] | None:
-    """Name the kind of a tensor that has no dense values, and what to do; None for an ordinary one."""
-    if tensor.is_nested:
-        return "a nested tensor", "Convert its parts one by one (tensor.unbind()) or pad it: to_padded_tensor(0)."
-    if tensor.is_quantized:
-        return "a quantised tensor", "Pass tensor.dequantize() for values or tensor.int_repr() for the integers."
-    if tensor.is_meta:
-        return "a meta tensor", "It has a shape but no values: run the model on a real device."
-    if tensor.layout is not torch.strided:
-        return f"a tensor of layout {tensor.layout}", "Pass tensor.to_dense()."
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return "a tensor inside a torch.func transform", "Return it from vmap or grad first, then convert it."
-    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
-        remedy = "A fake tensor has no values; a distributed one has full_tensor(); others: pass the tensor inside."
-        return f"a {type(tensor).__name__}", remedy
-    return None
 
 
 def check_device(where: str, device: str | torch.device) -> torch.device:
@@ -100,23 +90,12 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     """Read `dtype` as a native NumPy dtype that torch has too; InputError otherwise."""
     try:
         wanted = np.dtype(dtype)
-    except (TypeError, ValueError) as error:
-        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype))) from error
-    if wanted.isbuiltin == 2:  # a dtype that another package registered, such as ml_dtypes' bfloat16
-        raise InputError(expected(where, "dtype", "to name a NumPy dtype", shown(dtype)))
-    if wanted not in TORCH:  # nor is one of another byte order
+    except (TypeError, ValueError):
+        wanted = None
+    if wanted is None or wanted not in TORCH:  # nor is one of another byte order
         names = ", ".join(numpy.name for numpy in TORCH)
-        raise InputError(expected(where, "dtype", f"to be one of {names}", repr(dtype)))
+        raise InputError(expected(where, "dtype", f"to be one of {names}", shown(dtype)))
     return wanted
-
-
-def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None) -> np.dtype:
-    """Return uint8 if every class and the ignore value fit, else uint16. InputError if neither holds them."""
-    for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
-        if value is not None and not least <= value <= 65535 + least:
-            remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
-            raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
-    return label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))
 
 
 def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tensor | None]:
@@ -138,11 +117,8 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
     tensor = tensor.to(source)
     if source == target:
         return tensor, None
-    if source == torch.uint64:
-        remedy = "torch has no arithmetic for uint64: convert without dtype and continue in NumPy."
-        raise InputError(expected(where, "dtype", "to be uint64 for a uint64 tensor", str(target), remedy))
-    if source.is_complex or target.is_complex:
-        rule, remedy = f"to be {source} for a {source} tensor", "Pass tensor.real, tensor.imag or tensor.abs()."
+    if source == torch.uint64 or source.is_complex or target.is_complex:
+        rule, remedy = f"to be {source} for a {source} tensor", "Convert without dtype and continue in NumPy."
         raise InputError(expected(where, "dtype", rule, str(target), remedy))
     if np.can_cast(NUMPY[source], NUMPY[target]) and (source, target) != (torch.int64, torch.float64):
         return tensor.to(target), None
@@ -176,13 +152,7 @@ def comparable(tensor: Tensor) -> Tensor:
     return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
 
 
-class Rule(NamedTuple):
-    """The rule that the values have to keep, in the words of the error."""
-
-    where: str
-    argument: str
-    text: str
-    remedy: str = ""
+Words = tuple[str, str, str, str]  # of the rule that the values have to keep: where, argument, rule, remedy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,8 +167,8 @@ class Transfer:
         Whether nobody else can reach the payload's memory.
     record
         The record of the checks, (6,) int64 on the same device; None where nothing can be wrong, or nothing is.
-    rule
-        For the message if the record counts bad values.
+    words
+        Of the message if the record counts bad values.
     shape, values
         Turn the record's flat index into a position; the dtype in which its min and max were measured.
     sortable
@@ -208,7 +178,7 @@ class Transfer:
     payload: Tensor
     private: bool
     record: Tensor | None
-    rule: Rule
+    words: Words
     shape: tuple[int, ...]
     values: torch.dtype
     sortable: bool = False
@@ -226,17 +196,18 @@ class Transfer:
         given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
         if case_id is not None:
             given += f" of case {case_id!r}"
-        raise InputError(expected(self.rule.where, self.rule.argument, self.rule.text, given, self.rule.remedy))
+        where, argument, rule, remedy = self.words
+        raise InputError(expected(where, argument, rule, given, remedy))
 
 
-def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, rule: Rule) -> Transfer:
+def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, words: Words) -> Transfer:
     """Describe a tensor that was packed as `payload`; `bad` marks the `numbers`, its values, that break the rule."""
     payload = payload.contiguous()
     return Transfer(
         payload=payload,
         private=payload.numel() > 0 and payload.data_ptr() != tensor.data_ptr(),
         record=None if bad is None else measure(bad, numbers, numbers),
-        rule=rule,
+        words=words,
         shape=tuple(tensor.shape),
         values=numbers.dtype,
     )

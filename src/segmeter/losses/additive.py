@@ -1,7 +1,7 @@
 """Splits losses into sums and denominators, so that several batches give the loss and gradient of one large batch."""
 
 import math
-from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ from torch import nn
 from segmeter.checks import expected
 from segmeter.classes import CORE, SURE_ABOVE, ClassSpec
 from segmeter.errors import InputError
-from segmeter.losses.targets import valid_mask, widest_float
+from segmeter.losses.targets import valid_mask, widened, widest_float
 
 SURE = math.log(SURE_ABOVE / (1 - SURE_ABOVE))
 CORE_WEIGHT = 0.5  # at 1, the IoU of small objects fell by .012 instead of .008 (benchmarks/small_data.py, one seed)
@@ -62,17 +62,21 @@ class AdditiveLoss(nn.Module):
         """Make the loss NaN if labels were bad, and add their number to the count that `check_labels` reads."""
         if self.bad_labels.device == bad.device:
             self.bad_labels.add_(bad)  # `+=` would assign it, and call hooks that a failed export left in torch 2.11
-        return nan_where(loss, bad)
+        return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
     def check_labels(self) -> None:
-        """Raise InputError if any target since the last call had a label outside the classes; waits for the device."""
-        count = int(self.bad_labels)
-        self.bad_labels.zero_()
-        if count:
-            remedy = "`segmeter check` names the files."
-            raise InputError(
-                expected(self.name, "target", "to hold classes or ignore_index only", f"{count} other labels", remedy)
-            )
+        """Wait for the device, for example after reading a loss of NaN, and look at the labels since the last call.
+
+        Raises
+        ------
+        InputError
+            Targets of this loss, or of a part of it, had labels outside the classes; the message has their number.
+        """
+        for part in self.modules():
+            if isinstance(part, AdditiveLoss) and part.bad_labels:
+                given, remedy = f"{int(part.bad_labels)} other labels", "`segmeter check` names the files."
+                part.bad_labels.zero_()
+                raise InputError(expected(part.name, "target", "to hold classes or ignore_index only", given, remedy))
 
 
 class PixelMeanLoss(AdditiveLoss):
@@ -88,9 +92,8 @@ class PixelMeanLoss(AdditiveLoss):
         return value
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        value = self(logits, target)
-        wide = value if value.dtype == torch.float64 else value.float()  # float16 can't hold the number of pixels
-        return torch.mul(wide, self.denominators(target).to(wide.dtype))
+        value = widened(self(logits, target))  # float16 can't hold the number of pixels
+        return torch.mul(value, self.denominators(target).to(value.dtype))
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         return valid_mask(target, self.ignore_index).sum(dtype=widest_float(target.device)).view(1)
@@ -147,7 +150,7 @@ class SumLoss(AdditiveLoss):
             adds=all(part.adds for part in parts.values()),
             adds_over_pixels=all(part.adds_over_pixels for part in parts.values()),
         )
-        self.parts = nn.ModuleDict(parts)
+        self.parts: Any = nn.ModuleDict(parts)
         self.weights = dict(weights)
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -158,14 +161,11 @@ class SumLoss(AdditiveLoss):
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Compute the sums of all parts, times their weights."""
-        return torch.cat([self.weights[name] * part.sums(logits, target) for name, part in self._parts()])
+        return torch.cat([self.weights[name] * part.sums(logits, target) for name, part in self.parts.items()])
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Compute the denominators of all parts."""
-        return torch.cat([part.denominators(target) for _, part in self._parts()])
-
-    def _parts(self) -> Iterator[tuple[str, AdditiveLoss]]:
-        yield from self.parts.items()  # type: ignore[misc]
+        return torch.cat([part.denominators(target) for part in self.parts.values()])
 
 
 def additive(loss: nn.Module, spec: ClassSpec) -> AdditiveLoss:
@@ -173,30 +173,12 @@ def additive(loss: nn.Module, spec: ClassSpec) -> AdditiveLoss:
     return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, spec.ignore_index)
 
 
-def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float = 1.0) -> torch.Tensor:
-    """Divide sums (P,) by denominators (P,), with `otherwise` in place of 0, and add up: 0-d in the sums' dtype."""
-    return (sums / torch.where(denominators > 0, denominators, otherwise).to(sums.dtype)).sum()
-
-
-def nan_where(loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    """Make the loss NaN if there were bad labels, without waiting for their number."""
-    return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
+def divide(sums: torch.Tensor, denominators: torch.Tensor) -> torch.Tensor:
+    """Divide sums (P,) by denominators (P,), with 1 in place of 0, and add up: 0-d in the sums' dtype."""
+    return (sums / torch.where(denominators > 0, denominators, 1.0).to(sums.dtype)).sum()
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Put sums and denominators of a batch side by side, (P, 2) of the widest float, on the device."""
     wide = widest_float(logits.device)
     return torch.stack([loss.sums(logits, target).to(wide), loss.denominators(target).to(wide)], dim=1)
-
-
-def check_labels(loss: nn.Module) -> None:
-    """Call `AdditiveLoss.check_labels` of a loss and of its parts, for example after reading a loss of NaN.
-
-    Raises
-    ------
-    InputError
-        Targets had labels outside the classes; the message has their number.
-    """
-    for module in loss.modules():
-        if isinstance(module, AdditiveLoss):
-            module.check_labels()

@@ -3,8 +3,8 @@
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,10 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.losses import focal_torch
-from segmeter.losses.additive import AdditiveLoss, nan_where
+from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer, resolve_weights
-from segmeter.losses.focal_torch import FocalOptions, check_focal_options, count_normalizer
+from segmeter.losses.focal_torch import FocalOptions, Reduction, Weights, check_focal_options, count_normalizer
 from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
-
-Reduction = Literal["mean", "sum", "none"]
-Weights = Sequence[float] | torch.Tensor | None
-Alpha = float | Sequence[float] | None
 
 # Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
 WORTH_LOADING = 1 << 16
@@ -46,7 +42,7 @@ class FocalLoss(AdditiveLoss):
         task: Task,
         *,
         gamma: float = 2.0,
-        alpha: Alpha = None,
+        alpha: float | None = None,
         class_weights: Weights = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
@@ -78,9 +74,6 @@ class FocalLoss(AdditiveLoss):
     def _placed(self) -> FocalOptions:
         return self.options._replace(class_weights=self.class_weights)
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options._asdict().items())
-
 
 def focal_loss(
     logits: torch.Tensor,
@@ -88,7 +81,7 @@ def focal_loss(
     *,
     task: Task,
     gamma: float = 2.0,
-    alpha: Alpha = None,
+    alpha: float | None = None,
     class_weights: Weights = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
@@ -115,8 +108,7 @@ def focal_loss(
     gamma
         Focusing, >= 0 and finite.
     alpha
-        Weight of target 1 in 0 to 1; target 0 weighs 1 - alpha. None weighs both 1. Binary and multilabel. For binary
-        also a pair: the weights of target 0 and of target 1, >= 0.
+        Weight of target 1 in 0 to 1; target 0 weighs 1 - alpha. None weighs both 1. Binary and multilabel.
     class_weights : (K,)
         Weight of each class, >= 0. Multiclass.
     ignore_index
@@ -166,7 +158,8 @@ def focal_loss(
     )
     if options.class_weights is not None and isinstance(logits, torch.Tensor):
         options = options._replace(class_weights=options.class_weights.to(logits.device))
-    return nan_where(*_compute("focal_loss", logits, target, options))
+    loss, bad = _compute("focal_loss", logits, target, options)
+    return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
 
 def build_focal(
@@ -208,14 +201,11 @@ def _compute(
     return loss.view(target.shape) if options.reduction == "none" and task == "binary" else loss, bad
 
 
-_TAKES = {  # what the compiled backends take, which sum over hard labels
-    "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU",
-    "triton": f"'triton' with floating logits of at most {MOST_CHANNELS} channels and an integer target on CUDA",
-}
-
-
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> str:
-    """Choose the backend by name; InputError if a forced one does not take such tensors."""
+    """Choose the backend by name; InputError if a forced one does not take such tensors.
+
+    The compiled ones sum over hard labels, and read logits of at most 32 bits.
+    """
     if torch.compiler.is_compiling():  # it fuses the definition into loops of its own
         return "torch"
     backend, device = options.backend, logits.device.type
@@ -227,8 +217,8 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOpt
         large = logits.numel() >= WORTH_LOADING
         return "triton" if possible["triton"] else "numba" if possible["numba"] and large else "torch"
     if not possible.get(backend, True):
-        given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
-        rule = f'{_TAKES[backend]}, without label_smoothing or reduction="none"'
+        rule = "to be numba on a CPU or triton on CUDA, for logits up to 32 bits and integer labels, and only to sum"
+        given = f"{backend!r} for {logits.dtype} {tuple(logits.shape)} logits on {device} and a {target.dtype} target"
         raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
     return backend
 
@@ -256,7 +246,10 @@ class _Fused(torch.autograd.Function):
 
 
 class _NoSecondDerivative(torch.autograd.Function):
-    """Refuses to differentiate the gradient: otherwise a gradient penalty would silently have no effect."""
+    """Refuses to differentiate the gradient: otherwise a gradient penalty would silently have no effect.
+
+    torch's `once_differentiable` only looks at the incoming gradient, not at the logits.
+    """
 
     @staticmethod
     def forward(ctx: Any, gradient: torch.Tensor, logits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

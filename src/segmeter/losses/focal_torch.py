@@ -5,32 +5,24 @@ axes.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import collecting, expected, shown
+from segmeter.checks import collecting, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
-from segmeter.errors import ConfigError
 from segmeter.losses.config import Backend, Normalizer
-from segmeter.losses.targets import (
-    check_common,
-    check_number,
-    is_class,
-    one_hot,
-    read_labels,
-    valid_mask,
-    whole_number,
-    widened,
-    widest_float,
-)
+from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float
+
+Reduction = Literal["mean", "sum", "none"]
+Weights = Sequence[float] | torch.Tensor | None
 
 LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
 class FocalOptions(NamedTuple):
-    """The options of the focal loss, as `focal_loss` names them; `alpha` is always the pair of weights."""
+    """The options of the focal loss, as `focal_loss` names them; `alpha` is the weights of target 0 and of target 1."""
 
     task: Task
     gamma: float = 2.0
@@ -48,61 +40,53 @@ class FocalOptions(NamedTuple):
         return self.task == "multiclass"
 
 
-def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
-    """Read the options in the order of `FocalOptions`.
+def check_focal_options(
+    where: str,
+    task: Task,
+    gamma: float,
+    alpha: float | None,
+    class_weights: Weights,
+    ignore_index: int | None,
+    label_smoothing: float,
+    reduction: Reduction,
+    normalizer: Normalizer | float,
+    backend: Backend,
+) -> FocalOptions:
+    """Check the options of `focal_loss`.
 
     Raises
     ------
     ConfigError
         It names every option that is out of range or does not go with the task.
+    InputError
+        The task is unknown, or an option is not a number.
     """
-    if not isinstance(task, str):
-        raise ConfigError(expected(where, "task", f"to be one of {', '.join(TASKS)}", shown(task)))
-    if hasattr(alpha, "tolist"):
-        alpha = alpha.tolist()
-    alpha = tuple(alpha) if isinstance(alpha, Sequence) and not isinstance(alpha, str) else alpha
-    try:  # dense and float32, as the kernels read them
-        weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            expected(where, "class_weights", "to be one number per class", repr(class_weights))
-        ) from error
-    found = FocalOptions(task, gamma, (1.0, 1.0), weights, *rest)
-    found = found._replace(ignore_index=whole_number(found.ignore_index))
+    known_name(where, "task", task, TASKS)
+    softmax, gamma = task == "multiclass", real_number(where, "gamma", gamma)
+    label_smoothing = real_number(where, "label_smoothing", label_smoothing)
+    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
+    weights = None  # else dense and float32, as the kernels read them
+    if class_weights is not None:
+        weights = torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
     with collecting(where) as problems:
-        check_common(problems, task, found.ignore_index)
-        check_number(problems, "gamma", gamma, 0)
-        check_number(problems, "label_smoothing", found.label_smoothing, 0, 1)
-        problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
-        problems.one_of("backend", found.backend, get_args(Backend))
-        if task == "multiclass":
-            problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
-        if not isinstance(alpha, tuple):
-            problems.in_range("alpha", alpha, 0, 1)
-        elif task != "multiclass":
-            pair = task == "binary" and len(alpha) == 2
-            rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
-            problems.expect(pair, "alpha", rule, alpha)
-            for value in alpha if pair else ():
-                check_number(problems, "alpha", value, 0)
+        problems.one_of("reduction", reduction, get_args(Reduction))
+        problems.one_of("backend", backend, get_args(Backend))
+        problems.in_range("gamma", gamma, 0)
+        problems.in_range("label_smoothing", label_smoothing, 0, 1)
+        problems.in_range("alpha", alpha, 0, 1)
+        problems.expect(alpha is None or not softmax, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
         if weights is not None:
-            rule = f"to be None for {task}"
-            problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
+            problems.expect(softmax, "class_weights", f"to be None for {task}", tuple(weights.shape), "Use alpha.")
             if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
                 ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
                 rule = "to be (K,), finite and >= 0, one of them > 0"
                 problems.expect(ok, "class_weights", rule, weights.tolist())
-        number = found.normalizer
-        if isinstance(number, str):
-            problems.one_of("normalizer", number, get_args(Normalizer))
-            remedy = "It counts the elements with target 1, which a softmax does not have."
-            ok = task != "multiclass" or number != "positives"
-            problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
+        if isinstance(normalizer, str):  # a softmax has no elements of target 1 for "positives" to count
+            problems.one_of("normalizer", normalizer, ("valid", "elements") if softmax else get_args(Normalizer))
         else:
-            check_number(problems, "normalizer", number, 0, above=True)
-    negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
-    both = float(negative), float(positive)
-    return found._replace(gamma=float(gamma), alpha=both, label_smoothing=float(found.label_smoothing))
+            problems.in_range("normalizer", real_number(where, "normalizer", normalizer), 0, above=True)
+    both = (1.0, 1.0) if alpha is None else (1.0 - alpha, float(alpha))
+    return FocalOptions(task, gamma, both, weights, ignore_index, label_smoothing, reduction, normalizer, backend)
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:

@@ -26,7 +26,9 @@ def compute(
     """Compute what `focal_numba.compute` does, for floating logits of at most 32 bits on CUDA."""
     spaced, step = with_pixel_stride(logits)
     channels, pixels, weights = logits.shape[1], logits[0, 0].numel(), options.class_weights
-    (blocks, images), sides = tiles(channels, pixels, logits.shape[0])
+    images, block_k = logits.shape[0], 1 << (channels - 1).bit_length()  # Triton takes powers of two
+    block_p = max(1, TILE // block_k)
+    blocks = -(-pixels // block_p)
     sums = torch.empty((blocks * images, 3), dtype=torch.float32, device=logits.device)
     result, gradient, strides = sums, sums, (0, 0, 0)
     if scale is not None:
@@ -45,19 +47,13 @@ def compute(
             HAS_WEIGHTS=weights is not None,
             num_warps=8,
             enable_fp_fusion=True,
-            **sides,
+            BLOCK_P=block_p,
+            BLOCK_K=block_k,
         )
     if scale is not None:
         return [result if gradient is result else result.copy_(gradient)]
     whole = sums.sum(0, dtype=torch.float64)
     return [whole[0].float(), whole[1].float(), whole[2].long()]
-
-
-def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
-    """Return the grid, blocks of pixels by images, and the sides of a tile."""
-    block_k = 1 << (channels - 1).bit_length()
-    block_p = max(1, TILE // block_k)
-    return (-(-pixels // block_p), images), {"BLOCK_P": block_p, "BLOCK_K": block_k}
 
 
 @triton.jit

@@ -7,35 +7,33 @@ from typing import Any, get_args
 
 import torch
 
-from segmeter.checks import collecting
-from segmeter.classes import ClassSpec, Task
+from segmeter.checks import known_name
+from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
 from segmeter.losses.targets import (
-    check_common,
-    check_number,
     check_tensors,
     one_hot,
     read_labels,
     refuse_bad_labels,
     valid_mask,
-    whole_number,
     widened,
     widest_float,
 )
 
 
 class RegionLoss(AdditiveLoss):
-    """A loss defined on the regions of a whole batch, or of each image with over="sample"."""
+    """A loss defined on the regions of a whole batch, or of each image with over="sample".
 
-    def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str, soft: bool = True) -> None:
+    A soft target is refused, as regions are sets of pixels.
+    """
+
+    def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str) -> None:
         super().__init__(name, adds=over == "sample")
+        known_name(name, "task", task, TASKS)
+        known_name(name, "over", over, get_args(Over))
         self.task: Task = task
-        self.ignore_index = whole_number(ignore_index)
-        self._soft = soft
-        with collecting(name) as problems:
-            check_common(problems, task, self.ignore_index)
-            problems.one_of("over", over, get_args(Over))
+        self.ignore_index = ignore_index
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Mask the elements that make the loss of their image count."""
@@ -54,16 +52,12 @@ class RegionLoss(AdditiveLoss):
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return the loss of the batch, or the summed losses of its images, (1,)."""
         softmax, ignore_index = self.task == "multiclass", self.ignore_index
-        aligned = check_tensors(self.name, logits, target, task=self.task, ignore_index=ignore_index, soft=self._soft)
+        aligned = check_tensors(self.name, logits, target, task=self.task, ignore_index=ignore_index, soft=False)
         classes, counted, wrong = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
         bad = wrong.sum()
         refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=self.name)
-        if softmax:
-            counted = counted.unsqueeze(1)
-        if aligned.is_floating_point():
-            hot = aligned
-        else:
-            hot = one_hot(classes, logits) & counted if softmax else classes == 1
+        counted = counted.unsqueeze(1) if softmax else counted
+        hot = one_hot(classes, logits) & counted if softmax else classes == 1
         # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
         x = widened(torch.where(counted, logits, 0))
         probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
@@ -85,9 +79,6 @@ class TverskyLoss(RegionLoss):
     target lacks is left out of the mean, as its T has no meaning; without any class the loss is 0.
     alpha = beta = 0.5 is Dice.
 
-    The target may be soft: floating, 0 to 1, of the logits' shape for multiclass. The counts are the same sums; they
-    are then least for a hard prediction, not for p = t.
-
     Parameters
     ----------
     task
@@ -102,16 +93,14 @@ class TverskyLoss(RegionLoss):
         "batch" counts over all images together; the loss of several batches is the mean of theirs. "sample" counts
         over each image, and is the mean over the images that have a class; it adds over batches.
     ignore_index
-        The label of pixels that are excluded. Not with a soft target.
+        The label of pixels that are excluded.
     name
         First word of its messages.
 
     Raises
     ------
-    ConfigError
-        An option is out of range.
     InputError
-        Shapes or dtypes do not fit, or labels are out of range (when called).
+        `task` or `over` is unknown; when called: shapes or dtypes do not fit, or labels are out of range.
 
     References
     ----------
@@ -132,16 +121,9 @@ class TverskyLoss(RegionLoss):
     ) -> None:
         super().__init__(task, over, ignore_index, name=name)
         self.alpha, self.beta, self.gamma, self.smooth = alpha, beta, gamma, smooth
-        with collecting(name) as problems:
-            check_number(problems, "alpha", alpha, 0)
-            check_number(problems, "beta", beta, 0)
-            check_number(problems, "gamma", gamma, 0, above=True)
-            check_number(problems, "smooth", smooth, 0, above=True)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Mask the elements that have a class."""
-        if target.is_floating_point():
-            return target > 0
         return valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
 
     def image_losses(
@@ -162,7 +144,7 @@ class LovaszLoss(RegionLoss):
 
     Multiclass averages over the classes that the target has, and is 0 without any. Ignored pixels have error 0
     (softmax) or a hinge that is never active, and no target, so they move neither value nor gradient; nothing is
-    indexed with a mask, so the shape never depends on the data. A soft target is refused: the loss is defined on sets.
+    indexed with a mask, so the shape never depends on the data.
 
     Parameters
     ----------
@@ -176,10 +158,8 @@ class LovaszLoss(RegionLoss):
 
     Raises
     ------
-    ConfigError
-        An option is not known.
     InputError
-        Shapes or dtypes do not fit, or labels are out of range (when called).
+        `task` or `over` is unknown; when called: shapes or dtypes do not fit, or labels are out of range.
 
     References
     ----------
@@ -187,7 +167,7 @@ class LovaszLoss(RegionLoss):
     """
 
     def __init__(self, task: Task, *, over: Over = "batch", ignore_index: int | None = None) -> None:
-        super().__init__(task, over, ignore_index, name="lovasz_loss", soft=False)
+        super().__init__(task, over, ignore_index, name="lovasz_loss")
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Mask the valid elements."""

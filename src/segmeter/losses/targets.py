@@ -1,42 +1,18 @@
-"""Checks the options and tensors of every loss once, at its public door, and reads targets safely.
+"""Checks the tensors of every loss once, at its public door, and reads targets safely.
 
 Letters: B batch, K channels, N... the spatial axes.
 """
 
-import math
 from itertools import pairwise
-from numbers import Real
-from typing import Any
 
 import torch
 
-from segmeter.checks import Problems, expected
-from segmeter.classes import TASKS, Task
+from segmeter.checks import expected
+from segmeter.classes import Task
 from segmeter.errors import InputError
 
 LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
 SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
-
-
-def check_common(problems: Problems, task: Any, ignore_index: Any) -> None:
-    """Report an unknown task, and an ignore_index that is not a whole number."""
-    problems.one_of("task", task, TASKS)
-    whole = ignore_index is None or (isinstance(ignore_index, int) and not isinstance(ignore_index, bool))
-    problems.expect(whole, "ignore_index", "to be a whole number or None", ignore_index)
-
-
-def check_number(
-    problems: Problems, name: str, value: Any, low: float, high: float = math.inf, *, above: bool = False
-) -> None:
-    """Report a number that is None or out of its range; see `Problems.in_range`."""
-    problems.expect(value is not None, name, "to be given", value)
-    problems.in_range(name, value, low, high, above=above)
-
-
-def whole_number(value: Any) -> Any:
-    """Turn 255.0 or a NumPy integer into an int, and return anything else unchanged."""
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    return int(value) if real and math.isfinite(value) and value == int(value) else value
 
 
 def check_tensors(
@@ -62,46 +38,35 @@ def check_tensors(
     """
     for name, value in (("logits", logits), ("target", target)):
         if not isinstance(value, torch.Tensor):
-            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
-            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
-    given = f"{logits.dtype} {tuple(logits.shape)}"
-    if not logits.is_floating_point() or logits.ndim < 2:
-        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
-    channels = logits.shape[1]
-    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
-        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
-        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
-    floating = target.is_floating_point()
-    if floating and not soft:
-        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
-        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
-    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
-    if not hard and not floating:
-        flags = "" if task == "multiclass" else ", or bool"
-        shares = ", or floating for a soft target" if soft else ""
-        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
-        raise InputError(expected(where, "target", rule, target.dtype))
-    full = task == "multilabel" or (floating and task == "multiclass")
+            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__))
+    binary, multiclass, floating = task == "binary", task == "multiclass", target.is_floating_point()
+    channels = logits.shape[1] if logits.ndim > 1 else 0
+    if not logits.is_floating_point() or not (channels == 1 if binary else channels > multiclass):
+        least = "K = 1" if binary else f"K >= {1 + multiclass}"
+        rule = f"to be floating (B, K, N...) with {least} for {task}"
+        raise InputError(expected(where, "logits", rule, f"{logits.dtype} {tuple(logits.shape)}"))
+    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and not multiclass)
+    if not hard and not (floating and soft):
+        also = ("" if multiclass else ", bool") + (", or floating for a soft target" if soft else "")
+        rule = f"of dtype uint8, int16, int32 or int64{also}"
+        raise InputError(expected(where, "target", rule, target.dtype, "Pass target.long() for class numbers."))
+    full = task == "multilabel" or (floating and multiclass)
     shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
-    if tuple(target.shape) != shape and not (task == "binary" and target.shape == logits.shape):
-        remedy = "Squeeze its channel axis." if target.ndim == logits.ndim and target.shape[1] == 1 else ""
-        if floating and task == "multiclass" and target.ndim == logits.ndim - 1:
+    aligned = tuple(target.shape) == shape or (binary and target.shape == logits.shape)
+    if not aligned or target.device != logits.device:
+        remedy = ""
+        if multiclass and target.ndim == logits.ndim - 1:
             remedy = "A floating target holds probabilities of all classes; for class numbers pass target.long()."
-        rule = f"of shape {shape} for {task} logits {tuple(logits.shape)}"
-        raise InputError(expected(where, "target", rule, tuple(target.shape), remedy))
-    if logits.device != target.device:
-        raise InputError(expected(where, "target", f"on {logits.device} with the logits", target.device))
+        rule = f"of shape {shape} on {logits.device} for {task} logits {tuple(logits.shape)}"
+        raise InputError(expected(where, "target", rule, f"{tuple(target.shape)} on {target.device}", remedy))
     if floating and ignore_index is not None:
         raise InputError(expected(where, "ignore_index", "to be None with a soft target", ignore_index))
-    if class_weights is not None and class_weights.device != logits.device:
-        rule, remedy = f"on {logits.device} with the logits", "Move the loss there: loss.to(device)."
-        raise InputError(expected(where, "class_weights", rule, class_weights.device, remedy))
-    if class_weights is not None and class_weights.shape != (logits.shape[1],):
-        rule = f"to have {logits.shape[1]} values, one per class"
-        raise InputError(expected(where, "class_weights", rule, tuple(class_weights.shape)))
-    if target.dtype == torch.bool:
-        target = target.view(torch.uint8)
-    return target.unsqueeze(1) if task == "binary" and target.ndim < logits.ndim else target
+    if class_weights is not None and (class_weights.shape != (channels,) or class_weights.device != logits.device):
+        rule = f"to be ({channels},) on {logits.device}, one per class of the logits"
+        given = f"{tuple(class_weights.shape)} on {class_weights.device}"
+        raise InputError(expected(where, "class_weights", rule, given, "Move the loss there: loss.to(device)."))
+    target = target.view(torch.uint8) if target.dtype == torch.bool else target
+    return target.unsqueeze(1) if binary and target.ndim < logits.ndim else target
 
 
 def refuse_bad_labels(

@@ -7,7 +7,6 @@ best -> step-...
 """
 
 import copy
-import errno
 import logging
 import math
 import re
@@ -20,14 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
+from segmeter.errors import CheckpointError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, remove, rename
 from segmeter.inference.device import is_out_of_memory
 from segmeter.models.checkpoint import Checkpoint, point, read_checkpoint, write_checkpoint
 from segmeter.models.config import ModelCard
 
 LAST, BEST = "last", "best"
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass; others mean that the folder is wrong
 RECENT = 2  # of the newest stay, in case the newest is damaged
 _UNVALIDATED = "-unvalidated"
 _NAME = re.compile(rf"step-(\d{{8,}})({_UNVALIDATED})?")
@@ -48,22 +46,11 @@ class Checkpoints:
     highest
         Whether a higher score is better.
 
-    Raises
-    ------
-    InputError
-        Nothing can be written there.
-    OSError
-        The disk is full, or broken.
     """
 
     def __init__(self, folder: Path, *, keep: int, highest: bool) -> None:
-        try:
-            make_folder(folder)
-            clear_leftovers(folder)  # what a killed process left half-written
-        except OSError as error:
-            if error.errno in _OF_THE_DISK:
-                raise
-            raise InputError(f"{folder}: can't be written ({error.strerror}). Give another run.root.") from error
+        make_folder(folder)
+        clear_leftovers(folder)  # what a killed process left half-written
         self.folder, self.keep, self.highest = folder, keep, highest
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None

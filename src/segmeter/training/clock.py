@@ -2,21 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
 
-from segmeter.files import fresh_folder, remove, write_bytes
 from segmeter.parallel import peak_bytes
 from segmeter.training.config import TrainingConfig
-
-FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
-SKIPPED = 3  # steps before the first profiled one: they allocate, compile and fill caches
-_ROWS = 40
 
 
 class Limits:
@@ -85,22 +79,20 @@ class Counts:
     spent: float = 0.0
     waited: float = 0.0
 
-    @property
-    def images_per_second(self) -> float:
-        return round(self.images / max(self.spent, 1e-9), 3)
-
-    @property
-    def data_wait(self) -> float:
-        """The share of the time that was spent waiting for batches."""
-        return round(min(self.waited / max(self.spent, 1e-9), 1.0), 4)
+    def rates(self) -> dict[str, float]:
+        """Return images per second, and the share of the time that was spent waiting for batches."""
+        spent = max(self.spent, 1e-9)
+        return {
+            "images_per_second": round(self.images / spent, 3),
+            "data_wait": round(min(self.waited / spent, 1.0), 4),
+        }
 
 
 class Throughput:
     """A stopwatch for training steps. It pauses during validations and saves."""
 
     def __init__(self) -> None:
-        self.whole = Counts()  # everything that was read
-        self._recent = Counts()  # since the last reading
+        self.whole, self._recent = Counts(), Counts()  # of the process, and since the last reading
         self._stages: dict[str, float] = {}
         self._since: float | None = None
 
@@ -114,63 +106,32 @@ class Throughput:
         finally:
             self._stages[name] = self._stages.get(name, 0.0) + time.perf_counter() - start
 
-    def add(self, images: int, waited: float) -> None:
-        """Count a step whose batches took `waited` seconds to come."""
-        self._recent.images += images
-        self._recent.waited += waited
-
     def run(self) -> None:
         """Run, unless it runs already."""
-        if self._since is None:
-            self._since = time.perf_counter()
+        self._since = self._since or time.perf_counter()
 
     def hold(self) -> None:
         """Pause until `run`."""
         if self._since is not None:
-            self._recent.spent += time.perf_counter() - self._since
+            self.add(spent=time.perf_counter() - self._since)
             self._since = None
 
-    def read(self) -> tuple[Counts, dict[str, float]]:
-        """Return the counts since the last reading, and the seconds of each stage."""
+    def add(self, *, images: int = 0, spent: float = 0.0, waited: float = 0.0) -> None:
+        """Count images, or seconds of steps, of which batches took `waited` to come."""
+        for counts in (self.whole, self._recent):
+            counts.images += images
+            counts.spent += spent
+            counts.waited += waited
+
+    def read(self) -> dict[str, Any]:
+        """Return the rates since the last reading, and the seconds of each stage."""
         self.hold()
-        seen, self._recent, whole = self._recent, Counts(), self.whole
-        self.whole = Counts(whole.images + seen.images, whole.spent + seen.spent, whole.waited + seen.waited)
+        seen, self._recent = self._recent, Counts()
         stages, self._stages = {"data": seen.waited, "step": seen.spent - seen.waited, **self._stages}, {}
-        return seen, {name: round(seconds, 3) for name, seconds in stages.items()}
+        return {**seen.rates(), "stages": {name: round(seconds, 3) for name, seconds in stages.items()}}
 
 
 def peak_memory_mb(device: torch.device) -> float:
     """Return the most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
     used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
     return round(used / 1e6, 1)
-
-
-@contextmanager
-def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
-    """Record steps with torch's profiler while the block runs; call what it yields after each step.
-
-    profile/table.txt lists the slowest operations. profile/trace.json opens in chrome://tracing and Perfetto. Both
-    are written once the last step is recorded, or when the block ends before.
-
-    Parameters
-    ----------
-    folder
-        The run's.
-    steps
-        Recorded after the first `SKIPPED` ones, >= 1.
-    """
-    on_gpu = torch.cuda.is_available()
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    plan = schedule(wait=SKIPPED - 1, warmup=1, active=steps, repeat=1)
-
-    def write(found: profile) -> None:
-        order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-        table = found.key_averages().table(sort_by=order, row_limit=_ROWS, max_name_column_width=60)
-        remove(folder / FOLDER)  # left by a run that was stopped and resumed
-        with fresh_folder(folder / FOLDER) as fresh:
-            found.export_chrome_trace(str(fresh / TRACE))
-            write_bytes(fresh / TABLE, f"{table}\n".encode())
-
-    # torch 2.11 warns of lost events at the first step unless it keeps them, and with one cycle that changes nothing
-    with profile(activities=kinds, schedule=plan, on_trace_ready=write, acc_events=True) as recorder:
-        yield recorder.step

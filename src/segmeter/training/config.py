@@ -102,8 +102,6 @@ class TrainingConfig(Config, title="training"):
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
     """With float16, the number of updates in a row that may be skipped, as their gradient is not finite, before the run
     stops."""
-    channels_last: bool = True
-    """Whether the memory layout has the channels last, which is faster on CPUs and GPUs."""
     compile: Literal["auto", True, False] = "auto"
     """Whether torch compiles the network; "auto" does so only for long runs on a GPU."""
     freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
@@ -142,10 +140,8 @@ class TrainingConfig(Config, title="training"):
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
-    """Number of first batches to train on alone, again and again without augmentation, and to validate on. A model that
-    can't fit them has a fault. null trains on all data."""
-    profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
-    """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
+    """Train on the first cases alone, as many as fill this number of batches, without augmentation, and validate on
+    them. A model that can't fit them has a fault. null trains on all data."""
     deterministic: bool = False
     """Use deterministic kernels on a GPU; a CPU is always deterministic."""
     cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)
@@ -225,11 +221,6 @@ class SgdConfig(NetworkOptimizerConfig):
     nesterov: bool = True
     """Nesterov's form of momentum."""
 
-    @rule("nesterov")
-    def _needs_momentum(cls, nesterov: bool, given: Given) -> None:
-        if nesterov and given.momentum == 0:
-            raise RuleError("to be false where momentum is 0")
-
 
 class ScheduleConfig(Config, title="schedule"):
     """Keys of every schedule of the learning rate."""
@@ -238,7 +229,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_schedule")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -249,7 +240,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_schedule")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -260,7 +251,7 @@ class PolyConfig(ScheduleConfig):
     """The exponent."""
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_schedule")
 class OneCycleConfig(ScheduleConfig):
     """One cosine up and one down (Smith and Topin 2018)."""
 
@@ -273,7 +264,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_warmed")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_schedule")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then a constant learning rate."""
 

@@ -28,7 +28,7 @@ CONTENTS = "data.json"  # in the run's folder: the hash of every file of the dat
 # resuming. Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
-    *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
+    *("training.max_skipped", "training.pictures", "training.stop_at"),
     *("training.stall_minutes", "data.root", "data.verify", "data.timeout_s", "logger"),
 )
 
@@ -55,8 +55,6 @@ class TrainSettings:
         Post-processing that splits objects in validation, so that PQ is among its scores; empty: no objects.
     allow_changes
         Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
-    planned_steps
-        The steps that the plan expects the time budget to hold; 0 if nothing was planned.
     """
 
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -69,7 +67,6 @@ class TrainSettings:
     shown: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepConfig, ...] = ()
     allow_changes: tuple[str, ...] = ()
-    planned_steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +153,8 @@ class TrainResult:
         Classes in the validation targets that the best checkpoint hardly finds, see `validation.UNLEARNED`.
     last
         Folder of the last checkpoint.
-    images_per_second, data_wait
-        Images per second of this process's training steps, and the share of their time spent waiting for data.
+    images_per_second
+        Of this process's training steps.
     """
 
     steps: int
@@ -171,7 +168,6 @@ class TrainResult:
     last: Path
     seconds: float
     images_per_second: float
-    data_wait: float
 
 
 def check_job(job: TrainJob) -> torch.device:
@@ -197,18 +193,14 @@ def check_job(job: TrainJob) -> torch.device:
         if device.type == "mps":  # its fused optimizers take no loss scale
             wide = training.precision in ("auto", "float32")
             problems.expect(wide, "precision", "to be float32 on mps", training.precision)
-            problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
-        encoder_lr, network = getattr(settings.optimizer, "encoder_lr", 1.0), card.model.get("name")
+        encoder_lr = getattr(settings.optimizer, "encoder_lr", 1.0)
         for key, value, asked in (
             ("freeze_encoder", training.freeze_encoder, training.freeze_encoder > 0),
-            ("freeze_norm", training.freeze_norm, training.freeze_norm is not None),
+            ("freeze_norm", training.freeze_norm, training.freeze_norm == "encoder"),
             ("encoder_lr", encoder_lr, encoder_lr != 1),
         ):
-            lacks = asked and value != "all" and find_encoder(job.segmenter) is None
-            problems.expect(not lacks, key, f"to be left alone, as {network!r} has no encoder", value)
-            fresh = asked and key != "encoder_lr" and card.model.get("weights", "") is None
-            remedy = "Set model.weights=imagenet or a path."
-            problems.expect(not fresh, key, "to be left alone, as nothing was learned yet", value, remedy)
+            rule = f"to be left alone, as {card.model.get('name')!r} has no encoder"
+            problems.expect(not asked or find_encoder(job.segmenter) is not None, key, rule, value)
     return device
 
 

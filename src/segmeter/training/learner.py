@@ -25,7 +25,6 @@ from segmeter.models.segmenter import AtNetworkSize
 from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.job import TrainJob
-from segmeter.training.optimizers import Freezing
 
 # Shorter runs don't win back the minute that it takes to compile both passes of a U-Net
 AUTO_COMPILE_STEPS = 2000
@@ -82,8 +81,7 @@ class Learner:
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
         # the predictor settles the memory layout of its model, so everything that points at weights comes after it
         self.predictor = Predictor(self.published, settings.inference, device)
-        layout = torch.channels_last if config.channels_last else torch.contiguous_format
-        self.segmenter.to(memory_format=layout)
+        self.segmenter.to(memory_format=torch.channels_last)
         self.average = Average(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = settings.optimizer.lr
         self.schedule = SCHEDULES.build(settings.schedule)
@@ -98,7 +96,6 @@ class Learner:
                 "process(es) averages %d losses; set over=sample for the loss of one large batch",
                 *(config.accumulate, job.world.size, passes),
             )
-        self.freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
         self.forward = Averaged(compiled(trained, config, device=device, steps=limits.last_step), job.world)
 
@@ -173,10 +170,7 @@ def restore_rng(state: dict[str, Any]) -> None:
     """Restore what `capture_rng` returned. States of GPUs that this machine lacks are left out."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
-    legacy = state["numpy"]
-    if isinstance(legacy, Mapping):  # as earlier versions wrote it, with the words as a tensor
-        legacy = ("MT19937", legacy["key"].tolist(), legacy["pos"], legacy["has_gauss"], legacy["gauss"])
-    np.random.set_state(tuple(legacy))  # noqa: NPY002
+    np.random.set_state(tuple(state["numpy"]))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     for number, generator in enumerate(state["cuda"][: torch.cuda.device_count()] if state["cuda"] else []):
         torch.cuda.set_rng_state(generator, number)

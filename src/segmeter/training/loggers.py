@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +47,11 @@ def numbers(row: Row) -> dict[str, float]:
     return {name: value for name, value in kept.items() if name != "step"}
 
 
-class Logger(Protocol):
-    """Takes each row of history.jsonl, and pictures: PNG files by case id."""
-
-    def write(self, row: Row) -> None: ...
-
-    def show(self, step: int, pictures: Mapping[str, Path]) -> None: ...
-
-    def close(self, outcome: Outcome) -> None: ...
-
-
 class Loggers:
     """All loggers of a run. If one fails, a warning names it; the training and the others go on.
+
+    Each has write(row), which takes a row of history.jsonl; show(step, pictures), which takes PNG files by case id; and
+    close(outcome).
 
     Parameters
     ----------
@@ -76,8 +69,8 @@ class Loggers:
         self, configs: Sequence[LoggerConfig], *, folder: Path, step: int, settings: Mapping[str, Any]
     ) -> None:
         built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
-        self._loggers: dict[str, Logger] = {name: logger for name, logger in built.items() if logger is not None}
-        self._missed = dict.fromkeys(self._loggers, 0)
+        self._loggers: dict[str, Any] = {name: logger for name, logger in built.items() if logger is not None}
+        self._warned: set[str] = set()
 
     def write(self, row: Row) -> None:
         """Give a row to each logger. One that failed is tried again, as its server may come back."""
@@ -88,24 +81,23 @@ class Loggers:
         if pictures:
             self._each(step, lambda logger: logger.show(step, pictures))
 
-    def _each(self, step: int, give: Callable[[Logger], None]) -> None:
+    def _each(self, step: int, give: Callable[[Any], None]) -> None:
         for name, logger in self._loggers.items():
             try:
                 give(logger)
             except Exception as error:  # of a network, a disk, or another's library
-                if not self._missed[name]:
-                    _LOG.warning("logger: %s failed at step %d (%s); training continues", name, step, _line(error))
-                self._missed[name] += 1
+                if name not in self._warned:
+                    text = "logger: %s failed at step %d (%s), so it lacks rows; training continues"
+                    _LOG.warning(text, name, step, one_line(error))
+                    self._warned.add(name)
 
     def close(self, outcome: Outcome) -> None:
-        """Close each logger, and name those that lack rows."""
+        """Close each logger."""
         for name, logger in self._loggers.items():
             try:
                 logger.close(outcome)
             except Exception as error:
-                _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
-            if self._missed[name]:
-                _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
+                _LOG.warning("logger: %s could not be closed (%s)", name, one_line(error))
 
 
 class TensorBoardLogger:
@@ -155,7 +147,7 @@ class WandbLogger:
                 settings=wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(off, True)),
             )
         except (wandb.Error, OSError) as error:
-            raise ConfigError(f"logger: wandb did not start: {_line(error)}") from error
+            raise ConfigError(f"logger: wandb did not start: {one_line(error)}") from error
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")  # training and validation both have a row of one step
 
@@ -195,7 +187,7 @@ class MlflowLogger:
             for name, value in {} if earlier else flatten(settings).items():
                 client.log_param(self._run_id, _mlflow_name(name), str(value)[:500])
         except Exception as error:  # of MLflow, its database or its client of HTTP
-            raise ConfigError(f"logger: mlflow can't use its store: {_line(error)}") from error
+            raise ConfigError(f"logger: mlflow can't use its store: {one_line(error)}") from error
 
     def write(self, row: Row) -> None:
         for name, value in numbers(row).items():
@@ -236,5 +228,6 @@ def _read_picture(path: Path) -> NDArray[np.uint8]:
         return np.asarray(stored.convert("RGB"))
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return an error's message on one line, or its type if there is none."""
     return " ".join(str(error).split()) or type(error).__name__

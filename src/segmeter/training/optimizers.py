@@ -100,25 +100,19 @@ def update_weights(optimizer: Any, *, clip_norm: float | None, scaler: GradScale
     return norm
 
 
-def build_warmed(config: CosineConfig | PolyConfig | ConstantConfig) -> Schedule:
-    """Rise linearly over the first part of the run, then follow the configured curve over the rest of it."""
+def build_schedule(config: CosineConfig | PolyConfig | ConstantConfig | OneCycleConfig) -> Schedule:
+    """Rise over the first part of the run, then follow the configured curve over the rest of it."""
+    rise = config.rise if isinstance(config, OneCycleConfig) else config.warmup
 
     def factor(progress: float) -> float:
-        if progress < config.warmup:
-            return WARMUP_START + (1.0 - WARMUP_START) * progress / config.warmup
-        part = (min(progress, 1.0) - config.warmup) / (1.0 - config.warmup)
-        if isinstance(config, CosineConfig):
-            return _cosine(1.0, config.final, part)
-        return (1.0 - part) ** config.power if isinstance(config, PolyConfig) else 1.0
-
-    return factor
-
-
-def build_one_cycle(config: OneCycleConfig) -> Schedule:
-    def factor(progress: float) -> float:
-        if progress < config.rise:
-            return _cosine(config.start, 1.0, progress / config.rise)
-        return _cosine(1.0, config.final, (min(progress, 1.0) - config.rise) / (1.0 - config.rise))
+        if progress < rise:
+            if isinstance(config, OneCycleConfig):
+                return _cosine(config.start, 1.0, progress / rise)
+            return WARMUP_START + (1.0 - WARMUP_START) * progress / rise
+        done = (min(progress, 1.0) - rise) / (1.0 - rise)
+        if isinstance(config, CosineConfig | OneCycleConfig):
+            return _cosine(1.0, config.final, done)
+        return (1.0 - done) ** config.power if isinstance(config, PolyConfig) else 1.0
 
     return factor
 
@@ -133,8 +127,8 @@ def find_encoder(model: nn.Module) -> nn.Module | None:
     return found if isinstance(found, nn.Module) else None
 
 
-class Freezing:
-    """Keeps the encoder fixed in the first steps, and the chosen running statistics throughout.
+def freeze(model: nn.Module, config: TrainingConfig, *, step: int) -> None:
+    """Keep the encoder fixed in the first steps, and the chosen running statistics throughout.
 
     Parameters
     ----------
@@ -142,22 +136,14 @@ class Freezing:
         In training mode. Code that switches it to evaluation mode must restore the mode of each module.
     config
         Supplies `freeze_encoder` and `freeze_norm`.
+    step
+        The step that comes next, counted from 0.
     """
-
-    def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
-        self._encoder = find_encoder(model)
-        self._steps = config.freeze_encoder
-        part = {"all": model, "encoder": self._encoder}.get(str(config.freeze_norm))
-        self._norms = [] if part is None else [each for each in part.modules() if isinstance(each, _BatchNorm)]
-        self._frozen: bool | None = None
-
-    def __call__(self, step: int) -> None:
-        """Prepare a step, counted from 0. Only a process's first step and the one that unfreezes do any work."""
-        frozen = step < self._steps
-        if frozen == self._frozen:
-            return
-        if self._encoder is not None and self._steps:
-            self._encoder.requires_grad_(not frozen).train(not frozen)
-        for norm in self._norms:
-            norm.eval()
-        self._frozen = frozen
+    encoder = find_encoder(model)
+    if encoder is not None and config.freeze_encoder:
+        learns = step >= config.freeze_encoder
+        encoder.requires_grad_(learns).train(learns)
+    part = {"all": model, "encoder": encoder}.get(str(config.freeze_norm))
+    for module in () if part is None else part.modules():
+        if isinstance(module, _BatchNorm):
+            module.eval()

@@ -17,6 +17,7 @@ from segmeter.inference.results import Prediction
 from segmeter.training.checkpointing import step_name
 from segmeter.training.data.batches import Batch, augmented
 from segmeter.training.job import DrawBatch, DrawCase, TrainJob
+from segmeter.training.loggers import one_line
 
 FOLDER = "validation"
 MOST_STEPS = 20  # validations whose pictures stay
@@ -61,11 +62,12 @@ class Pictures:
         Older validations beyond `MOST_STEPS` are thinned out, so that those that stay are spread over the run.
         """
         drawn: dict[str, Path] = {}
-        for prediction in predictions if self._draw else ():
+        if self._draw is None:
+            return drawn
+        for prediction in predictions:
             case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
             with _tolerant(f"{case_id} could not be drawn at step {step}"):
                 make_folder(folder)
-                assert self._draw is not None
                 drawn[case_id] = self._draw(prediction, folder)
         steps = self._steps()
         while len(steps) > MOST_STEPS:
@@ -87,8 +89,7 @@ def _tolerant(failed: str) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        _LOG.warning("training: %s (%s); training continues", failed, reason)
+        _LOG.warning("training: %s (%s); training continues", failed, one_line(error))
 
 
 def spread_evenly(total: int, count: int) -> list[int]:

@@ -21,9 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.profiler import record_function
 
-from segmeter.bridge import read_scalars
+from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import RunError, StopSignals
@@ -33,7 +32,7 @@ from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
 from segmeter.training.job import TrainJob, check_job
 from segmeter.training.learner import Learner, capture_rng, restore_rng
-from segmeter.training.optimizers import update_weights
+from segmeter.training.optimizers import freeze, update_weights
 
 SHOWN_CASES = 8  # of a batch, in a message
 _LOG = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class Taken:
 
 def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
     """Take the ordered step, at the learning rate of its progress, and with the parts frozen that then are."""
-    learner.freeze(order.step)
+    freeze(learner.segmenter, learner.config, step=order.step)
     lr = float(learner.lr * learner.schedule(order.progress))
     for group in learner.optimizer.param_groups:
         group["lr"] = lr * group.get("lr_factor", 1.0)
@@ -79,24 +78,22 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     Loss and norm of the gradient before clipping, 0-d on the device.
     """
     config, world, loss_of, whole, losses = learner.config, learner.world, learner.loss, None, []
-    layout = torch.channels_last if config.channels_last else torch.contiguous_format
     if len(batches) > 1 or world.size > 1:
         targets = (augmented(batch, learner.augment)[1] for batch in batches)
         whole = world.sum(torch.stack([loss_of.denominators(target) for target in targets]).sum(0))
     for number, batch in enumerate(batches, start=1):
         image, target = augmented(batch, learner.augment)
-        image = image.contiguous(memory_format=layout)
+        image = image.contiguous(memory_format=torch.channels_last)  # the faster layout on CPUs and GPUs
         with learner.forward.gathering(image, last=number == len(batches)):
             precision = training_precision(learner.device, config.precision)
-            with record_function("segmeter.forward"), autocast(learner.device, precision):
+            with autocast(learner.device, precision):
                 logits = learner.forward(image)
                 loss = loss_of(logits, target) if whole is None else divide(loss_of.sums(logits, target), whole)
             share = loss * world.size  # as gradients are averaged over processes
             (share if learner.scaler is None else learner.scaler.scale(share)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
-    with record_function("segmeter.update"):
-        return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
+    return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
 @contextmanager
@@ -159,7 +156,7 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
             start = time.monotonic()
             batches = [source.take() for _ in range(training.accumulate)]
             taken = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
-            losses += read_scalars([taken.loss])  # waits for the device
+            losses.append(float(to_numpy(taken.loss)))  # waits for the device
             times.append(time.monotonic() - start)
     restore_rng(state)
     return median_low(times[1:]), losses[0]
@@ -204,9 +201,11 @@ class DivergenceGuard:
         RunError
             One is not finite, or too many updates were skipped. The message has the step, its rate and its cases.
         """
-        values = read_scalars([value for taken in self._taken for value in (taken.loss, taken.grad_norm)])
+        if not self._taken:
+            return
+        values = to_numpy(torch.stack([value for taken in self._taken for value in (taken.loss, taken.grad_norm)]))
         taken_steps, self._taken = self._taken, []
-        for taken, loss, norm in zip(taken_steps, values[::2], values[1::2], strict=True):
+        for taken, (loss, norm) in zip(taken_steps, values.reshape(-1, 2).tolist(), strict=True):
             if not math.isfinite(loss):
                 self.check_labels()
                 raise self._fault(f"a finite loss, got {loss}", taken)

@@ -9,20 +9,18 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted, StopSignals
 from segmeter.files import Lines, write_json
-from segmeter.losses.additive import check_labels
 from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step_name
-from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
+from segmeter.training.clock import Limits, Throughput, peak_memory_mb
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
@@ -35,8 +33,6 @@ from segmeter.training.validation import Validator, score_share
 _LOG = logging.getLogger(__name__)
 CHECKPOINTS, HISTORY = "checkpoints", "history.jsonl"
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
-FORECAST_FROM = 0.1  # of the time budget, as the first steps are slower than the others
-FEWER = 0.8  # of the steps that the user was last told: a lower forecast is worth a line
 
 
 def train(job: TrainJob) -> TrainResult:
@@ -72,8 +68,6 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
-        if training.profile_steps:
-            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -124,18 +118,16 @@ class Trainer:
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
         self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
-        self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
             case_id=job.data.name,
             scaled=learner.scaler is not None,
             max_skipped=self.config.max_skipped,
-            check_labels=partial(check_labels, learner.loss),
+            check_labels=learner.loss.check_labels,
         )
         self.throughput, self.step, self.lr = Throughput(), 0, 0.0
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
-        self.told = float(job.settings.planned_steps)  # steps that the user expects from a time budget
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
@@ -159,7 +151,6 @@ class Trainer:
             if self.stop and not reason:
                 self._leave()
             self.checkpoints.check()
-            self._forecast()
             self._show()
         self.checkpoints.wait()
         return self._result(reason)
@@ -176,22 +167,13 @@ class Trainer:
         taken = take_step(self.job, self.learner, batches, order)
         self.step, self.lr = taken.step, taken.lr
         self.guard.note(taken)
-        self.throughput.add(sum(map(len, taken.indices)) * self.job.world.size, source.waited - waited)
-        self.profile()
+        images = sum(map(len, taken.indices)) * self.job.world.size
+        self.throughput.add(images=images, waited=source.waited - waited)
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
             self.shown["train"] = f", loss {self.guard.kept['losses'][-1]:.4f}"
-
-    def _forecast(self) -> None:
-        """Warn if the time budget will hold far fewer steps than the plan or the last warning promised."""
-        spent = self.progress(self.step)
-        expected = int(self.step / spent) if spent >= FORECAST_FROM else math.inf
-        if expected < FEWER * self.told:
-            text = "training: steps take longer than planned, so time_budget=%s will hold about %d of them, not %d"
-            _LOG.warning(text, self.config.time_budget, expected, self.told)
-            self.told = expected
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
@@ -199,11 +181,10 @@ class Trainer:
         row = self.guard.take()
         if not row:
             return
-        counts, stages = self.throughput.read()
         loss = row.pop("loss")
-        row |= {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
+        row |= self.throughput.read()
         self._write({"loss": loss, "lr": self.lr, **row, "peak_memory_mb": peak_memory_mb(self.learner.device)})
-        self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
+        self.shown["train"] = f", loss {loss:.4f}, {row['images_per_second']:.1f} images/s"
 
     def _validate(self) -> None:
         """Score the model, rank it and save it; without validation data, only save it."""
@@ -307,8 +288,7 @@ class Trainer:
             unlearned=tuple(row.get("unlearned", ())),
             last=self.checkpoints.folder / LAST,
             seconds=self.seconds,
-            images_per_second=self.throughput.whole.images_per_second,
-            data_wait=self.throughput.whole.data_wait,
+            images_per_second=self.throughput.whole.rates()["images_per_second"],
         )
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.data.dataset import Part
+from segmeter.data.dataset import Dataset, Part
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import World
@@ -187,9 +187,8 @@ def _predict(
     # An error's traceback keeps it alive: the garbage collector might close it later, in one of its own threads
     with closing(predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)) as found:
         for index, prediction in zip(numbers, found, strict=True):
-            target = prediction.sample.target
-            if target is None:
-                raise _without_mask(prediction.sample.case_id)
+            if (target := prediction.sample.target) is None:
+                raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
             yield index, prediction, count_case(target, prediction.labels, cases.spec)
     if cached is not None:
         for index in mine.take(sorted(large)):
@@ -201,9 +200,9 @@ def _stream(
 ) -> tuple[Prediction, NDArray[np.int64]]:
     """Predict and count a large case in bands, as an evaluation does."""
     case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
-    with cases.open_rows(index) as (image, target):
-        if target is None:
-            raise _without_mask(case_id)
+    assert isinstance(cases.cases, Dataset)  # as only its cases can be large
+    with cases.cases.open_rows(index) as (image, target):
+        assert target is not None  # every case has a mask
         step = thumbnail_step(*image.shape[:2])
         small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
         loss = BandLoss(whole, predictor.device)
@@ -217,10 +216,6 @@ def _stream(
     return Prediction(sample=sample, labels=small_labels.pixels(), loss=loss.terms()), counts
 
 
-def _without_mask(case_id: str) -> DataError:
-    return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
-
-
 def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: ClassSpec) -> NDArray[np.float64]:
     """Split a prediction into objects and match them with those of its mask: the summands of PQ, which add over cases.
 
@@ -229,8 +224,8 @@ def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: Cla
     (2,) float64: the sum of IoU over matches, and tp + fp/2 + fn/2.
     """
     sample = prediction.sample
-    if sample.target is None or sample.instances is None:
-        raise _without_mask(sample.case_id)
+    assert sample.target is not None  # every case has a mask
+    assert sample.instances is not None
     found = run_steps(prediction.labels, steps, spec, prediction.probs).instances
     match = match_instances(sample.instances, np.asarray(found), void=~spec.valid(sample.target))
     return np.array([match.iou.sum(), match.tp + (match.fp + match.fn) / 2])

@@ -1,21 +1,15 @@
 """What `segmeter train` says of a run at its end; how it is run is tested in the other files of this command."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands import train
 from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _scores, _show, draw_batch, draw_validated
-from segmeter.data.config import CellsConfig
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
-from segmeter.models.config import UnetConfig
 from segmeter.report.pictures.flatten import GAP, MARGIN, draw_overlay, flatten
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.training.config import TrainingConfig
@@ -33,7 +27,6 @@ RESULT = TrainResult(
     last=Path("last"),
     seconds=61.26,
     images_per_second=3.14,
-    data_wait=0.0,
 )
 
 
@@ -63,26 +56,6 @@ def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(t
     assert f"last      not validated   {tmp_path / 'checkpoints' / 'last'}\n" in capsys.readouterr().out
     assert _scores(result) == {}
     assert list(_scores(RESULT).items()) == [("iou/car", 0.25), ("mean_iou", None)]
-
-
-def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):
-    for name in ("SampleSource", "CachedDataset", "PartReader", "replace"):
-        monkeypatch.setattr(train, name, lambda *given, **named: None)
-    config = SimpleNamespace(
-        training=TrainingConfig(overfit_batches=2, batch_size=2, cache_gb=0),
-        augment=None,
-        data=CellsConfig(),
-        model=UnetConfig(),
-    )
-    given: dict[str, Any] = {"seen": SimpleNamespace(presence=None), "device": SimpleNamespace(type="cpu")}
-    given["world"] = SimpleNamespace(rank=0, size=2)
-    data: Any = SimpleNamespace(pairs=(), weights={})
-    with pytest.raises(ConfigError, match="`overfit_batches` to be null in several processes, got 2"):
-        train._open_data(config, data, data, **given)  # type: ignore[arg-type]
-    config.model = UnetConfig(downsample=2)
-    given["world"] = SimpleNamespace(rank=0, size=1)
-    with pytest.raises(ConfigError, match=r"`downsample` to be 1 with training\.overfit_batches, got 2"):
-        train._open_data(config, data, data, **given)  # type: ignore[arg-type]
 
 
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)), ignore_index=255)

@@ -75,13 +75,15 @@ def test_weights_of_a_file_are_recorded_and_tuned_gently():
 
 
 @pytest.mark.slow
-def test_overfit_says_that_a_batch_fits_and_validates_on_its_samples(capsys):
+def test_overfit_says_that_a_batch_fits_and_validates_on_its_cases(capsys):
     folder = trained("debug=overfit", *CELLS, "training.stop_at=0.6", "training.validate_every=10")
     out = capsys.readouterr().out
     assert "overfit   fits: mean_iou 0." in out
     assert "ended by: stop_at=0.6" in out
     last = sorted((folder / "validation").iterdir())[-1]
-    assert sorted(path.name[:2] for path in last.iterdir()) == ["1-", "2-", "3-", "4-"]
+    assert len(list(last.iterdir())) == 4
+    hashes = json.loads((folder / "data.json").read_text())
+    assert hashes["train"] == hashes["val"]
 
 
 def test_overfit_says_that_a_batch_does_not_fit(capsys):
@@ -102,12 +104,6 @@ def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
         assert picture.width > 4 * 320
     assert (folder / "checkpoints" / "best" / "model.safetensors").is_file()
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
-
-
-def test_profile_leaves_a_table_and_a_trace(capsys):
-    folder = trained("debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
-    assert f"profile   {folder / 'profile' / 'table.txt'}" in capsys.readouterr().out
-    assert (folder / "profile" / "trace.json").is_file()
 
 
 def test_zarr_folders_are_trained_on_by_chunks_and_validated_as_eval_measures_them():

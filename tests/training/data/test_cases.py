@@ -6,10 +6,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, Reading
-from segmeter.errors import DataError
-from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
-from segmeter.training.data.sampling import SampleSource
+from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
 from tests.training.tiny import TinyCases
 
 CASE_BYTES = 16 * 16 * 3 * 4 + 16 * 16
@@ -36,35 +33,6 @@ def test_caches_share_a_budget():
     _ = train[0], train[1], val[0], val[1]
     assert len(train.cases.read) == 2
     assert len(val.cases.read) == 3
-
-
-def source(cases, **config):
-    return SampleSource(cases, AugmentConfig(**config), batch_size=4, seed=3)
-
-
-def test_every_epoch_has_the_first_batches_of_the_first_at_full_resolution():
-    whole = source(TinyCases(), crop=(16, 16), resolution=0.5)
-    fixed = FixedBatches(whole, 2)
-    assert len(fixed) == 2
-    for epoch, index, progress in ((0, 1, 0.0), (9, 1, 0.7)):
-        for ours, theirs in zip(fixed.batch(epoch, index, progress), whole.batch(0, 1, 1.0), strict=False):
-            np.testing.assert_array_equal(ours, theirs)
-    few = source(TinyCases(count=5), brightness=0, contrast=0, crop=None)
-    assert len(FixedBatches(few, 64)) == 1, "no more batches than an epoch has"
-
-
-def test_samples_of_fixed_batches_are_cases_named_after_their_own_with_a_fingerprint_of_their_pixels():
-    made = [FixedBatches(source(TinyCases(count=3, salt=salt), crop=(16, 16)), 2) for salt in (0, 0, 1)]
-    found, *others = (fixed.cases(TinyCases(count=3).case_ids, TinyCases().spec) for fixed in made)
-    assert len(found) == len(set(found.case_ids)) == len(found.contents()) == 8
-    image, target, numbers = made[0].batch(0, 1, 0.0)[:3]
-    for place, number in enumerate(numbers):
-        sample = found[4 + place]
-        assert sample.case_id == f"{5 + place}-case{number % 3:02d}"
-        np.testing.assert_array_equal(sample.image, image[place])
-        np.testing.assert_array_equal(sample.target, target[place])
-    masks = replace(found, samples=(replace(found[0], target=1 - found[0].target), *found.samples[1:]))
-    assert [other.fingerprint() == found.fingerprint() for other in (*others, masks)] == [True, False, False]
 
 
 SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)))
@@ -129,21 +97,3 @@ def test_every_class_of_multilabel_is_an_object(tmp_path, volumes):
     spec = ClassSpec(task="multilabel", names=("organ", "lesion"), colours=SPEC.colours[:2])
     pair = Pair(case_id="v", paths=tuple(map(str, paths)))
     assert PlaneCases(replace(volumes, reading=Reading(spec=spec), pairs=(pair,)), empty=0.0).places == [(0, 1)]
-
-
-def test_processes_share_the_planes_of_volumes(volumes):
-    planes = PlaneCases(volumes, empty=0.5)
-    options = {"batch_size": 4, "seed": 3, "presence": planes.presence}
-    cut = AugmentConfig(crop=(16, 16), balance=0.5)
-    whole, *shares = (
-        SampleSource(CachedDataset(planes, Budget(0)), cut, part=part, **options) for part in ((0, 1), (0, 2), (1, 2))
-    )
-    for expected, *given in zip(whole.batch(1, 0), *(share.batch(1, 0) for share in shares), strict=True):
-        np.testing.assert_array_equal(np.stack(given, axis=1).reshape(expected.shape), expected)
-
-
-def test_cases_that_are_no_files_have_no_rows():
-    cached = CachedDataset(TinyCases(), Budget(0))
-    assert cached.large_cases == frozenset()
-    with pytest.raises(DataError, match=r"case03: can't be read by rows"):
-        cached.open_rows(3)

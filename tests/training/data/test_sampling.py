@@ -11,20 +11,20 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
-from segmeter.training.data.cases import FixedCases
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import resize_image, resize_target
 from tests.models.parts import make_spec
+from tests.training.tiny import ArrayCases
 
 
 def array_cases(pairs, spec=None):
     """Cases in memory."""
     samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
-    return FixedCases(spec=spec or make_spec(), samples=tuple(samples))
+    return ArrayCases(spec=spec or make_spec(), samples=tuple(samples))
 
 
-def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> FixedCases:
+def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
     """Each pixel holds its row, its column and the number of its case, and its target follows from them."""
     rows, columns = np.indices(size, dtype=np.uint8)
     spec, pairs = spec or make_spec(), []
@@ -35,7 +35,7 @@ def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> 
     return array_cases(pairs, spec)
 
 
-def source_of(cases: FixedCases, *, batch_size=4, seed=0, **config) -> SampleSource:
+def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSource:
     return SampleSource(cases, AugmentConfig(**config), batch_size=batch_size, seed=seed)
 
 

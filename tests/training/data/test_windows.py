@@ -7,7 +7,6 @@ from PIL import Image
 from torch.nn import functional
 
 from segmeter.classes import ClassSpec
-from segmeter.errors import ConfigError
 from segmeter.training.data import sampling
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
@@ -52,14 +51,6 @@ def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_c
     assert beyond[..., 0].tolist() == [[1, 2, 2], [1, 2, 2], [4, 5, 5]]
     outside = [[255, 255, 255], [1, 0, 255], [1, 0, 255]] if ignore_index else [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
     assert beyond_target.tolist() == outside
-
-
-def test_cut_keeps_the_planes_of_a_multilabel_target():
-    planes = np.zeros((2, 4, 4), np.uint8)
-    planes[1, 3, 3] = 1
-    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, (2, 2), (3, 2), SPEC)
-    assert found.shape == (2, 3, 2)
-    assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
 
 
 def test_where_only_floats_can_be_resized_bytes_are_within_one():
@@ -176,11 +167,6 @@ def test_samples_are_made_as_small_as_the_network_sees_them():
     assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
     rows = image[0, :, 0, 0].astype(float)
     assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
-
-
-def test_resolution_that_would_grow_before_it_may_is_refused():
-    with pytest.raises(ConfigError, match=r"`resolution_from` to be below resolution_until, got 0\.8"):
-        AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)
 
 
 def test_a_lower_resolution_shows_the_same_window_smaller():

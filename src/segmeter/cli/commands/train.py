@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
@@ -25,7 +24,6 @@ from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport, open_splits
 from segmeter.distributed.ranks import World, joined
 from segmeter.distributed.shards import find_place
-from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
 from segmeter.losses.config import build_loss
 from segmeter.metrics.cases.table import CaseRow
@@ -40,10 +38,9 @@ from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.schema import as_plain
-from segmeter.training.clock import FOLDER, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
+from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import PartReader
@@ -93,7 +90,6 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     if not world.leads:
         follow(training)
         return None
-    training = replace(training, settings=replace(training.settings, planned_steps=plan.steps))
     check_job(training)
     start = getattr(training.segmenter.network, "start", None)
     facts = {
@@ -202,8 +198,11 @@ def _open_data(
 ) -> TrainData:
     """Return the samples to train on and the cases to validate on; those of volumes are their planes."""
     budget, presence = Budget(int(config.training.cache_gb * 1e9)), seen.presence
+    overfit = config.training.overfit_batches
+    if overfit:  # on the first cases alone, which are validated on too
+        data = val_data = data.subset(range(min(len(data), overfit * int(config.training.batch_size))))
+        presence = presence[: len(data)]
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
-    downsample = getattr(config.model, "downsample", 1)
     val_cases: Dataset | PlaneCases = val_data
     if isinstance(data, VolumeSet) and isinstance(val_data, VolumeSet):
         planes, val_cases = PlaneCases(data, empty=config.data.empty_planes), PlaneCases(val_data)
@@ -218,32 +217,24 @@ def _open_data(
         seed=config.training.seed,
         samples=config.data.samples_per_epoch,
         presence=presence,
-        downsample=downsample,
+        downsample=getattr(config.model, "downsample", 1),
         part=(world.rank, world.size),
         sources=sources,
-        defer=device.type == "cuda" and not config.training.overfit_batches,
+        defer=device.type == "cuda",
     )
-    if config.training.overfit_batches:
-        if world.size > 1:
-            rule, given = "to be null in several processes", config.training.overfit_batches
-            raise ConfigError(expected("training", "overfit_batches", rule, given, "Train in one process."))
-        if downsample > 1:  # its samples are also validated on, as if they were images
-            raise ConfigError(expected("model", "downsample", "to be 1 with training.overfit_batches", downsample))
-        fixed = FixedBatches(source, config.training.overfit_batches)
-        return TrainData(source=fixed, train_cases=cases, val_cases=fixed.cases(cases.case_ids, data.spec))
     if config.training.validate_cases:
         val_cases = val_cases.subset(spread_evenly(len(val_cases), config.training.validate_cases))
     return TrainData(
         source=source,
         train_cases=cases,
         val_cases=CachedDataset(val_cases, budget) if len(val_cases) else None,
-        augment=Augment(config.augment, data.spec),
+        augment=None if overfit else Augment(config.augment, data.spec),
     )
 
 
 def _core_depth(config: TrainConfig) -> float | None:
-    """Return where the cores of objects begin in training targets. A run that overfits is validated on these masks."""
-    return None if config.training.overfit_batches else getattr(config.data, "core_depth", None)
+    """Return where the cores of objects begin in training targets."""
+    return getattr(config.data, "core_depth", None)
 
 
 def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
@@ -269,7 +260,7 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
 
 
 def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
-    """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
+    """Print how the training ended, its best checkpoint, and what debug=overfit was run for."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
@@ -286,8 +277,6 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
-    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
-        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         fits = result.reason.startswith("stop_at")
         score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"

@@ -5,6 +5,7 @@ Axes: B batch, C channels of the image, K classes, H height, W width.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -31,6 +32,7 @@ _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 _TINY = 1e-6  # keeps divisions by the range of a constant image finite
 
 
+@dataclass(frozen=True)
 class Augment:
     """Changes image and target of a batch together.
 
@@ -45,11 +47,8 @@ class Augment:
         Names the value of the target that is excluded from loss and metrics.
     """
 
-    def __init__(self, config: AugmentConfig, spec: ClassSpec) -> None:
-        self.config = config
-        self.spec = spec
-        self._turns = bool(config.rotate or config.shear)
-        self._tones = any(getattr(config, name) for name in _TONES)
+    config: AugmentConfig
+    spec: ClassSpec
 
     def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws:
         """Draw for a batch, on the host.
@@ -84,17 +83,18 @@ class Augment:
         mirrored there too if the data has no ignored value.
         """
         numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
+        turns, tones = self.config.rotate or self.config.shear, any(getattr(self.config, name) for name in _TONES)
         full = _FULL_SCALE.get(image.dtype)
-        if full is not None and (self._turns or self._tones):
+        if full is not None and (turns or tones):
             image = image.to(torch.float32).div_(full)
         for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
             if getattr(self.config, name):
                 chosen = numbers[name] < 0.5
                 image = torch.where(_beside(chosen, image), image.flip(axis), image)
                 target = torch.where(_beside(chosen, target), target.flip(axis), target)
-        if self._turns:
+        if turns:
             image, target = self._turn(image, target, numbers)
-        if self._tones:
+        if tones:
             image = self._recolour(image, numbers, draws.table[:, len(_DRAWS) :])
             if self.config.noise:
                 image = add_noise(image, numbers["noise"] * self.config.noise, draws.seeds)

@@ -3,29 +3,25 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.profiler import record_function
 
 from segmeter.bridge.arrays import to_torch
 from segmeter.bridge.host_copier import Uploader
-from segmeter.errors import RunError, SegmeterError
 from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
 
-Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
-
 
 class Windows(NamedTuple):
-    """Samples that the device will resize."""
+    """Samples as stored, and the resizing that is left to the device, if any."""
 
     image: NDArray[Any]
     target: NDArray[Any]
@@ -39,16 +35,16 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """Return the batches per epoch."""
 
-    def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
-        """Return image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
+    def batch(self, epoch: int, index: int, progress: float) -> tuple[Any, ...]:
+        """Return `Windows` or its first three: image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of
+        each sample, int64 (B,).
 
         A sample's number is its case's, plus the number of cases for each time that the epoch had the case before.
         `progress` is how far the run will be, 0 to 1. The resolution of the batch may follow it.
         """
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
+class Draws(NamedTuple):
     """All random numbers for the augmentation of a batch, drawn on the host.
 
     Parameters
@@ -84,11 +80,11 @@ class Batch:
     def moved(self, move: Callable[[list[Tensor]], Sequence[Tensor]]) -> Self:
         """Return the batch with those tensors moved that have to be on the device."""
         image, target, *table = move([self.image, self.target, *([] if self.draws is None else [self.draws.table])])
-        draws = None if self.draws is None else replace(self.draws, table=table[0])
+        draws = None if self.draws is None else self.draws._replace(table=table[0])
         return replace(self, image=image, target=target, draws=draws)
 
 
-class Batches:
+class Batches(AbstractContextManager["Batches"]):
     """Batches in order, from any first one; `workers` threads prepare up to `workers` + 1 of them ahead.
 
     Threads suffice, as decoders release the interpreter. Nothing is copied between processes, and signals and errors
@@ -132,22 +128,11 @@ class Batches:
             self._batches = map_in_threads(self._prepare, places, **pool, start=alone)
         self.waited = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._batches.close()
 
     def take(self) -> Batch:
-        """Return the next batch. The seconds that this took are added to `waited`.
-
-        Raises
-        ------
-        SegmeterError
-            A file could not be read. Any other error becomes a RunError that names the batch.
-        """
+        """Return the next batch. The seconds that this took are added to `waited`."""
         start = time.perf_counter()
         batch = next(self._batches)
         self.waited += time.perf_counter() - start
@@ -156,24 +141,15 @@ class Batches:
     def _prepare(self, place: tuple[int, float]) -> Batch:
         number, progress = place
         epoch, index = divmod(number, len(self._source))
-        try:
-            image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
-            labels = to_torch(target)
-            labels = labels.int() if target.dtype == np.uint16 else labels  # torch compares and indexes no uint16
-            batch = Batch(
-                image=to_torch(image).permute(0, 3, 1, 2),
-                target=labels,
-                indices=indices,
-                draws=self._draw and self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
-                resizing=resizing,
-            )
-        except SegmeterError:
-            raise
-        except Exception as error:
-            message = (
-                f"training: batch {index} of epoch {epoch} could not be prepared: {type(error).__name__}: {error}."
-            )
-            raise RunError(message) from error
+        image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
+        labels = to_torch(target)
+        batch = Batch(
+            image=to_torch(image).permute(0, 3, 1, 2),
+            target=labels.int() if target.dtype == np.uint16 else labels,  # torch compares and indexes no uint16
+            indices=indices,
+            draws=self._draw and self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
+            resizing=resizing,
+        )
         on_gpu = self._uploader.device.type == "cuda"
         return batch.moved(lambda tensors: [each.pin_memory() for each in tensors]) if on_gpu else batch
 
@@ -191,7 +167,6 @@ def _compute_alone(others: int) -> None:
     restoring.join()
 
 
-@record_function("segmeter.augment")
 def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
     """Return image and target as the forward pass takes them, the same ones on every call; nothing waits for the
     device.

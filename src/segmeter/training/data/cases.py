@@ -1,11 +1,8 @@
-"""Provides the cases that training reads: a cached data set, planes of volumes, or an overfit run's fixed samples."""
+"""Provides the cases that training reads: a cached data set, or the planes of volumes."""
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -14,13 +11,10 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files.array import LazyArray
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample, count_classes
-from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.training.data.batches import Arrays, BatchSource, Windows
 
 
 class Cases(Protocol):
@@ -106,75 +100,6 @@ class CachedDataset:
     def large_cases(self) -> frozenset[int]:
         """Indices of the cases that are larger than memory, to be read by rows."""
         return self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
-
-    def open_rows(self, index: int) -> AbstractContextManager[tuple[LazyArray, LazyArray | None]]:
-        """Open the image and the target of a case, to be read by rows."""
-        if not isinstance(self.cases, Dataset):
-            raise DataError(f"{self.case_ids[index]}: can't be read by rows.")
-        return self.cases.open_rows(index)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FixedCases:
-    """Samples in memory as a data set; see `Cases` for its methods."""
-
-    spec: ClassSpec
-    samples: tuple[Sample, ...]
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self.samples[index]
-
-    @property
-    def case_ids(self) -> tuple[str, ...]:
-        return tuple(sample.case_id for sample in self.samples)
-
-    def contents(self) -> Mapping[str, str]:
-        """Hash the pixels of each sample."""
-        found = {}
-        for sample in self.samples:
-            digest = hashlib.sha256(repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes())
-            digest.update(b"" if sample.target is None else sample.target.tobytes())
-            found[sample.case_id] = digest.hexdigest()
-        return found
-
-    def kinds(self) -> list[tuple[Any, ...]]:
-        return [(*sample.image.shape, str(sample.image.dtype)) for sample in self.samples]
-
-    def fingerprint(self) -> str:
-        return hashlib.sha256(repr((self.spec, self.contents())).encode()).hexdigest()
-
-
-class FixedBatches:
-    """Repeats the first batches of the first epoch forever: a model that can't fit them has a fault.
-
-    Parameters
-    ----------
-    source
-        Asked for each batch once, at full resolution.
-    count
-        How many batches; an epoch may have fewer.
-    """
-
-    def __init__(self, source: BatchSource, count: int) -> None:
-        self._batches = [Windows(*source.batch(0, index, 1.0)) for index in range(min(count, len(source)))]
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
-        return self._batches[index]
-
-    def cases(self, case_ids: Sequence[str], spec: ClassSpec) -> FixedCases:
-        """Return the samples as cases to validate on, named by their position and the case that each was cut from."""
-        drawn = (row for batch in self._batches for row in zip(batch.image, batch.target, batch.indices, strict=True))
-        samples = [
-            Sample(case_id=f"{place}-{case_ids[number % len(case_ids)]}", image=image, target=target)
-            for place, (image, target, number) in enumerate(drawn, start=1)
-        ]
-        return FixedCases(spec=spec, samples=tuple(samples))
 
 
 def _size(sample: Sample) -> int:

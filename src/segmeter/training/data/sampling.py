@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
-from segmeter.training.data.batches import Arrays, Windows
+from segmeter.training.data.batches import Windows
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
@@ -89,7 +89,18 @@ class SampleSource:
             config = choose_crop(config, Counter(cases[index].image.shape[:2] for index in range(len(cases))))
         self.cases, self.config, self.seed = cases, config, seed
         self._downsample, self._part, self._defer = downsample, part, defer
-        self.samples = _epoch_samples(config, len(cases), batch_size, samples, weighted=sources is not None)
+        repeated = {
+            ("augment", "balance"): config.balance,
+            ("data", "sources"): sources is not None,
+            ("data", "samples_per_epoch"): samples if samples is not None and samples > len(cases) > 0 else None,
+        }
+        for (group, key), given in repeated.items():
+            if given and not config.can_repeat:
+                rule = f"not to need a sample twice, as the augmentation changes none of the {len(cases)} cases"
+                remedy = "Set augment.brightness, augment.crop or another change."
+                raise ConfigError(expected(group, key, rule, given, remedy))
+        least = LEAST_BATCHES * batch_size if config.changes_values and len(cases) else 0
+        self.samples = samples if samples is not None and len(cases) else max(len(cases), least)
         self.batch_size = max(1, min(batch_size, self.samples))
         if self.batch_size < part[1]:
             rule = f"to be at least {part[1]}, a sample for each process"
@@ -112,7 +123,7 @@ class SampleSource:
         """Return the batches per epoch."""
         return self.samples // self.batch_size
 
-    def batch(self, epoch: int, index: int, progress: float = 1.0) -> Arrays | Windows:
+    def batch(self, epoch: int, index: int, progress: float = 1.0) -> tuple[Any, ...]:
         """Cut the samples of one batch.
 
         Parameters
@@ -190,23 +201,6 @@ class SampleSource:
             else:
                 corner.append(min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high))
         return *cut(case.image, case.target, corner, window, self.cases.spec), size
-
-
-def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
-    """Return the samples of an epoch; refuse it if equal samples would have to come twice."""
-    repeated = {
-        ("augment", "balance"): config.balance,
-        ("data", "sources"): weighted,
-        ("data", "samples_per_epoch"): wanted if wanted is not None and wanted > cases > 0 else None,
-    }
-    for (group, key), given in repeated.items():
-        if given and not config.can_repeat:
-            rule = f"not to need a sample twice, as the augmentation changes none of the {cases} cases"
-            remedy = "Set augment.brightness, augment.crop or another change."
-            raise ConfigError(expected(group, key, rule, given, remedy))
-    if wanted is None or cases == 0:
-        return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
-    return wanted
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:

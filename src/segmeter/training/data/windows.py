@@ -1,8 +1,7 @@
 """Cuts the part of image and target inside a window, from arrays or from files of which only that part is decoded."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,17 +16,14 @@ from torch.nn import functional
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, content_changed
-from segmeter.data.files.array import FileArray, Header
+from segmeter.data.files.array import Header
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import read_state
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
 from segmeter.data.sample import Sample
 from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
-State = tuple[int, int, int, int]
-ABSENT: State = (0, 0, 0, 0)
 LEAST_PIXELS = 1 << 22  # of an image; smaller ones decode about as fast as the tiles under a window
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
 
@@ -163,8 +159,7 @@ class StoredArray:
 class PartReader:
     """Opens large cases without decoding them; threads may share it.
 
-    At its first read a file's content is compared with the verified one. Later reads compare its size, times and inode,
-    in a Zarr folder those of the chunks under a window.
+    At its first read a file's content is compared with the verified one.
 
     Parameters
     ----------
@@ -174,8 +169,7 @@ class PartReader:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._folders: dict[Path, FileArray] = {}  # of Zarr, which hold no file open
-        self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all files below a folder
+        self._verified: set[Path] = set()
 
     def __call__(self, index: int) -> Sample | None:
         """Return a case with `StoredArray`s; None if it is small or can't be read in parts."""
@@ -209,30 +203,11 @@ class PartReader:
         """Read a window of a file's pixels, and the value that marks missing data."""
         pair = self._dataset.pairs[index]
         path = Path(pair.paths[number])
-        if path not in self._states:
-            files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
-            states = {each: read_state(each) for each in files}
+        if path not in self._verified:
             if pair.sha256 and hash_map(path) != pair.sha256[number]:
                 raise content_changed(path)
-            self._states[path] = states
-        known = self._states[path]
-        with self._opened(path, is_mask=number > 0) as array:
-            met = array.parts(rows, columns)
-            try:
-                pixels = np.ascontiguousarray(array.read(rows.start, rows.stop, columns))
-            finally:  # a file that changed may be unreadable too
-                if any(read_state(each) != known.get(each, ABSENT) for each in met):
-                    raise content_changed(path)
-            return pixels, array.nodata
-
-    @contextmanager
-    def _opened(self, path: Path, *, is_mask: bool) -> Iterator[FileArray]:
-        if path in self._folders:
-            yield self._folders[path]
-            return
+            self._verified.add(path)
         reading = self._dataset.reading
-        options = reading.options(path) if is_mask else {"level": reading.level, "max_pixels": reading.max_pixels}
+        options = reading.options(path) if number else {"level": reading.level, "max_pixels": reading.max_pixels}
         with open_array(path, **options, streams=self._dataset.streams) as array:
-            if path.is_dir():
-                self._folders[path] = array
-            yield array
+            return np.ascontiguousarray(array.read(rows.start, rows.stop, columns)), array.nodata
