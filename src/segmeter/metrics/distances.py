@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import find_contours, marching_cubes
-from skimage.measure import find_contours, marching_cubes
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 

@@ -108,10 +108,13 @@ def test_what_is_no_column_is_refused(columns, message):
 
 
 def test_classes_and_names_are_checked_before_any_case():
-    config = MetricsConfig(measures=(SurfaceConfig(classes=("cra",)),), groups={"road": ("car",)})
+    measures = (SurfaceConfig(classes=("cra",)), BoundaryConfig(), BoundaryConfig(ratio=0.05))
+    config = MetricsConfig(measures=measures, groups={"road": ("car", "car")})
     with pytest.raises(ConfigError) as caught:
         check_metrics(config, class_spec(3))
-    first, second = caught.value.problems
+    first, group, twice, second = caught.value.problems
+    assert "`groups.road` to name each once, got ['car', 'car']" in group
+    assert "`measures` to name each once, got ['surface', 'boundary', 'boundary']" in twice
     assert "`measures.surface.classes` to name classes, got 'cra'. Did you mean 'car'?" in first
     assert "other names than 'road'" in second
     assert {"boundary", "surface"} <= set(MEASURES.names())

@@ -158,7 +158,7 @@ class Sizes(RegionMeasure):
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
-        overlaps, limits = overlaps_of(maps, region, self.config), self.config.limits
+        overlaps, limits = overlaps_of(maps, region, self.config), sorted(self.config.limits)
         chosen = matching.choose_pairs(overlaps, self.config.threshold)
         found = overlaps.first[chosen]
         spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
