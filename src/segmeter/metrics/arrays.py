@@ -88,6 +88,13 @@ def check_maps(
         raise InputError(problems)
 
 
+def check_ids(where: str, name: str, numbers: NDArray[Any]) -> None:
+    """Refuse numbers of objects that are negative, or that int64 can't hold."""
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < 2**63:
+        given = f"{numbers.min()} to {numbers.max()}"
+        raise InputError(expected(where, name, "to hold ids between 0 and 2**63 - 1", given))
+
+
 def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
     """Return the given array if its dtype is of one of these kinds; otherwise raise InputError with the rule."""
     try:

@@ -84,23 +84,21 @@ def test_only_chosen_classes_are_measured():
 def test_two_measures_of_one_column_are_refused():
     maps = maps_of(*blobs(), class_spec(4))
     measures = build_measures(MetricsConfig(measures=(SurfaceConfig(),)), maps.spec)
-    with pytest.raises(InputError, match="`measures` to give each column once, got hd/sky twice"):
+    with pytest.raises(InputError, match=r"`measures` to give each column once, .* for hd/sky"):
         measure_case(maps, [*measures, *measures])
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"area/car": 1.0}, "`measures` to give MeasureColumn values, got 'area/car'. Give MeasureColumn"),
-        ([("area", "car", 1.0, False)], "`measures` to give MeasureColumn values"),
-        ([MeasureColumn("area/all", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'area/all'"),
-        ([MeasureColumn("sum:area", "car", 1.0)], "`measures` to name metrics without '/' and 'sum:', got 'sum:area'"),
+        ([MeasureColumn("area/all", "car", 1.0)], "without '/' and 'sum:' in the metric, .* got 1.0 for area/all/car"),
+        ([MeasureColumn("sum:area", "car", 1.0)], "without '/' and 'sum:' in the metric, .* got 1.0 for sum:area/car"),
         (
             [MeasureColumn("area", "car", math.nan, summed=summed) for summed in (False, True)],
-            "`measures` to give finite sums, got nan for sum:area/car",
+            "`measures` to .* and finite sums, got nan for sum:area/car",
         ),
     ],
-    ids=["names", "tuples", "slash", "sum", "nan"],
+    ids=["slash", "sum", "nan"],
 )
 def test_what_is_no_column_is_refused(columns, message):
     with pytest.raises(InputError, match=message):
