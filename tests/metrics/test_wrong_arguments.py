@@ -114,7 +114,7 @@ def call(name, **changes):
         ("boundary_iou", "width", 2**70, "and <= 1073741824, got"),
         ("match_instances", "threshold", [0.5], "to be a number, got [0.5]"),
         ("match_instances", "void", MASK.tolist(), "to be a plain NumPy array, got list"),
-        ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array, got MaskedArray"),
+        ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array of floats, got MaskedArray"),
         ("bootstrap", "columns", [[1, 2], [3]], "to be finite numbers (N >= 1, ...), got "),
         ("bootstrap", "columns", np.full((9, 2), 2**62), "to sum to 2**53 or less, being integers, got more"),
         ("bootstrap", "resamples", 2**70, "between 1 and 100000000, got 1180591620717411303424"),

@@ -151,6 +151,17 @@ def check_classes(
     return num_classes, ignore_index
 
 
+def known_classes(where: str, classes: Sequence[int] | None, num_classes: int) -> list[int]:
+    """Return distinct indices of classes as Python ints; None is all of them."""
+    if classes is None:
+        return list(range(num_classes))
+    chosen = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
+    if not chosen or len(set(chosen) & set(range(num_classes))) < len(chosen):
+        rule = f"to be distinct class indices, 0 to {num_classes - 1}"
+        raise InputError(expected(where, "classes", rule, classes))
+    return chosen
+
+
 def known_labels(
     where: str,
     target: NDArray[Any],

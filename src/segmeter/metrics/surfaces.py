@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
+from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, Status
@@ -191,9 +191,7 @@ def surface_metrics_by_class(
     edges, near, failed = _check_options(where, target, **options)
     chosen = range(num_classes)
     if classes is not None:  # renumber the measured ones 1, 2, ...; all others become 0, of which no surface is found
-        classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
-        if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
-            raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
+        classes = arrays.known_classes(where, classes, num_classes)
         number = np.zeros(num_classes + 1, first.dtype)
         number[classes] = np.arange(1, len(classes) + 1)
         first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
