@@ -34,31 +34,29 @@ class Distances:
     distances : (N,), float64, in the unit of the spacing
         Of each point.
     sizes : (N,), float64
-        Lengths or areas of the elements; None where each point counts once.
+        Lengths or areas of the elements, or ones.
+    weighted
+        Whether a percentile is of the surface's length or area, or else interpolated between points.
     """
 
     distances: FloatArray
-    sizes: FloatArray | None
+    sizes: FloatArray
+    weighted: bool
 
     def joined(self, other: "Distances") -> "Distances":
-        parts = [part for part in (self.sizes, other.sizes) if part is not None]
-        return Distances(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
-
-    def total(self) -> float:
-        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
+        parts = zip((self.distances, self.sizes), (other.distances, other.sizes), strict=True)
+        return Distances(*map(np.concatenate, parts), self.weighted)
 
     def mean(self) -> float:
-        if self.sizes is None:
-            return float(self.distances.mean())
         return float((self.distances * self.sizes).sum() / self.sizes.sum())
 
     def near(self, tolerances: tuple[float, ...]) -> FloatArray:
         """Return how many points, or how much of the surface, lie within each tolerance: (T,)."""
         within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
-        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
+        return np.array([self.sizes[row].sum() for row in within], np.float64)
 
     def percentile(self, percent: float) -> float:
-        if self.sizes is None:
+        if not self.weighted:
             return float(np.percentile(self.distances, percent))
         order = np.lexsort((self.sizes, self.distances))
         shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
@@ -72,7 +70,7 @@ class _Surface:
 
     points: IntArray
     shared: BoolArray
-    sizes: FloatArray | None = None
+    sizes: FloatArray
 
 
 def find_surface(labels: NDArray[Any]) -> BoolArray:
@@ -103,12 +101,11 @@ def distances_by_class(
 
     Values other than the classes are left out.
     """
-    pairs = _pixel_pairs(target, mask, classes)
-    if surface == "marching_cubes":
-        pairs = _element_pairs(target, mask, classes, spacing)
+    weighted = surface == "marching_cubes"
+    pairs = _element_pairs(target, mask, classes, spacing) if weighted else _pixel_pairs(target, mask, classes)
     for first, second in pairs:
         near, back = _nearest(first, second, spacing), _nearest(second, first, spacing)
-        yield Distances(near, first.sizes), Distances(back, second.sizes)
+        yield Distances(near, first.sizes, weighted), Distances(back, second.sizes, weighted)
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
@@ -124,7 +121,11 @@ def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> It
         sides.append([index[order[start:stop]] for start, stop in itertools.pairwise(starts)])
     for parts in zip(*sides, strict=True):
         yield tuple(
-            _Surface(points=np.stack(np.unravel_index(part, target.shape), axis=1), shared=shared.reshape(-1)[part])
+            _Surface(
+                points=np.stack(np.unravel_index(part, target.shape), axis=1),
+                shared=shared.reshape(-1)[part],
+                sizes=np.ones(len(part)),
+            )
             for part in parts
         )
 

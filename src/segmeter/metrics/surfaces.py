@@ -222,9 +222,9 @@ def summarise_distances(
         masd=sum(means) / 2,
         mean_from_target=means[0],
         mean_from_mask=means[1],
-        nsd=(near[0] + near[1]) / both.total(),
-        near_target=near[0] / ours.total(),
-        near_mask=near[1] / theirs.total(),
+        nsd=(near[0] + near[1]) / both.sizes.sum(),
+        near_target=near[0] / ours.sizes.sum(),
+        near_mask=near[1] / theirs.sizes.sum(),
     )
 
 
@@ -242,9 +242,7 @@ def _check_options(
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))
-    named = isinstance(penalty, str) and penalty in _PENALTIES
-    number = isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty >= 0
-    if not number and not named:
+    if penalty not in _PENALTIES and not (isinstance(penalty, Real) and penalty >= 0):
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))
     diagonal = math.hypot(*(length * edge for length, edge in zip(target.shape, edges, strict=True)))

@@ -21,7 +21,6 @@ from segmeter.metrics.statistics.clusters import CLUSTER_RULE
         ({"cluster": "p"}, f"`cluster` {re.escape(CLUSTER_RULE)}"),
         ({"groups": {"x": ()}}, r"`groups\.x` to be a list, each text, of length >= 1"),
         ({"spacing": (1.0, 0.0)}, "`spacing` to be a list of 2, each a number > 0 or a list of 3"),
-        ({"slices": "cases.csv"}, "to name columns of metrics.slices"),
     ],
 )
 def test_values_out_of_range_are_refused(values, message):

@@ -107,10 +107,11 @@ def test_what_is_no_column_is_refused(columns, message):
 
 def test_classes_and_names_are_checked_before_any_case():
     measures = (SurfaceConfig(classes=("cra",)), BoundaryConfig(), BoundaryConfig(ratio=0.05))
-    config = MetricsConfig(measures=measures, groups={"road": ("car", "car")})
+    config = MetricsConfig(measures=measures, groups={"road": ("car", "car")}, slices="cases.csv")
     with pytest.raises(ConfigError) as caught:
         check_metrics(config, class_spec(3))
-    first, group, twice, second = caught.value.problems
+    slices, first, group, twice, second = caught.value.problems
+    assert "`slice_by` to name columns of metrics.slices, got []" in slices
     assert "`groups.road` to name each once, got ['car', 'car']" in group
     assert "`measures` to name each once, got ['surface', 'boundary', 'boundary']" in twice
     assert "`measures.surface.classes` to name classes, got 'cra'. Did you mean 'car'?" in first

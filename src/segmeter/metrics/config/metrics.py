@@ -68,11 +68,6 @@ class MetricsConfig(Config, title="metrics"):
         if not is_cluster(cluster):
             raise RuleError(CLUSTER_RULE)
 
-    @rule("slice_by")
-    def _of_slices(cls, slice_by: tuple[str, ...], given: Given) -> None:
-        if given.slices and not slice_by:
-            raise RuleError("to name columns of metrics.slices")
-
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     """Refuse groups and measures of unknown classes, or named twice. Call this before the first case is measured.
@@ -85,6 +80,8 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     problems = []
     if config.groups and spec.task == "multilabel":
         problems.append(expected("metrics", "groups", "to be empty for a multilabel task", list(config.groups)))
+    if config.slices and not config.slice_by:
+        problems.append(expected("metrics", "slice_by", "to name columns of metrics.slices", []))
     wanted = {f"groups.{group}": members for group, members in config.groups.items()}
     wanted |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
     for key, members in wanted.items():

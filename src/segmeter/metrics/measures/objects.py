@@ -293,18 +293,11 @@ class ObjectEvents(RegionMeasure):
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:
     """Find box, centroid and contact with the image's edge of objects that are numbered from 1."""
     boxes = ndimage.find_objects(numbered) if numbered.size else []
-    if not boxes:
-        return {"box": [], "centroid": [], "touches_border": []}
-    firsts = np.array([[side.start for side in box] for box in boxes], np.int64) + start
-    lasts = np.array([[side.stop for side in box] for box in boxes], np.int64) + start
-    flat = numbered.reshape(-1)
-    held = np.flatnonzero(flat)
-    sizes = np.bincount(flat[held], minlength=len(boxes) + 1)[1:]
-    places = np.unravel_index(held, numbered.shape)
-    sums = [np.bincount(flat[held], place, minlength=len(boxes) + 1)[1:] for place in places]
-    centroids = np.stack(sums, axis=1) / sizes[:, None] + start
+    ends = [[(side.start, side.stop) for side in box] for box in boxes]
+    firsts, lasts = np.moveaxis(np.array(ends, np.int64).reshape(-1, len(start), 2) + start[:, None], -1, 0)
+    centroids = ndimage.center_of_mass(numbered > 0, numbered, range(1, len(boxes) + 1))
     return {
         "box": np.concatenate([firsts, lasts], axis=1).tolist(),
-        "centroid": centroids.tolist(),
+        "centroid": (np.reshape(centroids, firsts.shape) + start).tolist(),
         "touches_border": ((firsts == 0) | (lasts == np.array(shape))).any(axis=1).tolist(),
     }
