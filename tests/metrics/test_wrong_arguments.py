@@ -108,7 +108,7 @@ def call(name, **changes):
         ("overlap_scores", "counts", [["a"]], "to be whole numbers >= 0, got [['a']]"),
         ("overlap_scores", "task", "multi", "to be one of binary, multiclass, multilabel, got 'multi'"),
         ("overlap_scores", "classes", "car", "to be a sequence of numbers, got 'car'"),
-        ("surface_metrics", "spacing", 1, "to have 2 values, one per axis, got 1. Pass (1, 1) if"),
+        ("surface_metrics", "spacing", 1, "to have 2 finite values > 0, one per axis, got 1"),
         ("surface_metrics", "surface", ["A"], "to be one of border_pixels, marching_cubes, got ['A']"),
         ("surface_metrics", "penalty", [1], "to be one of inf, diagonal, nan or a number >= 0, got [1]"),
         ("boundary_iou", "width", 2**70, "and <= 1073741824, got"),

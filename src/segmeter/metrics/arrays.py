@@ -116,17 +116,10 @@ def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 
 def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
     """Check the spacing of a map with so many axes, and return it as floats."""
-    rule = f"to have {axes} values, one per axis"
-    if isinstance(spacing, Real):
-        remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
-        raise InputError(expected(where, "spacing", rule, spacing, remedy))
-    edges, problems = real_numbers(where, "spacing", spacing), []
-    if len(edges) != axes:
-        problems.append(expected(where, "spacing", rule, f"{len(edges)}: {tuple(spacing)}"))
-    if not all(math.isfinite(edge) and edge > 0 for edge in edges):
-        problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
-    if problems:
-        raise InputError(problems)
+    edges = () if isinstance(spacing, Real) else real_numbers(where, "spacing", spacing)
+    if len(edges) != axes or not all(math.isfinite(edge) and edge > 0 for edge in edges):
+        rule = f"to have {axes} finite values > 0, one per axis"
+        raise InputError(expected(where, "spacing", rule, shown(spacing)))
     return edges
 
 

@@ -189,8 +189,7 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
     skeletons = []
     for one in (target, mask):
-        writeable = np.require(one, requirements="W")  # thinning refuses other arrays, though it does not change them
-        thin = skeletonize(writeable) > 0 if one.any() else one  # type: ignore[no-untyped-call]
+        thin = skeletonize(one.copy()) > 0 if one.any() else one  # type: ignore[no-untyped-call]
         skeletons.append(thin if thin.any() else one)
     points = [int(skeleton.sum()) for skeleton in skeletons]
     inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())

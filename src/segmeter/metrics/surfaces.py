@@ -242,7 +242,7 @@ def _check_options(
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))
-    if penalty not in _PENALTIES and not (isinstance(penalty, Real) and penalty >= 0):
+    if not (penalty in _PENALTIES if isinstance(penalty, str) else isinstance(penalty, Real) and penalty >= 0):
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))
     diagonal = math.hypot(*(length * edge for length, edge in zip(target.shape, edges, strict=True)))

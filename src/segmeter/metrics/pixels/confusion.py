@@ -16,7 +16,7 @@ PLAIN_PIXELS = 20_000_000  # that NumPy counts before the compiled loop is loade
 _plainly_counted = 0  # pixels so far; threads may lose some of each other's
 MOST_COMPILED = 254  # classes: (K + 2) * (K + 1) must fit uint16 for the compiled loop
 _CHUNK, _BLOCK = 1 << 31, 1 << 16  # pixels at a time, of the compiled loop, whose counters are uint32, and of NumPy
-_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of wide dtypes
+_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of other dtypes
 _NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
 
 
@@ -188,12 +188,10 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     ignore = _NO_IGNORE if ignore_index is None else ignore_index
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
-    if array.dtype.kind == "u" and array.dtype.itemsize <= 2:
-        fits = 0 <= ignore < 256**array.dtype.itemsize
-        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-        return native, ignore if fits else _NO_IGNORE
+    if array.dtype in (np.uint8, np.uint16):
+        return array, ignore if 0 <= ignore <= np.iinfo(array.dtype).max else _NO_IGNORE
     known = array.astype(np.uint16)
     known[(array < 0) | (array >= num_classes)] = _FOREIGN
-    if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
+    if ignore_index is not None:
         known[array == ignore_index] = _VOID
     return known, _VOID
