@@ -148,7 +148,7 @@ class Calibration:
             ignored is outside the classes.
         """
         task, num_classes, _, ignore_index = self.settings
-        values, labels = num_classes if task == "multiclass" else 2, np.zeros(np.shape(target), np.uint8)
+        values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
         options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
         known, *_ = arrays.known_labels("calibration", target, labels, **options)
         probs = _check_probs(target, probs, task, num_classes)
