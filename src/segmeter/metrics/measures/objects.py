@@ -292,12 +292,14 @@ class ObjectEvents(RegionMeasure):
 
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:
     """Find box, centroid and contact with the image's edge of objects that are numbered from 1."""
-    boxes = ndimage.find_objects(numbered) if numbered.size else []
+    if not numbered.any():
+        return {"box": [], "centroid": [], "touches_border": []}
+    boxes = ndimage.find_objects(numbered)
     ends = [[(side.start, side.stop) for side in box] for box in boxes]
-    firsts, lasts = np.moveaxis(np.array(ends, np.int64).reshape(-1, len(start), 2) + start[:, None], -1, 0)
+    firsts, lasts = np.moveaxis(np.array(ends, np.int64) + start[:, None], -1, 0)
     centroids = ndimage.center_of_mass(numbered > 0, numbered, range(1, len(boxes) + 1))
     return {
         "box": np.concatenate([firsts, lasts], axis=1).tolist(),
-        "centroid": (np.reshape(centroids, firsts.shape) + start).tolist(),
+        "centroid": (np.array(centroids) + start).tolist(),
         "touches_border": ((firsts == 0) | (lasts == np.array(shape))).any(axis=1).tolist(),
     }
