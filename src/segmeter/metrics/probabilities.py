@@ -147,16 +147,31 @@ class Calibration:
             Shapes do not fit, a probability is NaN or outside 0 to 1, they do not sum to 1, or a pixel that is not
             ignored is outside the classes.
         """
+        from segmeter.metrics import _kernels as tallies
+
         task, num_classes, _, ignore_index = self.settings
         values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
         options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
         known, *_ = arrays.known_labels("calibration", target, labels, **options)
         probs = _check_probs(target, probs, task, num_classes)
-        pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
-        flat, image = probs.reshape(len(probs), -1), np.zeros(len(self.sums))
-        for start in range(0, flat.shape[1], _CHUNK):
+        pixels = known.reshape(len(probs) if task == "multilabel" else 1, -1)
+        flat, image, counts = probs.reshape(len(probs), -1), np.zeros(len(self.sums)), self.counts
+        top, confidence, losses = self._parts(image)
+        for start in range(0, flat.shape[1], _CHUNK):  # in the order of the pixels, so that sums are the same anywhere
             part = slice(start, start + _CHUNK)
-            self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]), image)
+            own, planes = np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part])
+            steps = np.empty(planes.shape[1], np.int32)
+            for k, plane in enumerate(planes):
+                held, value = (own[0], k) if task == "multiclass" else (own[k], 1)
+                tallies.find_steps(plane, steps)
+                tallies.tally_plane(
+                    held, plane, steps, value, values, counts["classes"][k], confidence[k], counts["sweeps"][k]
+                )
+                if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
+                    both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
+                    counts["impossible"][0] += tallies.tally_all(held, both, values, counts["tops"], top, losses)
+            if task == "multiclass":
+                counts["impossible"][0] += tallies.tally_all(own[0], planes, values, counts["tops"], top, losses)
         for place, value in enumerate(image.tolist()):
             numerator, denominator = value.as_integer_ratio()
             self.sums[place] += numerator << (_UNIT_BITS - denominator.bit_length() + 1)
@@ -200,28 +215,6 @@ class Calibration:
         """Return views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
         channels, _, bins = self.counts["classes"].shape
         return sums[:bins], sums[bins:-2].reshape(channels, bins), sums[-2:]
-
-    def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: FloatArray) -> None:
-        """Add pixels to the counts and to an image's sums, in the order of its pixels, so that sums are the same
-        anywhere.
-        """
-        from segmeter.metrics import _kernels as tallies
-
-        (task, num_classes), counts = self.settings[:2], self.counts
-        top, confidence, losses = self._parts(image)
-        void = num_classes if task == "multiclass" else 2
-        steps = np.empty(probs.shape[1], np.int32)
-        for k, plane in enumerate(probs):
-            own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
-            tallies.find_steps(plane, steps)
-            tallies.tally_plane(
-                own, plane, steps, value, void, counts["classes"][k], confidence[k], counts["sweeps"][k]
-            )
-            if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
-                both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
-                counts["impossible"][0] += tallies.tally_all(own, both, void, counts["tops"], top, losses)
-        if task == "multiclass":
-            counts["impossible"][0] += tallies.tally_all(pixels[0], probs, void, counts["tops"], top, losses)
 
 
 def calibration(
