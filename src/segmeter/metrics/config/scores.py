@@ -12,7 +12,7 @@ import numpy as np
 
 from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError
-from segmeter.schema import Config, Given, RuleError, rule
+from segmeter.schema import Config, Given, rule
 
 Direction = Literal["higher", "lower"]
 Change = Literal["better", "worse", "equal"]
@@ -204,30 +204,21 @@ def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:
     given = [texts] if isinstance(texts, str) else list(texts) if isinstance(texts, Iterable) else [texts]
     if not all(isinstance(text, str) for text in given):
         raise ConfigError(expected("compare", "require", RULE, shown(texts)))
-    found, problems = [], []
-    for text in (part.strip() for one in given for part in one.split(";")):
-        try:
-            found.append(_parse(text))
-        except RuleError as error:
-            problems.append(expected("compare", "require", error.rule, repr(text)))
+    parsed = [(text.strip(), _REQUIREMENT.fullmatch(text.strip())) for one in given for text in one.split(";")]
+    problems = [expected("compare", "require", RULE, repr(text)) for text, found in parsed if found is None]
     if problems:
         raise ConfigError(problems)
-    return found
-
-
-def _parse(text: str) -> Requirement:
-    found = _REQUIREMENT.fullmatch(text)
-    if found is None:
-        raise RuleError(RULE)
-    part = found.groupdict()
-    return Requirement(
-        metric=part["mean"] or part["metric"],
-        slice=None if part["by"] is None else (part["by"], part["value"]),
-        per_case=part["mean"] is not None,
-        at_least=part["sign"] == ">=",
-        factor=float(part["factor"] or 1) if part["base"] else 0.0,
-        offset=float("".join((part["shift"] or part["fixed"] or "0").split())),
-    )
+    return [
+        Requirement(
+            metric=part["mean"] or part["metric"],
+            slice=None if part["by"] is None else (part["by"], part["value"]),
+            per_case=part["mean"] is not None,
+            at_least=part["sign"] == ">=",
+            factor=float(part["factor"] or 1) if part["base"] else 0.0,
+            offset=float("".join((part["shift"] or part["fixed"] or "0").split())),
+        )
+        for part in (found.groupdict() for _, found in parsed if found)
+    ]
 
 
 class RequireConfig(Config):
@@ -239,13 +230,6 @@ class RequireConfig(Config):
     exit code is 0 if all are met, 4 if one is violated, and 5 if these cases can't tell.
     """
 
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """One or several."""
-        return (self.require,) if isinstance(self.require, str) else self.require
-
     @rule("require")
     def _readable(cls, require: str | tuple[str, ...], given: Given) -> None:
-        for text in (require,) if isinstance(require, str) else require:
-            for part in text.split(";"):
-                _parse(part.strip())
+        parse_requirements(require)
