@@ -44,8 +44,8 @@ class Distances:
     weighted: bool
 
     def joined(self, other: "Distances") -> "Distances":
-        parts = zip((self.distances, self.sizes), (other.distances, other.sizes), strict=True)
-        return Distances(*map(np.concatenate, parts), self.weighted)
+        distances = np.concatenate([self.distances, other.distances])
+        return Distances(distances, np.concatenate([self.sizes, other.sizes]), self.weighted)
 
     def mean(self) -> float:
         return float((self.distances * self.sizes).sum() / self.sizes.sum())

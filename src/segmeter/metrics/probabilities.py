@@ -172,8 +172,8 @@ class Calibration:
                     counts["impossible"][0] += tallies.tally_all(held, both, values, counts["tops"], top, losses)
             if task == "multiclass":
                 counts["impossible"][0] += tallies.tally_all(own[0], planes, values, counts["tops"], top, losses)
-        for place, value in enumerate(image.tolist()):
-            numerator, denominator = value.as_integer_ratio()
+        for place, total in enumerate(image.tolist()):
+            numerator, denominator = total.as_integer_ratio()
             self.sums[place] += numerator << (_UNIT_BITS - denominator.bit_length() + 1)
 
     def add(self, other: "Calibration") -> None:
