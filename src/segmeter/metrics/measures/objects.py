@@ -114,11 +114,7 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of correct objects at each IoU threshold."""
 
-    alike = ("ap",)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        return (f"ap_tp@{self.config.thresholds[0]:g}",)
+    first, alike = ("ap_tp",), ("ap",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
@@ -154,7 +150,7 @@ class Aji(RegionMeasure):
 class Sizes(RegionMeasure):
     """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
-    first = ("sizes_tp@small",)
+    first = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""

@@ -148,6 +148,7 @@ class RegionMeasure:
     config: Any
     spec: ClassSpec = field(kw_only=True)
     regions: tuple[Region, ...] = field(kw_only=True)
+    first: ClassVar[tuple[str, ...]] = ()  # sums, without @, that tell which regions have scores of the data set
     alike: ClassVar[tuple[str, ...]] = ()  # scores of `whole` that each case gets too, as if it were the data set
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
@@ -168,18 +169,13 @@ class RegionMeasure:
         """Measure one region: values of the case, and sums over cases, by metric."""
         raise NotImplementedError
 
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Names of the sums that tell which regions have scores of the data set; without names there are none."""
-        return ()
-
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Compute scores of the data set from sums over cases."""
         raise NotImplementedError
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         scores: dict[Name, FloatArray] = {}
-        for region in dict.fromkeys(where for metric, where in sums if metric in self.first):
+        for region in dict.fromkeys(where for metric, where in sums if metric.partition("@")[0] in self.first):
             own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
             scores |= {(name, region): score for name, score in own.items()}
         return scores
