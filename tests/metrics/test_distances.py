@@ -39,7 +39,7 @@ def test_distances_are_the_least_of_all_pairs(axes, surface, points_of):
         table = cdist(points_of(target == k) * spacing, points_of(mask == k) * spacing)
         np.testing.assert_allclose(np.sort(ours.distances), np.sort(table.min(axis=1)), rtol=1e-12)
         np.testing.assert_allclose(np.sort(theirs.distances), np.sort(table.min(axis=0)), rtol=1e-12)
-        assert (ours.sizes is None) == (surface == "border_pixels")
+        assert ours.weighted == (surface == "marching_cubes")
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])

@@ -122,9 +122,9 @@ MAP = np.zeros((3, 4), np.uint8)
         ({"target": MAP}, r"`target` to have dtype bool, got uint8 \(3, 4\)"),
         ({"mask": MASK[:2]}, r"`mask` to have the target's shape \(3, 4\), got \(2, 4\)"),
         ({"target": MASK[0], "mask": MASK[0]}, r"`target` to have 2 or 3 axes, got \(4,\)"),
-        ({"spacing": (1, 1, 1)}, r"`spacing` to have 2 values, one per axis, got 3: \(1, 1, 1\)"),
-        ({"spacing": (1, 0)}, r"`spacing` > 0 and finite, got \(1, 0\)"),
-        ({"spacing": (1, math.nan)}, r"`spacing` > 0 and finite"),
+        ({"spacing": (1, 1, 1)}, r"`spacing` to have 2 finite values > 0, one per axis, got \(1, 1, 1\)"),
+        ({"spacing": (1, 0)}, r"`spacing` to have 2 finite values > 0, .* got \(1, 0\)"),
+        ({"spacing": (1, math.nan)}, "`spacing` to have 2 finite values"),
         ({"tolerances": (1, -2)}, r"`tolerances` >= 0, got \(1, -2\)"),
         ({"tolerances": (math.nan,)}, r"`tolerances` >= 0, got \(nan,\)"),
         ({"penalty": "zero"}, "`penalty` to be one of inf, diagonal, nan or a number >= 0, got 'zero'"),
@@ -154,5 +154,5 @@ def test_refusals_of_the_multiclass_form(changes, message):
 @pytest.mark.parametrize("size", [0.1, 0.3, 0.7, 1.1])
 def test_a_percentile_that_the_surface_reaches_exactly_is_the_same_for_every_rounding(size):
     """19 of 20 equal elements are 95 %; sums of 0.3 and 1.1 miss it by one bit. Mutation seen to fail: no margin."""
-    weighed = Distances(np.arange(1.0, 21.0), np.full(20, size))
+    weighed = Distances(np.arange(1.0, 21.0), np.full(20, size), weighted=True)
     assert weighed.percentile(95) == 19.0

@@ -253,7 +253,8 @@ def measure_prediction(
     DataError
         The case has no target.
     """
-    sample, spacing, unit = prediction.sample, metrics.spacing, ""
+    sample, unit = prediction.sample, ""
+    spacing: tuple[float, ...] | None = metrics.spacing
     if spacing is None and sample.geometry is not None:
         spacing, unit = sample.geometry.spacing, sample.geometry.unit or ""
     maps: CaseMaps | BandedMaps

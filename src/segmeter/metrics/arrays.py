@@ -88,6 +88,13 @@ def check_maps(
         raise InputError(problems)
 
 
+def check_ids(where: str, name: str, numbers: NDArray[Any]) -> None:
+    """Refuse numbers of objects that are negative, or that int64 can't hold."""
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < 2**63:
+        given = f"{numbers.min()} to {numbers.max()}"
+        raise InputError(expected(where, name, "to hold ids between 0 and 2**63 - 1", given))
+
+
 def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
     """Return the given array if its dtype is of one of these kinds; otherwise raise InputError with the rule."""
     try:
@@ -109,17 +116,10 @@ def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 
 def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
     """Check the spacing of a map with so many axes, and return it as floats."""
-    rule = f"to have {axes} values, one per axis"
-    if isinstance(spacing, Real):
-        remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
-        raise InputError(expected(where, "spacing", rule, spacing, remedy))
-    edges, problems = real_numbers(where, "spacing", spacing), []
-    if len(edges) != axes:
-        problems.append(expected(where, "spacing", rule, f"{len(edges)}: {tuple(spacing)}"))
-    if not all(math.isfinite(edge) and edge > 0 for edge in edges):
-        problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
-    if problems:
-        raise InputError(problems)
+    edges = () if isinstance(spacing, Real) else real_numbers(where, "spacing", spacing)
+    if len(edges) != axes or not all(math.isfinite(edge) and edge > 0 for edge in edges):
+        rule = f"to have {axes} finite values > 0, one per axis"
+        raise InputError(expected(where, "spacing", rule, shown(spacing)))
     return edges
 
 
@@ -142,6 +142,17 @@ def check_classes(
             expected(where, "ignore_index", f"to lie outside the classes (0 to {num_classes - 1})", ignore_index)
         )
     return num_classes, ignore_index
+
+
+def known_classes(where: str, classes: Sequence[int] | None, num_classes: int) -> list[int]:
+    """Return distinct indices of classes as Python ints; None is all of them."""
+    if classes is None:
+        return list(range(num_classes))
+    chosen = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
+    if not chosen or len(set(chosen) & set(range(num_classes))) < len(chosen):
+        rule = f"to be distinct class indices, 0 to {num_classes - 1}"
+        raise InputError(expected(where, "classes", rule, classes))
+    return chosen
 
 
 def known_labels(

@@ -16,17 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from skimage.measure import find_contours, marching_cubes
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 
 SurfaceKind = Literal["border_pixels", "marching_cubes"]
 
-Point = tuple[float, ...]
-Segment = tuple[Point, Point]
-Triangle = tuple[Point, Point, Point]
-
 _ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
-_ROUND_A_FACE = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
 @dataclass(frozen=True)
@@ -38,31 +34,29 @@ class Distances:
     distances : (N,), float64, in the unit of the spacing
         Of each point.
     sizes : (N,), float64
-        Lengths or areas of the elements; None where each point counts once.
+        Lengths or areas of the elements, or ones.
+    weighted
+        Whether a percentile is of the surface's length or area, or else interpolated between points.
     """
 
     distances: FloatArray
-    sizes: FloatArray | None
+    sizes: FloatArray
+    weighted: bool
 
     def joined(self, other: "Distances") -> "Distances":
-        parts = [part for part in (self.sizes, other.sizes) if part is not None]
-        return Distances(np.concatenate([self.distances, other.distances]), np.concatenate(parts) if parts else None)
-
-    def total(self) -> float:
-        return float(len(self.distances) if self.sizes is None else self.sizes.sum())
+        distances = np.concatenate([self.distances, other.distances])
+        return Distances(distances, np.concatenate([self.sizes, other.sizes]), self.weighted)
 
     def mean(self) -> float:
-        if self.sizes is None:
-            return float(self.distances.mean())
         return float((self.distances * self.sizes).sum() / self.sizes.sum())
 
     def near(self, tolerances: tuple[float, ...]) -> FloatArray:
         """Return how many points, or how much of the surface, lie within each tolerance: (T,)."""
         within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
-        return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
+        return np.array([self.sizes[row].sum() for row in within], np.float64)
 
     def percentile(self, percent: float) -> float:
-        if self.sizes is None:
+        if not self.weighted:
             return float(np.percentile(self.distances, percent))
         order = np.lexsort((self.sizes, self.distances))
         shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
@@ -76,7 +70,7 @@ class _Surface:
 
     points: IntArray
     shared: BoolArray
-    sizes: FloatArray | None = None
+    sizes: FloatArray
 
 
 def find_surface(labels: NDArray[Any]) -> BoolArray:
@@ -107,12 +101,11 @@ def distances_by_class(
 
     Values other than the classes are left out.
     """
-    pairs = _pixel_pairs(target, mask, classes)
-    if surface == "marching_cubes":
-        pairs = _element_pairs(target, mask, classes, spacing)
+    weighted = surface == "marching_cubes"
+    pairs = _element_pairs(target, mask, classes, spacing) if weighted else _pixel_pairs(target, mask, classes)
     for first, second in pairs:
         near, back = _nearest(first, second, spacing), _nearest(second, first, spacing)
-        yield Distances(near, first.sizes), Distances(back, second.sizes)
+        yield Distances(near, first.sizes, weighted), Distances(back, second.sizes, weighted)
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
@@ -128,7 +121,11 @@ def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> It
         sides.append([index[order[start:stop]] for start, stop in itertools.pairwise(starts)])
     for parts in zip(*sides, strict=True):
         yield tuple(
-            _Surface(points=np.stack(np.unravel_index(part, target.shape), axis=1), shared=shared.reshape(-1)[part])
+            _Surface(
+                points=np.stack(np.unravel_index(part, target.shape), axis=1),
+                shared=shared.reshape(-1)[part],
+                sizes=np.ones(len(part)),
+            )
             for part in parts
         )
 
@@ -195,70 +192,20 @@ def element_sizes(spacing: Sequence[float]) -> FloatArray:
 
 
 @cache
-def _elements(axes: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """List the segments (M, 2, 2) or triangles (M, 3, 3) of all codes, and the code of each (M,)."""
-    corners: list[Point] = list(itertools.product((0, 1), repeat=axes))
-    codes: list[int] = []
-    pieces: list[Sequence[Point]] = []
-    for code in range(2 ** len(corners)):
-        held = {corner for bit, corner in enumerate(corners) if code >> bit & 1}
-        minority = held if 2 * len(held) <= len(corners) else set(corners) - held
-        found = list(_cut_square(_ROUND_A_FACE, minority)) if axes == 2 else _cut_cube(minority)
+def _elements(axes: int) -> tuple[IntArray, FloatArray]:
+    """List the segments (M, 2, 2) or triangles (M, 3, 3) of all codes, and the code of each (M,), by the classic table.
+
+    They go around the rarer of foreground and background, so that opposite corners of it are cut off from each other.
+    """
+    corners, codes, pieces = 2**axes, list[int](), list[FloatArray]()
+    for code in range(1, 2**corners - 1):
+        held = np.array([code >> bit & 1 for bit in range(corners)], np.float64).reshape((2,) * axes)
+        rarer = 1 - held if 2 * held.sum() > corners else held
+        if axes == 2:
+            found = find_contours(rarer, 0.5)  # type: ignore[no-untyped-call]
+        else:
+            points, triangles, *_ = marching_cubes(rarer, 0.5, method="lorensen")  # type: ignore[no-untyped-call]
+            found = points.astype(np.float64)[triangles]
         codes += [code] * len(found)
-        pieces += found
+        pieces += [*found]
     return np.array(codes), np.array(pieces)
-
-
-def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]:
-    """Separate the corners inside (given in a round) from those outside by segments, and opposite inside ones from each
-    other.
-    """
-    inside = [corner in held for corner in corners]
-    edges = [zip(corners[i], corners[i - 3], strict=True) for i in range(4)]  # from corner i to the next
-    middles = [tuple((one + other) / 2 for one, other in edge) for edge in edges]
-    crossed = [i for i in range(4) if inside[i] != inside[i - 3]]
-    if len(crossed) == 2:
-        yield middles[crossed[0]], middles[crossed[1]]
-    elif crossed:
-        yield from ((middles[i - 1], middles[i]) for i in range(4) if inside[i])
-
-
-def _cut_cube(held: set[Point]) -> list[Triangle]:
-    """Separate the corners inside, at most half of them, from those outside by triangles.
-
-    The cuts of the six faces join to closed polygons. A polygon that is not flat can be triangulated in several ways.
-    The way with the largest area (for a unit cell) is taken, as in the classic table.
-    """
-    segments: list[Segment] = []
-    for axis, side in itertools.product(range(3), (0, 1)):
-        face = [(*place[:axis], side, *place[axis:]) for place in _ROUND_A_FACE]
-        segments += _cut_square(face, held)
-    return [triangle for polygon in _join(segments) for triangle in max(_fill(polygon), key=_area)]
-
-
-def _join(segments: list[Segment]) -> Iterator[list[Point]]:
-    """Join segments to closed polygons; every point ends exactly two segments."""
-    left = list(segments)
-    while left:
-        polygon = list(left.pop())
-        while polygon[0] != polygon[-1]:
-            after = next(segment for segment in left if polygon[-1] in segment)
-            left.remove(after)
-            polygon.append(after[after[0] == polygon[-1]])
-        yield polygon[:-1]
-
-
-def _fill(polygon: list[Point]) -> Iterator[list[Triangle]]:
-    """Yield every triangulation of a polygon by its own corners."""
-    if len(polygon) < 3:
-        yield []
-        return
-    for i in range(1, len(polygon) - 1):
-        for before, after in itertools.product(_fill(polygon[: i + 1]), _fill(polygon[i:])):
-            yield [(polygon[0], polygon[i], polygon[-1]), *before, *after]
-
-
-def _area(triangles: list[Triangle]) -> float:
-    points = np.array(triangles)
-    sides = points[:, 1:] - points[:, :1]
-    return float(np.linalg.norm(np.cross(sides[:, 0], sides[:, 1]), axis=1).sum())

@@ -112,14 +112,11 @@ class Calibration:
         num_classes = whole_number("calibration", "num_classes", num_classes)
         bins = whole_number("calibration", "bins", bins)
         known_name("calibration", "task", task, TASKS)
-        problems = []
         if num_classes < (1 if task == "multilabel" else 2) or (task == "binary" and num_classes != 2):
-            rule = {"binary": "2 for binary", "multiclass": ">= 2", "multilabel": ">= 1"}[task]
-            problems.append(expected("calibration", "num_classes", rule, num_classes))
+            rule = "2 for binary, >= 2 for multiclass, >= 1 for multilabel"
+            raise InputError(expected("calibration", "num_classes", rule, num_classes))
         if not 1 <= bins <= MOST_BINS:
-            problems.append(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
-        if problems:
-            raise InputError(problems)
+            raise InputError(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
         values = num_classes if task == "multiclass" else 2
         _, ignore_index = arrays.check_classes("calibration", values, ignore_index)
         from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
@@ -141,7 +138,7 @@ class Calibration:
         ----------
         target : (...), for multilabel (K, ...), integer or bool
             The reference.
-        probs : (K, ...), for binary (1, ...), (...) or a batch (B, 1, ...), float32 or float64 (float16 is widened)
+        probs : (K, ...), for binary (1, ...) or (...), float32 or float64 (float16 is widened)
             Of each class; for binary of class 1. For multiclass they sum to 1 in every pixel.
 
         Raises
@@ -150,19 +147,34 @@ class Calibration:
             Shapes do not fit, a probability is NaN or outside 0 to 1, they do not sum to 1, or a pixel that is not
             ignored is outside the classes.
         """
+        from segmeter.metrics import _kernels as tallies
+
         task, num_classes, _, ignore_index = self.settings
-        if task == "binary":
-            target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
-        probs = _check_probs(target, probs, task, num_classes)
-        values, labels = num_classes if task == "multiclass" else 2, np.zeros(target.shape, np.uint8)
+        values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
         options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
         known, *_ = arrays.known_labels("calibration", target, labels, **options)
-        pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
-        flat, image = probs.reshape(len(probs), -1), np.zeros(len(self.sums))
-        for start in range(0, flat.shape[1], _CHUNK):
+        probs = _check_probs(target, probs, task, num_classes)
+        pixels = known.reshape(len(probs) if task == "multilabel" else 1, -1)
+        flat, image, counts = probs.reshape(len(probs), -1), np.zeros(len(self.sums)), self.counts
+        top, confidence, losses = self._parts(image)
+        for start in range(0, flat.shape[1], _CHUNK):  # in the order of the pixels, so that sums are the same anywhere
             part = slice(start, start + _CHUNK)
-            self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]), image)
-        self.sums = [known + exact(more) for known, more in zip(self.sums, image.tolist(), strict=True)]
+            own, planes = np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part])
+            steps = np.empty(planes.shape[1], np.int32)
+            for k, plane in enumerate(planes):
+                held, value = (own[0], k) if task == "multiclass" else (own[k], 1)
+                tallies.find_steps(plane, steps)
+                tallies.tally_plane(
+                    held, plane, steps, value, values, counts["classes"][k], confidence[k], counts["sweeps"][k]
+                )
+                if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
+                    both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
+                    counts["impossible"][0] += tallies.tally_all(held, both, values, counts["tops"], top, losses)
+            if task == "multiclass":
+                counts["impossible"][0] += tallies.tally_all(own[0], planes, values, counts["tops"], top, losses)
+        for place, total in enumerate(image.tolist()):
+            numerator, denominator = total.as_integer_ratio()
+            self.sums[place] += numerator << (_UNIT_BITS - denominator.bit_length() + 1)
 
     def add(self, other: "Calibration") -> None:
         """Add the sums of another instance, taken over other images.
@@ -184,7 +196,7 @@ class Calibration:
         from segmeter.metrics import _kernels as tallies
 
         task, counts = self.settings[0], self.counts
-        top, confidence, losses = self._parts(np.array([rounded(value) for value in self.sums]))
+        top, confidence, losses = self._parts(np.array([value / (1 << _UNIT_BITS) for value in self.sums]))
         classwise, lower = tuple(map(_reliability, counts["classes"], confidence)), tallies.lower_ends()
         n = int(counts["classes"].sum() if task == "multilabel" else counts["classes"][0].sum())
         squares, logarithms = arrays.divide(losses, np.array([n, n])).tolist()
@@ -203,28 +215,6 @@ class Calibration:
         """Return views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
         channels, _, bins = self.counts["classes"].shape
         return sums[:bins], sums[bins:-2].reshape(channels, bins), sums[-2:]
-
-    def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: FloatArray) -> None:
-        """Add pixels to the counts and to an image's sums, in the order of its pixels, so that sums are the same
-        anywhere.
-        """
-        from segmeter.metrics import _kernels as tallies
-
-        (task, num_classes), counts = self.settings[:2], self.counts
-        top, confidence, losses = self._parts(image)
-        void = num_classes if task == "multiclass" else 2
-        steps = np.empty(probs.shape[1], np.int32)
-        for k, plane in enumerate(probs):
-            own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
-            tallies.find_steps(plane, steps)
-            tallies.tally_plane(
-                own, plane, steps, value, void, counts["classes"][k], confidence[k], counts["sweeps"][k]
-            )
-            if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
-                both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
-                counts["impossible"][0] += tallies.tally_all(own, both, void, counts["tops"], top, losses)
-        if task == "multiclass":
-            counts["impossible"][0] += tallies.tally_all(pixels[0], probs, void, counts["tops"], top, losses)
 
 
 def calibration(
@@ -286,34 +276,13 @@ def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
     )
 
 
-def exact(value: float) -> int:
-    """Return a finite number in units of 2**-1074. Every float64 is a whole number of these.
-
-    Examples
-    --------
-    >>> rounded(exact(0.1) + exact(0.2) + exact(0.3)), 0.1 + 0.2 + 0.3
-    (0.6, 0.6000000000000001)
-    """
-    numerator, denominator = value.as_integer_ratio()
-    return numerator << (_UNIT_BITS - denominator.bit_length() + 1)
-
-
-def rounded(units: int) -> float:
-    """Return the float64 nearest to a number of those units."""
-    return units / (1 << _UNIT_BITS)
-
-
 def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
-    """Check both arrays, and return the probabilities as (C, ...), float32 or float64."""
+    """Check probabilities, and return them as (C, ...), float32 or float64."""
     where = "calibration"
-    for argument, array in {"target": target, "probs": probs}.items():
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            raise InputError(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
-    if target.dtype.kind not in "iub":
-        raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
-    if probs.dtype.kind != "f":
-        remedy = "Labels carry no probabilities."
-        raise InputError(expected(where, "probs", "to have a floating dtype", probs.dtype, remedy))
+    if not isinstance(probs, np.ndarray) or isinstance(probs, np.ma.MaskedArray) or probs.dtype.kind != "f":
+        given = f"{type(probs).__name__} {getattr(probs, 'dtype', '')}".rstrip()
+        rule, remedy = "to be a plain NumPy array of floats", "Labels carry no probabilities."
+        raise InputError(expected(where, "probs", rule, given, remedy))
     if task == "binary" and probs.shape == target.shape:
         probs = probs[None]
     wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)

@@ -28,7 +28,7 @@ class BoundaryIoU:
         K of them: "ok", or which of the masks is empty.
     counts : (K + 1, K + 1), int64
         Pixels of each (target band, predicted band) pair; row and column K count pixels in no band. Counts of several
-        images add, and `iou_of_bands` scores the sum.
+        images add.
     width
         Of the bands, in pixels.
     """
@@ -91,15 +91,10 @@ def boundary_iou(
     width = arrays.known_width(where, width, target.shape, RATIO, most=_WIDEST)
     first, second = (_keep_band(one, width, num_classes) for one in maps)
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
-    held = (counts.sum(axis=axis)[:num_classes] > 0 for axis in (1, 0))
-    status = tuple(arrays.find_status(*pair) for pair in zip(*held, strict=True))
-    return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
-
-
-def iou_of_bands(counts: IntArray) -> FloatArray:
-    """Compute the boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
-    common = np.diagonal(counts, axis1=-2, axis2=-1)
-    return arrays.divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
+    ours, theirs, common = (part[:num_classes] for part in (counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)))
+    status = tuple(arrays.find_status(*pair) for pair in zip(ours, theirs, strict=True))
+    iou = arrays.divide(common, ours + theirs - common)
+    return BoundaryIoU(iou=iou, status=status, counts=counts, width=width)
 
 
 def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
@@ -194,8 +189,7 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
     skeletons = []
     for one in (target, mask):
-        writeable = np.require(one, requirements="W")  # thinning refuses other arrays, though it does not change them
-        thin = skeletonize(writeable) > 0 if one.any() else one  # type: ignore[no-untyped-call]
+        thin = skeletonize(one.copy()) > 0 if one.any() else one  # type: ignore[no-untyped-call]
         skeletons.append(thin if thin.any() else one)
     points = [int(skeleton.sum()) for skeleton in skeletons]
     inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())

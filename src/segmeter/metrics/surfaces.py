@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
+from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, Status
@@ -191,9 +191,7 @@ def surface_metrics_by_class(
     edges, near, failed = _check_options(where, target, **options)
     chosen = range(num_classes)
     if classes is not None:  # renumber the measured ones 1, 2, ...; all others become 0, of which no surface is found
-        classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
-        if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
-            raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
+        classes = arrays.known_classes(where, classes, num_classes)
         number = np.zeros(num_classes + 1, first.dtype)
         number[classes] = np.arange(1, len(classes) + 1)
         first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
@@ -224,9 +222,9 @@ def summarise_distances(
         masd=sum(means) / 2,
         mean_from_target=means[0],
         mean_from_mask=means[1],
-        nsd=(near[0] + near[1]) / both.total(),
-        near_target=near[0] / ours.total(),
-        near_mask=near[1] / theirs.total(),
+        nsd=(near[0] + near[1]) / both.sizes.sum(),
+        near_target=near[0] / ours.sizes.sum(),
+        near_mask=near[1] / theirs.sizes.sum(),
     )
 
 
@@ -244,9 +242,7 @@ def _check_options(
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))
-    named = isinstance(penalty, str) and penalty in _PENALTIES
-    number = isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty >= 0
-    if not number and not named:
+    if not (penalty in _PENALTIES if isinstance(penalty, str) else isinstance(penalty, Real) and penalty >= 0):
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))
     diagonal = math.hypot(*(length * edge for length, edge in zip(target.shape, edges, strict=True)))

@@ -94,7 +94,7 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["require=iou/cell > base"], "Write >= instead of >."),
+        (["require=iou/cell > base"], "to be METRIC >= BOUND"),
         (["require=iou/cel >= base"], "Did you mean 'iou/cell'?"),
         (["require=iou/cell <= base"], "as higher is better"),
         (["require='iou/cell[ward=A] >= base'"], "Set metrics.slice_by."),

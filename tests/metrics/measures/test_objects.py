@@ -126,9 +126,9 @@ def test_regions_of_one_name_are_told_apart_by_their_classes():
         ({"labels": LABELS[:, 1:]}, "`labels` to have the target's shape"),
         ({"labels": LABELS * 1.0}, "`labels` to have dtype integer"),
         ({"instances": LABELS[:, 1:]}, "`instances` to have the target's shape"),
-        ({"target_instances": -LABELS.astype(np.int64)}, "`target_instances` to hold ids >= 0, got -1"),
-        ({"spacing": (1.0,)}, "`spacing` to have 2 values, one per axis, got 1"),
-        ({"target": TARGET[None], "labels": LABELS[None], "spacing": (1.0, 1.0)}, "`spacing` to have 3 values"),
+        ({"target_instances": -LABELS.astype(np.int64)}, "`target_instances` to hold ids between 0 and"),
+        ({"spacing": (1.0,)}, r"`spacing` to have 2 finite values > 0, one per axis, got \(1.0,\)"),
+        ({"target": TARGET[None], "labels": LABELS[None], "spacing": (1.0, 1.0)}, "`spacing` to have 3 finite values"),
     ],
 )
 def test_maps_that_do_not_fit_each_other_are_refused(fields, message):

@@ -121,16 +121,3 @@ def test_measures_take_them_as_no_class():
 def test_multilabel_has_no_such_column():
     with pytest.raises(ConfigError, match="count_invalid"):
         class_spec(3, task="multilabel").replace(count_invalid=True)
-
-
-@pytest.mark.parametrize("swap", [False, True])
-def test_binary_maps_may_have_a_channel_axis(swap):
-    rng = np.random.default_rng(4)
-    target, labels = rng.integers(0, 2, (2, 3, 8, 9))
-    wanted = confusion_matrix(target, labels, num_classes=2)
-    pair = (target[:, None], labels) if swap else (target, labels[:, None])
-    np.testing.assert_array_equal(confusion_matrix(*pair, num_classes=2), wanted)
-    with pytest.raises(InputError, match="shape"):
-        confusion_matrix(*pair, num_classes=3)
-    with pytest.raises(InputError, match="shape"):
-        confusion_matrix(target[:2], labels[:, None], num_classes=2)

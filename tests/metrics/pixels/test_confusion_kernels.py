@@ -38,14 +38,3 @@ def test_both_ways_of_counting_agree(classes, length, dtype):
         for ignore in (0, classes):
             found = count_pairs(target, labels, classes, ignore)
             np.testing.assert_array_equal(found, confusion._count_plainly(target, labels, classes, ignore))
-
-
-def test_tiny_maps_do_not_stay_with_numpy_for_ever(monkeypatch):
-    """NumPy takes about as long for one pixel as for `_LEAST`, so a map counts as no fewer."""
-    plainly, count = [], confusion._count_plainly
-    monkeypatch.setattr(confusion, "_plainly_counted", 0)
-    monkeypatch.setattr(confusion, "PLAIN_PIXELS", 3 * confusion._LEAST)
-    monkeypatch.setattr(confusion, "_count_plainly", lambda *given: plainly.append(1) or count(*given))
-    for _ in range(5):
-        confusion.confusion_matrix(np.ones(1, np.uint8), np.ones(1, np.uint8), num_classes=2)
-    assert len(plainly) == 3

@@ -10,7 +10,7 @@ from sklearn import metrics as reference
 
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import multilabel_counts
-from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, class_totals, overlap_scores
+from segmeter.metrics.pixels.overlap import AGGREGATES, class_totals, overlap_scores
 
 PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
 
@@ -145,10 +145,9 @@ def test_whole_floats_and_lists_are_counts(task):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
 
 
-def test_margins_are_linear_and_survive_their_columns():
+def test_margins_are_linear():
     counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
-    margins = class_totals(counts)
-    total = ClassTotals.from_columns(margins.columns().sum(axis=0))
+    total = class_totals(counts).map(lambda part: part.sum(axis=0))
     np.testing.assert_array_equal(total.ratio("iou"), overlap_scores(counts.sum(axis=0)).iou)
 
 
@@ -157,8 +156,8 @@ def test_margins_are_linear_and_survive_their_columns():
     [
         (np.zeros((2, 3), int), {}, r"`counts` to be \(\.\.\., K, K\), got \(2, 3\)"),
         (np.zeros((3, 3), int), {"task": "multilabel"}, r"\(\.\.\., K, 2, 2\), got \(3, 3\)"),
-        (np.full((2, 2), -1), {}, "`counts` to be whole numbers >= 0, got -1 to -1"),
-        (np.full((2, 2), np.nan), {}, "whole numbers >= 0, got nan to nan"),
+        (np.full((2, 2), -1), {}, "`counts` to be whole numbers >= 0, got -1"),
+        (np.full((2, 2), np.nan), {}, "whole numbers >= 0, got nan"),
         (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
         (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
         (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),

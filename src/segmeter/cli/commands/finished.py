@@ -48,7 +48,7 @@ def run_compare(config: CompareConfig, job: Job) -> None:
     GateError
         A requirement is violated or undecided. The files are written all the same.
     """
-    result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.requirements)
+    result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.require)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
         write_json(folder / "compare.json", result)
         write_bytes(folder / "compare.md", markdown_summary(result).encode("utf-8", "replace"))

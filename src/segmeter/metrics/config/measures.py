@@ -1,12 +1,11 @@
 """Declares the settings of the measures that a case can have in addition to its counts. Imports nothing heavy."""
 
 import math
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
+from segmeter.schema import Config, Registry, Unit
 
 MEASURES = Registry("measure")
 
@@ -26,6 +25,9 @@ CITYSCAPES_SIZES = {
 }  # pixels of an average object, as cityscapesScripts 2.3.0 has them
 
 MatchIou = Annotated[float, Unit("IoU"), Field(ge=0, lt=1)]
+HighIou = Annotated[float, Unit("IoU"), Field(ge=0.5, lt=1)]
+Length = Annotated[float, Unit("unit of the spacing"), Field(ge=0)]
+Area = Annotated[int, Unit("pixels"), Field(ge=1)]
 
 
 class MeasureConfig(Config, title="metrics.measures"):
@@ -37,11 +39,6 @@ class MeasureConfig(Config, title="metrics.measures"):
     """Names of the classes to measure. null takes the classes that means run over; for a binary task, the object alone.
     """
 
-    @rule("classes")
-    def _distinct(cls, classes: tuple[str, ...] | None, given: Given) -> None:
-        if classes and len(set(classes)) < len(classes):
-            raise RuleError("to be null or distinct names")
-
 
 @MEASURES.register("surface", builder=f"{_MEASURES}.masks:Surface")
 class SurfaceConfig(MeasureConfig):
@@ -52,9 +49,9 @@ class SurfaceConfig(MeasureConfig):
     """
 
     name: str = "surface"
-    tolerances: tuple[Annotated[float, Unit("unit of the spacing"), Field(ge=0)], ...] = (1.0,)
+    tolerances: Annotated[tuple[Length, ...], Field(min_length=1)] = (1.0,)
     """Tolerances of the surface Dice; each gives one nsd@t."""
-    penalty: Literal["inf", "diagonal", "nan"] | Annotated[float, Unit("unit of the spacing"), Field(ge=0)] = "inf"
+    penalty: Literal["inf", "diagonal", "nan"] | Length = "inf"
     """Distance if exactly one side contains the class: "inf", "diagonal" (of the image), "nan", or a number."""
     surface: Literal["border_pixels", "marching_cubes", "both"] = "border_pixels"
     """Where a surface lies. With "border_pixels", it lies on the pixels of the border. With "marching_cubes", it lies
@@ -66,11 +63,6 @@ class SurfaceConfig(MeasureConfig):
     def _as_word(cls, penalty: Any) -> Any:
         """Take back the words that the command line has read as numbers."""
         return str(penalty) if isinstance(penalty, float) and (math.isnan(penalty) or penalty == math.inf) else penalty
-
-    @rule("tolerances")
-    def _named_apart(cls, tolerances: tuple[float, ...], given: Given) -> None:
-        if len({f"{tolerance:g}" for tolerance in tolerances}) < max(1, len(tolerances)):
-            raise RuleError("to be distinct numbers >= 0")
 
 
 @MEASURES.register("boundary", builder=f"{_MEASURES}.masks:Boundary")
@@ -148,15 +140,10 @@ class AveragePrecisionConfig(ObjectsConfig):
     """
 
     name: str = "average_precision"
-    thresholds: tuple[Annotated[float, Unit("IoU"), Field(ge=0.5, lt=1)], ...] = (
+    thresholds: Annotated[tuple[HighIou, ...], Field(min_length=1)] = (
         0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
     )  # fmt: skip
-    """Two objects match if their IoU is above the threshold; ascending."""
-
-    @rule("thresholds")
-    def _ascending(cls, thresholds: tuple[float, ...], given: Given) -> None:
-        if not thresholds or any(one >= other for one, other in pairwise(thresholds)):
-            raise RuleError("to ascend from 0.5 or above to below 1")
+    """Two objects match if their IoU is above the threshold."""
 
 
 @MEASURES.register("aji", builder=f"{_MEASURES}.objects:Aji")
@@ -212,18 +199,13 @@ class LesionsConfig(MeasureConfig):
 
     name: str = "lesions"
     conventions: Annotated[tuple[Challenge, ...], Field(min_length=1)] = ("brats", "picai", "autopet", "cc")
-    """Which challenges to follow, each once."""
+    """Which challenges to follow."""
     dilation: Annotated[int, Unit("steps")] = Field(3, ge=0, le=100)
     """BraTS: components that touch after so many dilations are one lesion; 3, or 1 for meningiomas and metastases."""
     least: Annotated[float, Unit("volume in the unit of the spacing")] = Field(50.0, ge=0)
     """BraTS: lesions up to this volume are ignored; 50, or 2 for metastases."""
     overlap: MatchIou = 0.1
     """PI-CAI: the lowest IoU with which a candidate finds a lesion."""
-
-    @rule("conventions")
-    def _each(cls, conventions: tuple[str, ...], given: Given) -> None:
-        if len(set(conventions)) < len(conventions):
-            raise RuleError("to name each once")
 
 
 @MEASURES.register("topology", builder=f"{_MEASURES}.masks:Topology")
@@ -242,14 +224,9 @@ class SizesConfig(MatchedConfig):
     """Recall and F1 over the data set's objects of each size: object_recall@small, object_f1@small and so on."""
 
     name: str = "sizes"
-    limits: tuple[Annotated[int, Unit("pixels"), Field(ge=1)], ...] = (32**2, 96**2)
+    limits: tuple[Area] | tuple[Area, Area] = (32**2, 96**2)
     """Areas (volumes in 3-D) from which an object is medium, and large, without void pixels. A single number separates
     small from large. The default is COCO's."""
-
-    @rule("limits")
-    def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
-        if len(limits) not in (1, 2) or any(one >= other for one, other in pairwise(limits)):
-            raise RuleError("to be 1 or 2 rising numbers")
 
 
 @MEASURES.register("iiou", builder=f"{_MEASURES}.objects:build_instance_iou")

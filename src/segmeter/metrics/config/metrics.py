@@ -1,7 +1,6 @@
 """Declares the settings of the summary: measures, groups, slices and intervals. Imports nothing heavy."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -13,9 +12,11 @@ from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.config.scores import MEAN
-from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster
+from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
 from segmeter.metrics.statistics.columns import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
+
+Edge = Annotated[float, Unit("unit of the distances"), Field(gt=0)]
 
 
 class MetricsConfig(Config, title="metrics"):
@@ -57,48 +58,19 @@ class MetricsConfig(Config, title="metrics"):
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
     """Measures to take of each case in addition to its counts, each once: [surface, boundary], or
     [{name: surface, tolerances: [1, 2]}]."""
-    spacing: tuple[Annotated[float, Unit("unit of the distances"), Field(gt=0)], ...] | None = None
+    spacing: tuple[Edge, Edge] | tuple[Edge, Edge, Edge] | None = None
     """Pixel edge per axis, for files that don't state it: [0.5, 0.5]; null counts pixels."""
     calibration: bool = False
     """Whether to measure probabilities too: calibration and every threshold. They are copied to the host for that."""
-
-    @rule("groups")
-    def _distinct(cls, groups: dict[str, tuple[str, ...]], given: Given) -> None:
-        for name, members in groups.items():
-            if len(set(members)) < len(members):
-                raise RuleError("to name distinct classes", key=f"groups.{name}")
 
     @rule("cluster")
     def _check_cluster(cls, cluster: str | None, given: Given) -> None:
         if not is_cluster(cluster):
             raise RuleError(CLUSTER_RULE)
 
-    @rule("slices")
-    def _as_table(cls, slices: str | None, given: Given) -> None:
-        if slices is not None and Path(slices).suffix.lower() not in TABLES:
-            raise RuleError(f"to be null or a file that ends in {', '.join(TABLES)}")
-
-    @rule("slice_by")
-    def _each_slice_once(cls, slice_by: tuple[str, ...], given: Given) -> None:
-        if len(set(slice_by)) < len(slice_by) or not all(slice_by):
-            raise RuleError("to name columns, each once")
-        if given.slices and not slice_by:
-            raise RuleError("to name columns of metrics.slices")
-
-    @rule("measures")
-    def _each_once(cls, measures: tuple[Any, ...], given: Given) -> None:
-        names = [measure.name for measure in measures]
-        if len(set(names)) < len(names):
-            raise RuleError("to name each measure once")
-
-    @rule("spacing")
-    def _one_per_axis(cls, spacing: tuple[float, ...] | None, given: Given) -> None:
-        if spacing is not None and len(spacing) not in (2, 3):
-            raise RuleError("to be null or 2 or 3 numbers > 0, one per axis")
-
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
-    """Refuse groups and measures of unknown classes. Call this before the first case is measured.
+    """Refuse groups and measures of unknown classes, or named twice. Call this before the first case is measured.
 
     Raises
     ------
@@ -108,6 +80,8 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     problems = []
     if config.groups and spec.task == "multilabel":
         problems.append(expected("metrics", "groups", "to be empty for a multilabel task", list(config.groups)))
+    if config.slices and not config.slice_by:
+        problems.append(expected("metrics", "slice_by", "to name columns of metrics.slices", []))
     wanted = {f"groups.{group}": members for group, members in config.groups.items()}
     wanted |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
     for key, members in wanted.items():
@@ -115,6 +89,9 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
         problems += [
             expected("metrics", key, "to name classes", repr(name), nearest(name, spec.names)) for name in unknown
         ]
+    for key, names in (wanted | {"measures": [measure.name for measure in config.measures]}).items():
+        if len(set(names)) < len(names):
+            problems.append(expected("metrics", key, "to name each once", list(names)))
     taken = [name for name in (*(["mean"] if config.measures else []), *config.groups) if name in spec.names]
     problems += [
         expected("metrics", "groups", f"to have classes of other names than {name!r}", list(spec.names))

@@ -12,7 +12,7 @@ import numpy as np
 
 from segmeter.checks import expected, shown
 from segmeter.errors import ConfigError
-from segmeter.schema import Config, Given, RuleError, rule
+from segmeter.schema import Config, Given, rule
 
 Direction = Literal["higher", "lower"]
 Change = Literal["better", "worse", "equal"]
@@ -136,11 +136,16 @@ def is_number(metric: str) -> bool:
 RULE = "to be METRIC >= BOUND or METRIC <= BOUND, with a bound such as 0.8, base, base - 0.01 or base * 0.98"
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_COMPARED = re.compile(r"(?P<left>[^<>]+?)\s*(?P<sign>>=|<=)\s*(?P<right>[^<>=]+)")
-_OF_BASE = re.compile(rf"base(?:\s*\*\s*(?P<factor>{_NUMBER}))?(?:\s*(?P<sign>[+-])\s*(?P<offset>{_NUMBER}))?")
-_FIXED = re.compile(rf"(?P<sign>[+-]?)\s*(?P<offset>{_NUMBER})")
-_SLICE = re.compile(r"(?P<score>.+?)\s*\[\s*(?P<by>[^\[\]=]+?)\s*=\s*(?P<value>[^\[\]]*?)\s*\]")
-_PER_CASE = re.compile(r"per_case\(\s*(?P<score>.+?)\s*\)")
+_REQUIREMENT = re.compile(
+    rf"""
+    (?: per_case\( \s* (?P<mean>[^<>]+?) \s* \) | (?P<metric>[^<>]+?) ) \s*
+    (?: \[ \s* (?P<by>[^\[\]=<>]+?) \s* = \s* (?P<value>[^\[\]<>]*?) \s* \] \s* )?
+    (?P<sign> >= | <= ) \s*
+    (?: (?P<base>base) (?: \s* \* \s* (?P<factor>{_NUMBER}) )? (?: \s* (?P<shift>[+-]\s*{_NUMBER}) )?
+      | (?P<fixed>[+-]?\s*{_NUMBER}) )
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,50 +204,21 @@ def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:
     given = [texts] if isinstance(texts, str) else list(texts) if isinstance(texts, Iterable) else [texts]
     if not all(isinstance(text, str) for text in given):
         raise ConfigError(expected("compare", "require", RULE, shown(texts)))
-    found, problems = [], []
-    for text in (part.strip() for one in given for part in one.split(";")):
-        try:
-            found.append(_parse(text))
-        except RuleError as error:
-            problems.append(expected("compare", "require", error.rule, repr(text), error.remedy))
+    parsed = [(text.strip(), _REQUIREMENT.fullmatch(text.strip())) for one in given for text in one.split(";")]
+    problems = [expected("compare", "require", RULE, repr(text)) for text, found in parsed if found is None]
     if problems:
         raise ConfigError(problems)
-    return found
-
-
-def _parse(text: str) -> Requirement:
-    compared = _COMPARED.fullmatch(text)
-    if compared is None:
-        raise RuleError(RULE, _remedy(text))
-    left, right = compared["left"].strip(), compared["right"].strip()
-    sliced = _SLICE.fullmatch(left)
-    score = sliced["score"] if sliced else left
-    per_case = _PER_CASE.fullmatch(score)
-    bound = _OF_BASE.fullmatch(right) or _FIXED.fullmatch(right)
-    if bound is None:
-        raise RuleError(RULE, _remedy(right))
-    parts = bound.groupdict()
-    offset = float(parts["offset"] or 0) * (-1 if parts["sign"] == "-" else 1)
-    return Requirement(
-        metric=per_case["score"] if per_case else score,
-        slice=(sliced["by"], sliced["value"]) if sliced else None,
-        per_case=per_case is not None,
-        at_least=compared["sign"] == ">=",
-        factor=float(parts["factor"] or 1) if "factor" in parts else 0.0,
-        offset=offset,
-    )
-
-
-def _remedy(text: str) -> str:
-    """Suggest the most likely meaning."""
-    if "%" in text:
-        return "Write base * 0.98 for 2 % of the base, or base - 0.02 for 2 points."
-    signs = re.findall(r"[<>=!]+", text)
-    if len(signs) > 1:
-        return "Write one bound each, with ';' between them."
-    if signs and signs[0] in ("<", ">", "=", "==", "!=", "=>", "=<"):
-        return f"Write {'<=' if '<' in signs[0] else '>='} instead of {signs[0]}."
-    return ""
+    return [
+        Requirement(
+            metric=part["mean"] or part["metric"],
+            slice=None if part["by"] is None else (part["by"], part["value"]),
+            per_case=part["mean"] is not None,
+            at_least=part["sign"] == ">=",
+            factor=float(part["factor"] or 1) if part["base"] else 0.0,
+            offset=float("".join((part["shift"] or part["fixed"] or "0").split())),
+        )
+        for part in (found.groupdict() for _, found in parsed if found)
+    ]
 
 
 class RequireConfig(Config):
@@ -254,13 +230,6 @@ class RequireConfig(Config):
     exit code is 0 if all are met, 4 if one is violated, and 5 if these cases can't tell.
     """
 
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """One or several."""
-        return (self.require,) if isinstance(self.require, str) else self.require
-
     @rule("require")
     def _readable(cls, require: str | tuple[str, ...], given: Given) -> None:
-        for text in (require,) if isinstance(require, str) else require:
-            for part in text.split(";"):
-                _parse(part.strip())
+        parse_requirements(require)

@@ -114,11 +114,7 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of correct objects at each IoU threshold."""
 
-    alike = ("ap",)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        return (f"ap_tp@{self.config.thresholds[0]:g}",)
+    first, alike = ("ap_tp",), ("ap",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
@@ -154,11 +150,11 @@ class Aji(RegionMeasure):
 class Sizes(RegionMeasure):
     """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
-    first = ("sizes_tp@small",)
+    first = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
-        overlaps, limits = overlaps_of(maps, region, self.config), self.config.limits
+        overlaps, limits = overlaps_of(maps, region, self.config), sorted(self.config.limits)
         chosen = matching.choose_pairs(overlaps, self.config.threshold)
         found = overlaps.first[chosen]
         spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
@@ -292,19 +288,14 @@ class ObjectEvents(RegionMeasure):
 
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:
     """Find box, centroid and contact with the image's edge of objects that are numbered from 1."""
-    boxes = ndimage.find_objects(numbered) if numbered.size else []
-    if not boxes:
+    if not numbered.any():
         return {"box": [], "centroid": [], "touches_border": []}
-    firsts = np.array([[side.start for side in box] for box in boxes], np.int64) + start
-    lasts = np.array([[side.stop for side in box] for box in boxes], np.int64) + start
-    flat = numbered.reshape(-1)
-    held = np.flatnonzero(flat)
-    sizes = np.bincount(flat[held], minlength=len(boxes) + 1)[1:]
-    places = np.unravel_index(held, numbered.shape)
-    sums = [np.bincount(flat[held], place, minlength=len(boxes) + 1)[1:] for place in places]
-    centroids = np.stack(sums, axis=1) / sizes[:, None] + start
+    boxes = ndimage.find_objects(numbered)
+    ends = [[(side.start, side.stop) for side in box] for box in boxes]
+    firsts, lasts = np.moveaxis(np.array(ends, np.int64) + start[:, None], -1, 0)
+    centroids = ndimage.center_of_mass(numbered > 0, numbered, range(1, len(boxes) + 1))
     return {
         "box": np.concatenate([firsts, lasts], axis=1).tolist(),
-        "centroid": centroids.tolist(),
+        "centroid": (np.array(centroids) + start).tolist(),
         "touches_border": ((firsts == 0) | (lasts == np.array(shape))).any(axis=1).tolist(),
     }

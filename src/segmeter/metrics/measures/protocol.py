@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, shown
+from segmeter.checks import expected, known_kind
 from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, check_maps, check_spacing
+from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, check_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
@@ -84,8 +84,7 @@ class CaseMaps:
         for name, numbers in (("target_instances", self.target_instances), ("instances", self.instances)):
             if numbers is not None:
                 check_maps(where, plane, numbers, name, kinds="iub", axes=(2, 3))
-                if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
-                    raise InputError(expected(where, name, "to hold ids >= 0", numbers.min()))
+                check_ids(where, name, numbers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -126,10 +125,7 @@ class CaseMaps:
 
 @runtime_checkable
 class Measure(Protocol):
-    """Measures one case.
-
-    An attribute `lengths`, if there is one, names the metrics that are lengths in the unit of the spacing.
-    """
+    """Measures one case."""
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         """Measure a case; each column of it at most once."""
@@ -152,6 +148,7 @@ class RegionMeasure:
     config: Any
     spec: ClassSpec = field(kw_only=True)
     regions: tuple[Region, ...] = field(kw_only=True)
+    first: ClassVar[tuple[str, ...]] = ()  # sums, without @, that tell which regions have scores of the data set
     alike: ClassVar[tuple[str, ...]] = ()  # scores of `whole` that each case gets too, as if it were the data set
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
@@ -172,18 +169,13 @@ class RegionMeasure:
         """Measure one region: values of the case, and sums over cases, by metric."""
         raise NotImplementedError
 
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Names of the sums that tell which regions have scores of the data set; without names there are none."""
-        return ()
-
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Compute scores of the data set from sums over cases."""
         raise NotImplementedError
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         scores: dict[Name, FloatArray] = {}
-        for region in dict.fromkeys(where for metric, where in sums if metric in self.first):
+        for region in dict.fromkeys(where for metric, where in sums if metric.partition("@")[0] in self.first):
             own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
             scores |= {(name, region): score for name, score in own.items()}
         return scores
@@ -225,8 +217,7 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
     Raises
     ------
     InputError
-        A measure refuses the maps (the lines name the case), returns something other than columns, returns a column
-        twice, or a sum is not finite.
+        A measure refuses the maps (the lines name the case), or returns a column twice or a sum that is not finite.
     """
     found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
@@ -235,22 +226,9 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
         except InputError as error:
             raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
         for column in columns:
-            rule, given, remedy = "", "", ""
-            if not isinstance(column, MeasureColumn):
-                rule, given = "to give MeasureColumn values", shown(column)
-                remedy = "Give MeasureColumn(metric, region, value, summed)."
-            elif decode_key(encode_key(column.key)) != column.key:
-                rule, given = "to name metrics without '/' and 'sum:'", repr(column.metric)
-            elif column.summed and not math.isfinite(column.value):
-                rule, given = "to give finite sums", f"{column.value} for {encode_key(column.key)}"
-            elif column.key in found:
-                rule, given = "to give each column once", f"{encode_key(column.key)} twice"
-            if rule:
-                raise InputError(expected("measure_case", "measures", rule, given, remedy))
+            name, finite = encode_key(column.key), math.isfinite(column.value) or not column.summed
+            if column.key in found or decode_key(name) != column.key or not finite:
+                rule = "to give each column once, without '/' and 'sum:' in the metric, and finite sums"
+                raise InputError(expected("measure_case", "measures", rule, f"{column.value} for {name}"))
             found[column.key] = column._replace(value=float(column.value))
     return tuple(found.values())
-
-
-def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
-    """Name the metrics that are lengths, in the unit of the spacing."""
-    return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))

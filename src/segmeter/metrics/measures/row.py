@@ -3,7 +3,7 @@
 Every evaluation comes through `make_row`. The checksum tells whether two runs were scored against the same references.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,12 @@ class BandedMaps:
         """(H, W)."""
         return self.target.shape[-2:]
 
+    def bands(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Read target and labels, some lines at a time."""
+        for top in range(0, self.shape[0], _LINES):
+            stop = min(top + _LINES, self.shape[0])
+            yield self.target.read(top, stop), self.labels.read(top, stop)
+
 
 # Lists the problems of a band of target and labels, one line each. `hidden` tells that only ignored pixels have them.
 Explain = Callable[..., list[str]]
@@ -114,12 +120,7 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     # The CRC-32 of each plane continues from band to band. It depends neither on the file that the labels came from nor
     # on their dtype, nor on leading axes of length 1.
     label_dtype = maps.spec.label_dtype.newbyteorder("<")
-    for top in [0] if isinstance(maps, CaseMaps) else range(0, maps.shape[0], _LINES):
-        if isinstance(maps, CaseMaps):
-            target, labels = maps.target, maps.labels
-        else:
-            stop = min(top + _LINES, maps.shape[0])
-            target, labels = maps.target.read(top, stop), maps.labels.read(top, stop)
+    for target, labels in [(maps.target, maps.labels)] if isinstance(maps, CaseMaps) else maps.bands():
         try:
             found, hidden = count_case_and_hidden(target, labels, maps.spec)
         except InputError:

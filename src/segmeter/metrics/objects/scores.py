@@ -20,8 +20,6 @@ from segmeter.metrics.distances import distances_by_class
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, label_parts, renumber
 from segmeter.metrics.surfaces import surface_metrics
 
-_LARGEST = np.iinfo(np.int64).max
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceMatch:
@@ -118,9 +116,15 @@ def match_instances(
     >>> found.sq, found.rq, found.mean_dice
     (0.6666666666666666, 0.5, 0.8)
     """
-    threshold = real_number("match_instances", "threshold", threshold)
-    _check_instances(target, instances, threshold=threshold, void=void)
-    edges = None if spacing is None else arrays.check_spacing("match_instances", spacing, target.ndim)
+    where, threshold = "match_instances", real_number("match_instances", "threshold", threshold)
+    arrays.check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
+    if void is not None:
+        arrays.check_maps(where, target != 0, void, "void", kinds="b")
+    for argument, ids in (("target", target), ("instances", instances)):
+        arrays.check_ids(where, argument, ids)
+    if not 0 <= threshold < 1:
+        raise InputError(expected(where, "threshold", "between 0 and 1, below 1", threshold))
+    edges = None if spacing is None else arrays.check_spacing(where, spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
     masd = None if edges is None else measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
@@ -165,27 +169,6 @@ def measure_masd(
     box = arrays.union_box(first, second)
     pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
     return np.array([(ours.mean() + theirs.mean()) / 2 for ours, theirs in pairs], np.float64)
-
-
-def _check_instances(
-    target: NDArray[Any], instances: NDArray[Any], *, threshold: float, void: BoolArray | None
-) -> None:
-    where = "match_instances"
-    arrays.check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
-    problems = []
-    plain = isinstance(void, np.ndarray) and not isinstance(void, np.ma.MaskedArray)
-    if void is not None and not (plain and void.dtype == np.bool_ and void.shape == target.shape):
-        rule = f"to have dtype bool and the target's shape {target.shape}"
-        given = f"{void.dtype} {void.shape}" if plain else type(void).__name__
-        problems.append(expected(where, "void", rule, given))
-    for argument, array in (("target", target), ("instances", instances)):
-        if array.size and (array.min() < 0 or array.max() > _LARGEST):
-            given = f"{array.min()} to {array.max()}"
-            problems.append(expected(where, argument, "to hold ids between 0 and 2**63 - 1", given))
-    if not 0 <= threshold < 1:
-        problems.append(expected(where, "threshold", "between 0 and 1, below 1", threshold))
-    if problems:
-        raise InputError(problems)
 
 
 BRATS_PENALTY = 374.0  # mm: the HD95 of a lesion that is missed or spurious

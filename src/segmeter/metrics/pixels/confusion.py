@@ -5,19 +5,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, whole_number
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign, without_channel
+from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign
 
 LabelArray = NDArray[Any]
 
 PLAIN_PIXELS = 20_000_000  # that NumPy counts before the compiled loop is loaded, which takes longer
-_LEAST = 1 << 10  # pixels that a smaller map counts as: NumPy's calls alone take as long as it needs for so many
 _plainly_counted = 0  # pixels so far; threads may lose some of each other's
 MOST_COMPILED = 254  # classes: (K + 2) * (K + 1) must fit uint16 for the compiled loop
 _CHUNK, _BLOCK = 1 << 31, 1 << 16  # pixels at a time, of the compiled loop, whose counters are uint32, and of NumPy
-_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of wide dtypes
+_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of other dtypes
 _NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
 
 
@@ -37,8 +36,7 @@ def confusion_matrix(
     ----------
     target, labels : (...), integer or bool
         Reference and predicted class maps of one shape. uint8 and uint16 are counted as they are; wider integers are
-        counted exactly, but slower. bool is read as the classes 0 and 1. With two classes, one map may have a channel
-        axis that the other lacks: (B, 1, H, W) beside (B, H, W).
+        counted exactly, but slower. bool is read as the classes 0 and 1.
     num_classes
         K, background included, 1 to 65534.
     ignore_index
@@ -65,8 +63,6 @@ def confusion_matrix(
            [1, 1]])
     """
     where = "confusion_matrix"
-    if whole_number(where, "num_classes", num_classes) == 2:
-        target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
     return _count(where, target, labels, num_classes, ignore_index, count_invalid=count_invalid)[0]
@@ -155,9 +151,8 @@ def _count(
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
     k, pairs = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
-    pixels = max(_LEAST, rows.size)
-    if k > MOST_COMPILED or _plainly_counted + pixels <= PLAIN_PIXELS:
-        _plainly_counted += pixels
+    if k > MOST_COMPILED or _plainly_counted + rows.size <= PLAIN_PIXELS:
+        _plainly_counted += rows.size
         count, step = _count_plainly, max(_BLOCK, pairs.size)
     else:
         from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
@@ -193,12 +188,10 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     ignore = _NO_IGNORE if ignore_index is None else ignore_index
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
-    if array.dtype.kind == "u" and array.dtype.itemsize <= 2:
-        fits = 0 <= ignore < 256**array.dtype.itemsize
-        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-        return native, ignore if fits else _NO_IGNORE
+    if array.dtype in (np.uint8, np.uint16):
+        return array, ignore if 0 <= ignore <= np.iinfo(array.dtype).max else _NO_IGNORE
     known = array.astype(np.uint16)
     known[(array < 0) | (array >= num_classes)] = _FOREIGN
-    if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
+    if ignore_index is not None:
         known[array == ignore_index] = _VOID
     return known, _VOID

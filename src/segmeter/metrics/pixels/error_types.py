@@ -99,20 +99,10 @@ def error_types(
     if ignore_index is not None:
         found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
     width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
-    counts, right = _count_types(np.ascontiguousarray(truth), np.ascontiguousarray(found), num_classes, width)
-    return ErrorTypes(counts=counts, right=right, width=width)
-
-
-def _count_types(
-    truth: NDArray[Any], found: NDArray[Any], num_classes: int, width: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the wrong pixels (K, 2, 3) of each class by type, and the correct ones (K,).
-
-    `truth` is `num_classes` where a pixel is ignored, and `found` where it is no class.
-    """
+    truth, found = np.ascontiguousarray(truth), np.ascontiguousarray(found)
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
-        return counts, counts[:, 0, 0]
+        return ErrorTypes(counts=counts, right=counts[:, 0, 0], width=width)
     from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is measured
 
     shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
@@ -140,7 +130,7 @@ def _count_types(
         met[segments[same]] = True
         types = np.where(near, 0, np.where(met[segments[places]], 1, 2))
         np.add.at(counts[:, side], (values[places], types), 1)
-    return counts, right
+    return ErrorTypes(counts=counts, right=right, width=width)
 
 
 def _keep(places: IntArray, classes: NDArray[Any], nothing: int) -> NDArray[Any]:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, real_numbers, whole_number
+from segmeter.checks import expected, known_name
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
+from segmeter.metrics import arrays
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_numbers, mean_defined
 
 _EXACT = 2.0**53  # float64 holds every whole number up to it
@@ -25,15 +26,6 @@ class ClassTotals(NamedTuple):
     target: NDArray[Any]
     predicted: NDArray[Any]
     total: NDArray[Any]
-
-    def columns(self) -> NDArray[Any]:
-        """Return one row per case: (..., 4 K)."""
-        return np.concatenate(self, axis=-1)
-
-    @classmethod
-    def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
-        """Return the margins of such rows."""
-        return cls(*np.split(columns, 4, axis=-1))
 
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "ClassTotals":
         """Apply the same change to each of the four."""
@@ -152,24 +144,15 @@ def overlap_scores(
     where, rule = "overlap_scores", "to be whole numbers >= 0"
     known_name(where, "task", task, TASKS)
     given = known_numbers(where, "counts", counts, rule, kinds="iuf")
-    if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
-        raise InputError(expected(where, "counts", rule, f"{given.min()} to {given.max()}"))
-    parts = given[given != np.rint(given)] if given.dtype.kind == "f" else given[:0]
-    if parts.size:
-        raise InputError(expected(where, "counts", rule, parts.flat[0]))
+    with np.errstate(invalid="ignore"):  # infinity has no remainder
+        broken = given[~((given >= 0) & (given % 1 == 0))]
+    if broken.size:
+        raise InputError(expected(where, "counts", rule, broken[0]))
     if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
         raise InputError(expected(where, "counts", "to sum to 2**53 pixels or fewer", "more"))
     # In int64, differences don't wrap and sums are exact.
     margins = class_totals(given.astype(np.int64, copy=False), task=task, count_invalid=count_invalid)
-    num_classes = margins.tp.shape[-1]
-    chosen = np.arange(num_classes)
-    if classes is not None:
-        chosen = np.array(
-            [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)], np.int64
-        )
-        if chosen.size == 0 or chosen.min() < 0 or chosen.max() >= num_classes or len(set(chosen)) < chosen.size:
-            rule = f"to be distinct class indices, 0 to {num_classes - 1}"
-            raise InputError(expected(where, "classes", rule, classes))
+    chosen = arrays.known_classes(where, classes, margins.tp.shape[-1])
     ratios = {name: margins.ratio(name) for name in RATIOS}
     return OverlapScores(
         **ratios,

@@ -24,7 +24,6 @@ TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IG
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
 _LISTED = 8  # cases, classes or columns named in one message
-TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
 

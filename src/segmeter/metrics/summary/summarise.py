@@ -13,7 +13,6 @@ from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.scores import MEAN, find_facts
-from segmeter.metrics.measures.protocol import length_metrics
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
 from segmeter.metrics.statistics.columns import count_pools, join_means
@@ -165,9 +164,9 @@ def length_units(board: Scoreboard) -> dict[str, str | None]:
     InputError
         The cases' units differ, so that nothing can be averaged over them.
     """
-    run, named = board.run, length_metrics(board.measures)
+    run = board.run
     measured = dict.fromkeys(metric for metric, _, summed in run.measured if not summed)
-    lengths = [name for name in measured if name in named or ((facts := find_facts(name)) and facts.unit == "length")]
+    lengths = [name for name in measured if (facts := find_facts(name)) and facts.unit == "length"]
     if not lengths:
         return {}
     units: dict[str, str] = {}
