@@ -1,7 +1,5 @@
 """Tables of one or several runs are read back as their rows, one by one, in slices or all; others are refused."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -124,21 +122,6 @@ def test_rows_of_one_table_are_read_from_the_groups_that_hold_them(in_parts):
             assert (one.case_id, one.counts.tolist()) == (other.case_id, other.counts.tolist())
     assert [stored[place].case_id for place in (-1, 0, 6)] == [rows[place].case_id for place in (-1, 0, 6)]
     assert [row.case_id for row in stored.take([9, 1])] == [rows[9].case_id, rows[1].case_id]
-
-
-def test_threads_that_share_one_table_get_their_own_rows(in_parts, monkeypatch):
-    """Mutation seen to fail: no lock, so that a thread slices the groups that another one has read."""
-
-    def set_slowly(self, name, value):
-        object.__setattr__(self, name, value)
-        time.sleep(0.001)  # before what was kept is read
-
-    stored, rows = in_parts
-    monkeypatch.setattr(stored_module.Batches, "__setattr__", set_slowly)
-    places = [place for _ in range(20) for place in (0, 4, 7, 10)]
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda place: stored[place].case_id, places))
-    assert found == [rows[place].case_id for place in places]
 
 
 def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):

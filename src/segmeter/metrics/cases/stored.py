@@ -3,9 +3,9 @@
 import itertools
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -43,32 +43,24 @@ _AVERAGES = ("mean_iou", "mean_dice", "pixel_accuracy")
 _REMEDY = "Give a run's folder or its cases.parquet."
 
 
-class Batches:
-    """Reads rows from a file that consists of batches, and keeps the batches that it read last.
+def in_batches(sizes: Iterable[int], load: Callable[[range], pa.Table]) -> Callable[[int, int], pa.Table]:
+    """Make a reader of rows from a start to a stop, for a file that consists of batches.
 
     Parameters
     ----------
     sizes
         Rows of each batch.
     load
-        Reads the batches of a range.
+        Reads the batches of a range. The last ones stay in memory.
     """
+    ends, held = np.cumsum([0, *sizes]), lru_cache(maxsize=1)(load)
 
-    def __init__(self, sizes: Iterable[int], load: Callable[[range], pa.Table]) -> None:
-        self._ends = np.cumsum([0, *sizes])
-        self._load = load
-        self._lock = threading.Lock()
-        self._held: tuple[range, pa.Table] | None = None
-
-    def read(self, start: int, stop: int) -> pa.Table:
-        """Read the rows from `start` to `stop`."""
-        first, last = np.searchsorted(self._ends[1:], [start, max(start, stop - 1)], side="right").tolist()
+    def read(start: int, stop: int) -> pa.Table:
+        first, last = np.searchsorted(ends[1:], [start, max(start, stop - 1)], side="right").tolist()
         wanted = range(first, last + 1) if stop > start else range(0)
-        with self._lock:
-            if self._held is None or self._held[0] != wanted:
-                self._held = wanted, self._load(wanted)
-            table = self._held[1]
-        return table.slice(start - int(self._ends[first]) if wanted else 0, stop - start)
+        return held(wanted).slice(start - int(ends[first]) if wanted else 0, stop - start)
+
+    return read
 
 
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec, classes: Sequence[int] | None = None) -> pa.Table:
@@ -225,7 +217,7 @@ def _open(given: str | Path, *, objects: bool) -> CaseTable:
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     with _as_data_error("read_cases", path):
         ids = file.read(columns=["case_id"])["case_id"].to_pylist()
-    return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
+    return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
 
 
 def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -152,11 +152,6 @@ class CaseRow:
     objects_crc32: int | None = None
 
     @property
-    def length_unit(self) -> str:
-        """The unit of the case's distances: "pixels" without a spacing, "" if the spacing's unit is unknown."""
-        return "pixels" if self.spacing is None else self.unit
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """(H, W), or (D, H, W) of a volume."""
         return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
@@ -171,7 +166,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     """Lay out rows as the columns of a `CaseTable`. Columns that only some rows have are null in the others."""
     values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("height", "width", "depth")}
     values["spacing"] = [row.spacing and list(row.spacing) for row in rows]
-    values["unit"] = [row.length_unit or None for row in rows]
+    values["unit"] = ["pixels" if row.spacing is None else row.unit or None for row in rows]
     values["loss"] = [row.loss for row in rows]
     for side, name in enumerate(TERMS):
         values[name] = [[term[side] for term in row.loss_terms] or None for row in rows]
@@ -219,18 +214,11 @@ class CaseTable(Sequence[CaseRow]):
     def __len__(self) -> int:
         return len(self.case_ids)
 
-    @overload
-    def __getitem__(self, index: int) -> CaseRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> "CaseTable": ...
-    def __getitem__(self, index: int | slice) -> "CaseRow | CaseTable":
+    def __getitem__(self, index: Any) -> Any:
         places = range(len(self))[index]
-        if isinstance(places, int):
-            return self._rows(self.read(places, places + 1))[0]
-        if places.step != 1:
-            return self.take(list(places))
-        first, ids = places.start, self.case_ids[places.start : places.stop]
-        return CaseTable(ids, lambda start, stop: self.read(first + start, first + stop), self.counts_shape)
+        if isinstance(places, range):
+            return self.take(places)
+        return self._rows(self.read(places, places + 1))[0]
 
     def __iter__(self) -> Iterator[CaseRow]:
         for part in self.parts():
@@ -246,7 +234,8 @@ class CaseTable(Sequence[CaseRow]):
 
     def take(self, places: Any) -> "CaseTable":
         """Return the rows at some places, in that order, in memory."""
-        return self.in_memory(self.read(0, len(self)).take(places), self.counts_shape)
+        chosen = np.asarray(places, np.int64)
+        return self.in_memory(self.read(0, len(self)).take(chosen), self.counts_shape)
 
     def counts(self, table: pa.Table) -> NDArray[np.int64]:
         """Return the counts (n, ...) of the rows of a part."""
@@ -326,21 +315,19 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
     if isinstance(rows, CaseTable):
         ids = rows.case_ids
-        fits = rows.counts_shape == spec.counts_shape or not rows
-        foreign = [] if fits else [f"int64 {rows.counts_shape} of {case_id!r}" for case_id in ids[:_LISTED]]
+        foreign = ids if rows and rows.counts_shape != spec.counts_shape else []
     else:
         for row in rows:
             known_kind("rows", "row", row, CaseRow)
             known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
         ids = [row.case_id for row in rows]
-        misfits = [row for row in rows if row.counts.shape != spec.counts_shape or row.counts.dtype != np.int64]
-        foreign = [f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}" for row in misfits[:_LISTED]]
-    problems = [expected(where, "counts", f"to be int64 {spec.counts_shape}", given) for given in foreign]
+        fits = {row.case_id: row.counts.shape == spec.counts_shape and row.counts.dtype == np.int64 for row in rows}
+        foreign = [case_id for case_id, fit in fits.items() if not fit]
+    if foreign:
+        given = f"others in {shorten(foreign, most=_LISTED)}"
+        raise InputError(expected(where, "counts", f"to be int64 {spec.counts_shape}", given))
     ordered = sorted(ids)
-    twice = sorted({one for one, other in itertools.pairwise(ordered) if one == other})
-    if twice:
-        problems.append(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
-    if problems:
-        raise InputError(problems)
+    if twice := sorted({one for one, other in itertools.pairwise(ordered) if one == other}):
+        raise InputError(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
     table = as_table(rows)
     return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))
