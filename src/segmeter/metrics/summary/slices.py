@@ -46,7 +46,7 @@ def summarise_slices(board: Scoreboard) -> dict[str, Any]:
     labels = slice_labels(board)
     names = headlines(board)
     found = {by: _by(board, names, each) for by, each in labels.items()}
-    _adjust(found)
+    add_adjusted([score for by in found.values() for one in by.values() for score in one["scores"].values()], "p")
     return {
         "headline": names[0],
         "worst": _worst(found, names[0]),
@@ -76,25 +76,18 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
 
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
-        slices, index = _index(each)
+        found[by], index = _index(each)
         sums = sum_slices(columns, _units(base, len(each)), index)
         drawn = base.resample(sums, difference, test=True, units=True)
-
-        found[by] = _entries(slices, index)
-        for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+        for (i, label), (h, name) in product(enumerate(found[by]), enumerate(names)):
             found[by][label]["scores"][name] = {
                 "difference": say(drawn.estimate[i, h]),
                 "change": name_change(name, drawn.estimate[i, h]),
                 "ci95": drawn.ends((i, h)),
                 "p": plain(drawn.p_of_zero[i, h]),
             }
-    _adjust(found)
+    add_adjusted([score for by in found.values() for one in by.values() for score in one["scores"].values()], "p")
     return found
-
-
-def _entries(slices: list[str], index: IntArray) -> dict[str, dict[str, Any]]:
-    """Make an entry for each slice, with its number of cases."""
-    return {label: {"n": n, "scores": {}} for label, n in zip(slices, np.bincount(index).tolist(), strict=True)}
 
 
 def headlines(board: Scoreboard) -> list[str]:
@@ -105,16 +98,17 @@ def headlines(board: Scoreboard) -> list[str]:
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 
-def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
-    """Order the slices, and find the slice of each case."""
+def _index(labels: Sequence[str]) -> tuple[dict[str, dict[str, Any]], IntArray]:
+    """Make an entry for each slice in order, with its number of cases, and find the slice of each case."""
     slices = order_labels(labels)
     places = {label: i for i, label in enumerate(slices)}
-    return slices, np.array([places[label] for label in labels], np.int64)
+    index = np.array([places[label] for label in labels], np.int64)
+    return {label: {"n": n, "scores": {}} for label, n in zip(slices, np.bincount(index).tolist(), strict=True)}, index
 
 
 def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Score the slices by one column."""
-    slices, index = _index(labels)
+    entries, index = _index(labels)
     columns, parts = board.choose([board.key(name) for name in names])
     units, half = _units(board, len(labels)), len(names)
     sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
@@ -122,17 +116,15 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
         found = board.resample(sums, lambda totals: _with_differences(parts, totals), test=True, units=True)
         values = found.estimate
         held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
-        others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))]
+        others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(entries))]
         few = np.minimum(held.sum(axis=0), others) < MIN_UNITS
         for part in (found.low, found.high, found.p_of_zero):
             part[few, half:] = np.nan  # as few units decide one of the two scores
     else:
         values = _with_differences(parts, sums.sum(axis=0)[None])[0]
     infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
-    counted = {name: np.bincount(index[one], minlength=len(slices)) for name, one in infinite.items() if one.any()}
-
-    entries = _entries(slices, index)
-    for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+    counted = {name: np.bincount(index[one], minlength=len(entries)) for name, one in infinite.items() if one.any()}
+    for (i, label), (h, name) in product(enumerate(entries), enumerate(names)):
         entries[label]["scores"][name] = {
             "value": say(values[i, h]),
             "ci95": found.ends((i, h)) if resampled else None,
@@ -182,12 +174,6 @@ def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArra
     found = parts(flat).reshape(2, 2, count, slices, -1)
     own, other = found[:, 0], found[:, 1]
     return np.concatenate([join_means(own), minus_means(own, other)], axis=2)
-
-
-def _adjust(found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add p-values that are adjusted over all slices and scores."""
-    slices = [one for by in found.values() for one in by.values()]
-    add_adjusted([score for one in slices for score in one["scores"].values()], "p")
 
 
 def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, str] | None:
