@@ -1,7 +1,6 @@
 """Plans the number of cases from finished runs: one pilot, or the paired differences of two. No torch."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,12 +59,9 @@ def plan_runs(
     """
     if len(folders) > 2:
         raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(folders)} runs"))
-    try:
-        named, spec, config = read_runs(folders, config, least=1)
-        tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
-        whole = lay_out(tables, spec, config, least=1)
-    except InputError as error:  # runs are read as for a comparison
-        raise type(error)([re.sub("^compare:", "plan:", line) for line in error.problems]) from error
+    named, spec, config = read_runs(folders, config, least=1)
+    tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
+    whole = lay_out(tables, spec, config, least=1)
     boards = [*whole.boards.values()]
     chosen = _choose(boards[0], scores)
     rows = _plan_slice(boards, chosen, aims, None)

@@ -5,7 +5,6 @@ It also writes the files of the chosen setting, and warns of evaluations on the 
 
 import logging
 import pickle
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
@@ -176,24 +175,20 @@ def keep_probs(
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
-    They are dropped then, unless the settings need them. If a file can't be written, or if files would overwrite each
-    other, none are kept, with a warning: the result doesn't need the files.
+    They are dropped then, unless the settings need them.
+
+    Raises
+    ------
+    InputError
+        Files would overwrite each other.
+    RunError
+        A file can't be written.
     """
-    place, keeps = folder / "predictions", True
-    try:
-        check_cases(folder, dataset.case_ids)
-    except InputError as error:
-        keeps = False
-        _LOG.warning("tune: %s So no probabilities are kept.", error.problems[0])
-    writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), dataset.spec)
+    check_cases(folder, dataset.case_ids)
+    options = ExportConfig(labels=False, probs=True, probs_dtype="float16")
+    writer = Writer(folder / "predictions", options, dataset.spec)
     for one in predictions:
-        if keeps:
-            try:
-                writer.write(one.sample.case_id, one.labels, probs=one.probs)
-            except RunError as error:
-                keeps = False
-                _LOG.warning("tune: probabilities can't be written (%s), so none are kept.", error.__cause__)
-                shutil.rmtree(place, ignore_errors=True)
+        writer.write(one.sample.case_id, one.labels, probs=one.probs)
         yield one if needed else replace(one, probs=None)
 
 
