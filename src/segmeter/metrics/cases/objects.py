@@ -1,10 +1,8 @@
 """Writes and reads the objects of cases: a list in the row of each case, and one row per object in objects.parquet."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
