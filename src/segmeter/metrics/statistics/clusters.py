@@ -228,10 +228,8 @@ def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[
             names = parquet.read_schema(path).names
             table = parquet.read_table(path, columns=[name for name in wanted if names.count(name) == 1])
             columns = [column.to_pylist() for column in table.columns]
-            rows += [
-                ["" if cell is None or cell != cell else str(cell) for cell in row]
-                for row in zip(*columns, strict=True)
-            ]
+            texts = [["" if cell is None or cell != cell else str(cell) for cell in column] for column in columns]
+            rows += map(list, zip(*texts, strict=True))
         else:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 lines = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")

@@ -191,7 +191,6 @@ def _content(by: str, run: RunColumns) -> FloatArray:
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
     measured = {encode_key(key): values for key, values in run.measured.items()}
     if by not in measured:
-        held = {name for name in measured if name.partition("/")[0] in CONTENT}
-        remedy = nearest(by, held) if held else "Add content to metrics.measures."
+        remedy = "Add content to metrics.measures."
         raise InputError(expected("metrics", "slice_by", "to name what was measured", repr(by), remedy))
     return measured[by]
