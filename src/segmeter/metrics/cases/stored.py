@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -178,7 +177,7 @@ def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes of a ``cases.parquet``, of the one in a run's folder, or of a summary.json of nnU-Net."""
     if is_nnunet(path):
         return read_summary(path)[0]
-    return _describe("read_spec", path)[1]
+    return _open_file("read_spec", path)[2]
 
 
 def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTable:
@@ -203,41 +202,31 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
 
 
 def _open(given: str | Path, *, objects: bool) -> CaseTable:
-    path, spec, names = _describe("read_cases", given)
-    kept = [name for name in names if name in _KEPT or name.startswith((CHANGED, SCORE))]
+    path, file, spec = _open_file("read_cases", given)
+    kept = [name for name in file.schema_arrow.names if name in _KEPT or name.startswith((CHANGED, SCORE))]
     listed = open_objects(path.parent) if objects else None
-    file = pq.ParquetFile(path)
 
     def load(groups: range) -> pa.Table:
-        with _as_data_error("read_cases", path):
-            table = file.read_row_groups(list(groups), columns=kept)
+        table = file.read_row_groups(list(groups), columns=kept)
         table = pa.concat_tables([NO_ROWS, table], promote_options="default")  # older files lack some columns
         return table.append_column("objects", listed(table["case_id"].to_pylist())) if listed else table
 
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    with _as_data_error("read_cases", path):
-        ids = file.read(columns=["case_id"])["case_id"].to_pylist()
-    return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
+    return CaseTable(file.read(columns=["case_id"])["case_id"].to_pylist(), in_batches(sizes, load), spec.counts_shape)
 
 
-def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:
-    """Find the file, its classes and the names of its columns; DataError if segmeter did not write it."""
+def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, ClassSpec]:
+    """Open a file, and read its classes; DataError if segmeter did not write it."""
     path = known_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))
-    with _as_data_error(where, path):
-        schema = pq.read_schema(path)
-        note = json.loads((schema.metadata or {})[b"segmeter"])
+    try:
+        file = pq.ParquetFile(path)
+        note = json.loads((file.schema_arrow.metadata or {})[b"segmeter"])
+    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    return path, ClassSpec(**note["spec"]), schema.names
-
-
-@contextmanager
-def _as_data_error(where: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
+    return path, file, ClassSpec(**note["spec"])

@@ -246,6 +246,6 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
 def _same_spacing(one: Edges, other: Edges) -> bool:
     """Tell whether two spacings are equal, as files may keep 32 or 64 bits of them."""
     (ours, unit), (theirs, its_unit) = one, other
-    if unit != its_unit or np.shape(ours) != np.shape(theirs):
-        return False
-    return ours is None or np.allclose(ours, theirs, rtol=1e-6, atol=0)
+    if unit != its_unit or ours is None or theirs is None or len(ours) != len(theirs):
+        return one == other
+    return np.allclose(ours, theirs, rtol=1e-6, atol=0)

@@ -239,7 +239,8 @@ def build_scoreboards(
     config
         Background, groups, and the measures that the runs were measured by.
     """
-    counted, measures = [spec.names[k] for k in mean_classes(config, spec)], build_measures(config, spec)
+    classes, measures = mean_classes(config, spec), build_measures(config, spec)
+    counted = [spec.names[k] for k in classes]
     values, sums = dict[str, dict[Name, FloatArray]](), dict[str, dict[Name, FloatArray]]()
     for run, columns in runs.items():
         own: tuple[dict[Name, FloatArray], ...] = ({}, {})
@@ -255,33 +256,27 @@ def build_scoreboards(
     per_case, headline = list(dict.fromkeys([*PER_CASE, *scores, *kept])), headline_of(config, spec)
     if headline not in per_case:
         headline = choose_headline(spec.task, spec.names, objects=False)
-    boards = {
-        run: Scoreboard(
+    boards = dict[str, Scoreboard]()
+    for run, columns in runs.items():
+        overall = np.empty((len(PER_CASE), len(columns.case_ids)))
+        for start in range(0, overall.shape[1], _CASES):
+            part = slice(start, start + _CASES)
+            margins = columns.totals(spec.names, part)
+            overall[:, part] = [aggregate(name, margins, task=spec.task, classes=classes) for name in PER_CASE]
+        boards[run] = Scoreboard(
             run=columns,
             spec=spec,
             config=config,
             measured={name: values[run][name] for name in shared},
             sums={name: np.nan_to_num(sums[run][name]) for name in added},
             measures=measures,
-            overall=_score_cases(columns, spec, config),
+            overall=dict(zip(PER_CASE, overall, strict=True)),
             counted=counted,
             further=["/".join(name) for name in further],
             per_case=per_case,
             headline=headline,
         )
-        for run, columns in runs.items()
-    }
     return boards, ["/".join(name) for name in every if name not in shared and name[0] not in CONTENT]
-
-
-def _score_cases(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, FloatArray]:
-    """Compute the scores of `PER_CASE` of each case, some thousand cases at a time."""
-    found, classes = np.empty((len(PER_CASE), len(run.case_ids))), mean_classes(config, spec)
-    for start in range(0, len(run.case_ids), _CASES):
-        part = slice(start, start + _CASES)
-        margins = run.totals(spec.names, part)
-        found[:, part] = [aggregate(name, margins, task=spec.task, classes=classes) for name in PER_CASE]
-    return dict(zip(PER_CASE, found, strict=True))
 
 
 def _score_sums(
