@@ -140,13 +140,12 @@ def stored_predictions(
     Raises
     ------
     ConfigError
-        The run is of another command, checkpoint or data.
+        The run is of another checkpoint or data.
     DataError
         Files are missing, or don't fit.
     """
     record = read_run(run)
-    known, same = record.get("command") in ("eval", "tune"), ("checkpoint_sha256", "data")
-    if not known or any(record.get(key) != facts[key] for key in same):
+    if any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
         raise ConfigError(expected("tune", "probs", "to be a run of the same checkpoint, split and files", given))
     held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))

@@ -164,20 +164,21 @@ class CaseRow:
 
 def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     """Lay out rows as the columns of a `CaseTable`. Columns that only some rows have are null in the others."""
-    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("height", "width", "depth")}
-    values["spacing"] = [row.spacing and list(row.spacing) for row in rows]
-    values["unit"] = ["pixels" if row.spacing is None else row.unit or None for row in rows]
-    values["loss"] = [row.loss for row in rows]
-    for side, name in enumerate(TERMS):
-        values[name] = [[term[side] for term in row.loss_terms] or None for row in rows]
-    values |= {name: [getattr(row, name) for row in rows] for name in HASHES}
-    columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
-    columns |= {name: pa.array(values[name], kind, from_pandas=name == "loss") for name, kind in FIXED.items()}
-    for step in dict.fromkeys(step for row in rows for step in row.changed_pixels):
-        columns[CHANGED + step] = pa.array([row.changed_pixels.get(step) for row in rows], pa.int64())
-    scores = [row.scores for row in rows]
-    for name in dict.fromkeys(name for one in scores for name in one):
-        columns[SCORE + name] = pa.array([one.get(name) for one in scores], pa.float64(), from_pandas=True)
+    values: list[dict[str, Any]] = [
+        {name: getattr(row, name) for name in ("case_id", "height", "width", "depth", "loss", *HASHES)}
+        | {"spacing": row.spacing and list(row.spacing), "unit": row.unit or None if row.spacing else "pixels"}
+        | {name: [term[side] for term in row.loss_terms] or None for side, name in enumerate(TERMS)}
+        | {CHANGED + step: pixels for step, pixels in row.changed_pixels.items()}
+        | {SCORE + name: score for name, score in row.scores.items()}
+        for row in rows
+    ]
+    kinds = {"case_id": pa.string(), **FIXED}
+    for start, kind in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
+        kinds |= dict.fromkeys((name for one in values for name in one if name.startswith(start)), kind)
+    columns = {
+        name: pa.array([one.get(name) for one in values], kind, from_pandas=kind == pa.float64())  # NaN becomes null
+        for name, kind in kinds.items()
+    }
     counts = [np.asarray(row.counts, np.int64).reshape(-1) for row in rows]
     ends = np.cumsum([0, *map(len, counts)])
     columns["confusion"] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(counts)))

@@ -89,33 +89,24 @@ def sign_flip(
         raise InputError(
             expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
         )
-    p_value, exact = _flip(differences, resamples=resamples, seed=seed)
-    return PairedTest(p_value=p_value, n_used=differences.size, n_undefined=n_undefined, exact=exact)
-
-
-def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float, bool]:
-    """Return the p-value of differences (n,), and whether it covers all sign vectors.
-
-    Signs are random bits. The differences lie on a grid on which every sum is exact, so that equal sums count as equal.
-    Where there are many, those of a random pool get their sign together: then each sum of a pool may as well have the
-    other sign.
-    """
+    known: dict[str, Any] = {"n_used": differences.size, "n_undefined": n_undefined}
+    # on a grid on which every sum is exact, so that equal sums count as equal
     values = to_grid(differences)
     total, n = values.sum(), count_pools(len(values))
     observed = np.abs(total) - _ROUNDING * np.abs(values).sum()
-    if n < len(values):
+    if n < len(values):  # those of a random pool get their sign together: the sum of a pool may as well have the other
         values = sum_by(draw_pools(len(values), n, seed), n, values)
     if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
-        return float((np.abs(signs @ values) >= observed).mean()), True
+        return PairedTest(p_value=float((np.abs(signs @ values) >= observed).mean()), exact=True, **known)
     hits, words, source = 0, (n + 63) // 64, np.random.PCG64(seed)
     rows = max(1, _WORDS // words)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         drawn = source.random_raw(count * words).astype("<u8", copy=False).view(np.uint8).reshape(count, -1)
-        sums = 2 * (np.unpackbits(drawn, axis=1, count=n) @ values) - total
+        sums = 2 * (np.unpackbits(drawn, axis=1, count=n) @ values) - total  # a random bit is a sign
         hits += int((np.abs(sums) >= observed).sum())
-    return (hits + 1) / (resamples + 1), False
+    return PairedTest(p_value=(hits + 1) / (resamples + 1), exact=False, **known)
 
 
 def exchanged(values: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
