@@ -32,7 +32,6 @@ UNKNOWN = -1  # a checksum that is not there, or the depth of an image
 Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
 ColumnKey = tuple[str, str, bool]  # metric, region, and whether it is summed
 _SUM = "sum:"  # starts the names of columns that are added up over cases
-_LISTED = 8  # values named in one message
 FIXED = {
     "height": pa.int64(),
     "width": pa.int64(),
@@ -325,10 +324,10 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         fits = {row.case_id: row.counts.shape == spec.counts_shape and row.counts.dtype == np.int64 for row in rows}
         foreign = [case_id for case_id, fit in fits.items() if not fit]
     if foreign:
-        given = f"others in {shorten(foreign, most=_LISTED)}"
+        given = f"others in {shorten(foreign)}"
         raise InputError(expected(where, "counts", f"to be int64 {spec.counts_shape}", given))
     ordered = sorted(ids)
     if twice := sorted({one for one, other in itertools.pairwise(ordered) if one == other}):
-        raise InputError(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
+        raise InputError(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice)}"))
     table = as_table(rows)
     return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))

@@ -35,7 +35,6 @@ from segmeter.metrics.cases.table import (
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
 _LOG = logging.getLogger(__name__)
-_LISTED = 8  # cases named in one message
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 _MOST = np.iinfo(np.int32).max
 _SCORE_AGAIN = "Score them again against the same files, read in the same way."
@@ -185,7 +184,7 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         every, problems = set().union(*ids.values()), list[str]()
         for name, mine in ids.items():
             if missing := sorted(every - set(mine)):
-                given = f"{len(missing)} missing from {name!r}: {shorten(missing, most=_LISTED)}"
+                given = f"{len(missing)} missing from {name!r}: {shorten(missing)}"
                 problems.append(expected("compare", "runs", "to have the same cases", given))
         raise InputError(problems or [expected("compare", "runs", "to hold a case", "none")])
     problems, unverified = [], []
@@ -196,7 +195,7 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         differs = (ours != theirs).any(axis=1) | (one.margins.target != other.margins.target).any(axis=1)
         differs |= ((one.hashes != other.hashes) & known).any(axis=1)
         if differs.any():
-            named = shorten([one.case_ids[place] for place in np.flatnonzero(differs)], most=_LISTED)
+            named = shorten([one.case_ids[place] for place in np.flatnonzero(differs)])
             given = f"{np.count_nonzero(differs)} cases of {name!r} with another target: {named}"
             problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
         unknown = int(((one.hashes[:, 0] == UNKNOWN) | (other.hashes[:, 0] == UNKNOWN)).sum())

@@ -24,7 +24,7 @@ CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, o
 
 TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
-_LISTED = 8  # cases, classes or columns named in one message
+_LISTED = 8  # classes named in one warning
 TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
@@ -188,7 +188,7 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     lacking = [name for name in (CASE_ID, column) if name not in names]
     if lacking:
         rule, remedy = f"to name a table with the columns {CASE_ID} and {column}", nearest(lacking[-1], names)
-        given = f"{path} with {shorten(names, most=_LISTED) or 'none'}"
+        given = f"{path} with {shorten(names) or 'none'}"
         raise InputError(expected("metrics", key, rule, given, remedy if names else ""))
     values: dict[str, str] = {}
     for case_id, value in rows:
@@ -208,7 +208,7 @@ def take_cases(found: Iterable[str | None], case_ids: Sequence[str], *, key: str
     """
     values = list(found)
     if missed := [repr(case_id) for case_id, value in zip(case_ids, values, strict=True) if value is None]:
-        given = f"{len(missed)} without: {shorten(missed, most=_LISTED)}"
+        given = f"{len(missed)} without: {shorten(missed)}"
         raise InputError(expected("metrics", key, rule, given))
     return [sys.intern(value) for value in values if value is not None]
 
@@ -240,7 +240,7 @@ def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[
                         raise ValueError(f"line {lines.line_num} has {len(line)} cells, and the header {len(names)}")
                     rows.append([line[place] for place in places])
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"{shorten([repr(name) for name in twice], most=_LISTED)} twice")
+            raise ValueError(f"{shorten([repr(name) for name in twice])} twice")
     except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
         reason = " ".join(str(error).split())
         raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
