@@ -1,5 +1,6 @@
 """Opens finished evaluations with their probabilities, and refuses those of cases that a model was trained on."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from segmeter.data.files.sniff import show
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 
-_ENDINGS = (".npy", ".npz", ".tif", ".zarr")  # of probabilities, behind ".float16" or ".uint8" where they are rounded
+_PROBS = re.compile(r"(.+?)(?:\.float16|\.uint8)?\.(?:npy|npz|tif|zarr)")  # of probabilities, which may be rounded
 _REMEDY = "Run it again with export.probs=true export.probs_dtype=uint8; for suspects, on held-out cases."
 _KEEP = "Run tune again with a larger keep_gb, or eval on the same split with export.probs=true."
 
@@ -49,12 +50,8 @@ def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) 
     DataError
         The run kept no probabilities, or not those of every case.
     """
-    place, found = folder / "predictions" / "probs", dict[str, Path]()
-    paths = place.iterdir() if place.is_dir() else ()
-    for path in sorted(paths, key=lambda path: (path.name.count("."), path.name)):  # exact ones before rounded ones
-        if path.suffix in _ENDINGS:
-            case_id = path.name.removesuffix(path.suffix).removesuffix(".float16").removesuffix(".uint8")
-            found.setdefault(case_id, path)
+    files = (folder / "predictions" / "probs").glob("*")
+    found = {match[1]: path for path in sorted(files) if (match := _PROBS.fullmatch(path.name))}
     key = "probs" if where == "tune" else "runs"
     wanted = sorted(found) if case_ids is None else case_ids
     lacking = [case_id for case_id in wanted if case_id not in found]
