@@ -97,8 +97,7 @@ def _plan_slice(
     means = [name for name in dict.fromkeys(names) if name in first.per_case]
     columns, statistic = _scores(boards, whole, means)
     count, n_units = len(first.run.case_ids), first.n_units
-    index = np.arange(count) if first.clusters is None else first.clusters
-    sizes = [sum_by(index, n_units, _sizes(boards, name)) for name in whole]
+    sizes = [sum_by(first.units, n_units, _sizes(boards, name)) for name in whole]
     options: dict[str, Any] = {"seed": first.config.seed, "interval": first.config.interval}
     drawing: dict[str, Any] = {"resamples": first.config.bootstrap, "clusters": first.clusters}
     effects = np.full(len(whole) + len(means), np.nan)
@@ -107,7 +106,7 @@ def _plan_slice(
         if first.clusters is not None:  # the variance, relative to that of independent cases
             alone = first.resample(columns, statistic, units=True)
             effects = divide(drawn.replicates.var(axis=0), alone.replicates.var(axis=0))
-        units = np.stack([sum_by(index, n_units, column) for column in columns], axis=1).astype(np.float64)
+        units = np.stack([sum_by(first.units, n_units, column) for column in columns], axis=1).astype(np.float64)
         smaller = sorted({max(5, min(n_units, _MOST_DRAWN) * (i + 1) // _POINTS) for i in range(_POINTS)})
         ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, **options)
     rows = []

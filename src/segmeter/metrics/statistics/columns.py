@@ -6,7 +6,7 @@ as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -154,14 +154,14 @@ def count_pools(units: int) -> int:
     return -(-units // size)
 
 
-def draw_pools(count: int, pools: int, seed: int) -> NDArray[np.int64]:
+def draw_pools(count: int, pools: int, seed: int, *, stream: Sequence[int] = (_POOLS,)) -> NDArray[np.int64]:
     """Put units into random pools of equal size (or one apart), and return the pool of each unit.
 
     Resampling pools takes the same time for any number of units. As pools are random, the variance between them is that
     of independent units, up to a relative error of about sqrt(2 / P) for P pools: 1 % for `MOST_UNITS`. With
     `count_pools`, so few pools lack a unit that intervals of totals, such as numbers of objects, have it too.
     """
-    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
+    order = np.argsort(np.random.PCG64([seed, *stream]).random_raw(count), kind="stable")
     pool = np.empty(count, np.int64)
     pool[order] = np.arange(count) % pools
     return pool

@@ -155,9 +155,7 @@ def decide(
             "change": name_change(one.metric, difference),
             "p_holm": float(adjusted[i]),
         }
-        units = int(bound.deciding.sum())
-        if base.clusters is not None:
-            units = len(np.unique(base.clusters[bound.deciding]))
+        units = len(np.unique(base.units[bound.deciding]))
         entries.append({**entry, **bound.numbers, **_verdict(found, i, units, lost=bound.lost)})
     outcomes = {entry["outcome"] for entry in entries}
     return {"outcome": next(each for each in WORST_FIRST if each in outcomes), "requirements": entries}

@@ -117,9 +117,14 @@ class Scoreboard:
         return None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
 
     @property
+    def units(self) -> IntArray:
+        """The number of each case's independent unit: its cluster, or itself."""
+        return np.arange(len(self.run.case_ids)) if self.clusters is None else self.clusters
+
+    @property
     def n_units(self) -> int:
         """The number of independent cases or clusters."""
-        return len(self.run.case_ids) if self.clusters is None else int(self.clusters.max()) + 1
+        return int(self.units.max()) + 1
 
     def values(self, name: str) -> FloatArray:
         """Return a score of each case (N,); NaN is undefined."""

@@ -14,7 +14,7 @@ from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
+from segmeter.metrics.statistics.columns import Columns, draw_pools, join_means, minus_means
 from segmeter.metrics.statistics.paired_tests import add_adjusted
 from segmeter.metrics.summary.scoreboard import Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
@@ -77,7 +77,7 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         found[by], index = _index(each)
-        sums = sum_slices(columns, _units(base, len(each)), index)
+        sums = sum_slices(columns, _units(base), index)
         drawn = base.resample(sums, difference, test=True, units=True)
         for (i, label), (h, name) in product(enumerate(found[by]), enumerate(names)):
             found[by][label]["scores"][name] = {
@@ -110,7 +110,7 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     """Score the slices by one column."""
     entries, index = _index(labels)
     columns, parts = board.choose([board.key(name) for name in names])
-    units, half = _units(board, len(labels)), len(names)
+    units, half = _units(board), len(names)
     sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
     if resampled:
         found = board.resample(sums, lambda totals: _with_differences(parts, totals), test=True, units=True)
@@ -137,33 +137,21 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
-    """Sum the columns (N, C) by unit and slice, (U, S, C), by products of a sparse matrix."""
-    from scipy import sparse  # takes a moment to load, and is needed for slices alone
-
+    """Sum the columns (N, C) by unit and slice, (U, S, C)."""
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
-    place = sparse.csr_matrix(
-        (np.ones(len(units)), (units * n_slices + index, np.arange(len(units)))),
-        shape=(n_units * n_slices, len(units)),
-    )
-    sums = np.empty((n_units * n_slices, columns.width))
-    for number, column in enumerate(columns):
-        sums[:, number] = place @ column
-    return sums.reshape(n_units, n_slices, columns.width)
+    place, count = units * n_slices + index, n_units * n_slices
+    sums = [np.bincount(place, weights=column, minlength=count) for column in columns]
+    return np.stack(sums, axis=1).reshape(n_units, n_slices, columns.width)
 
 
-def _units(board: Scoreboard, n_cases: int) -> IntArray:
+def _units(board: Scoreboard) -> IntArray:
     """Find the unit of each case: itself or its cluster, or one of `MOST_UNITS` random groups if there are more units.
 
     The variance of a sum over groups is that of the sum over units, and 1000 groups determine it to 2 %.
     """
-    units = np.arange(n_cases) if board.clusters is None else board.clusters
-    count = int(units.max()) + 1
-    if count <= MOST_UNITS:
-        return units
-    shuffled = np.argsort(np.random.PCG64(board.config.seed).random_raw(count), kind="stable")
-    group = np.empty(count, np.int64)
-    group[shuffled] = np.arange(count) % MOST_UNITS
-    return group[units]
+    if board.n_units <= MOST_UNITS:
+        return board.units
+    return draw_pools(board.n_units, MOST_UNITS, board.config.seed, stream=())[board.units]
 
 
 def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
