@@ -16,7 +16,7 @@ from tests.metrics.build import case_row, class_spec, random_rows
 def assert_same(one, other):
     np.testing.assert_array_equal(one.counts, other.counts)
     assert one.counts.dtype == other.counts.dtype == np.int64
-    for name in ("case_id", "shape", "spacing", "loss", "loss_terms", "changed_pixels"):
+    for name in ("case_id", "depth", "height", "width", "spacing", "loss", "loss_terms", "changed_pixels"):
         assert getattr(one, name) == getattr(other, name)
     np.testing.assert_equal(one.scores, other.scores)
     assert [column.key for column in one.measured] == [column.key for column in other.measured]
@@ -89,7 +89,7 @@ def test_a_volume_its_spacing_and_the_unit_of_distances_are_columns(tmp_path):
     assert [[row[name] for name in names] for row in read_csv(tmp_path)] == [
         ["7", "4", "5", "2.5 0.5 0.5", "mm"], ["", "4", "5", "1 1", ""], ["", "4", "5", "", "pixels"],
     ]  # fmt: skip
-    assert [row.shape for row in read_cases(tmp_path)] == [(7, 4, 5), (4, 5), (4, 5)]
+    assert [(row.depth, row.height, row.width) for row in read_cases(tmp_path)] == [(7, 4, 5), *[(None, 4, 5)] * 2]
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == ["mm", None, "pixels"]
     assert [row.unit for row in read_cases(tmp_path)] == ["mm", "", ""]
 

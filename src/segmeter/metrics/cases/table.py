@@ -151,11 +151,6 @@ class CaseRow:
     objects_crc32: int | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """(H, W), or (D, H, W) of a volume."""
-        return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
-
-    @property
     def scores(self) -> dict[str, float]:
         """Columns of the measures and further scores, by their names in files."""
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
@@ -187,7 +182,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CaseTable(Sequence[CaseRow]):
-    """Rows of cases, kept as columns and read on demand. Threads may share it.
+    """Rows of cases, kept as columns and read on demand.
 
     It has the columns of `NO_ROWS`, and others of which some rows may have none.
 

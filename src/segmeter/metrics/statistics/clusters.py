@@ -18,7 +18,6 @@ from segmeter.metrics.arrays import divide
 
 MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
-FEW_WARNING = "intervals may hold the true value less often than 95 %"
 
 CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
@@ -151,7 +150,8 @@ def warn_of_few(
     lines = []
     if units < FEW_UNITS:
         noun = "unit" if units == 1 else "units"
-        lines.append(f"Only {units} independent {noun}: {'no intervals' if units < MIN_UNITS else FEW_WARNING}.")
+        meaning = "intervals may hold the true value less often than 95 %" if units >= MIN_UNITS else "no intervals"
+        lines.append(f"Only {units} independent {noun}: {meaning}.")
     bound = FEW_UNITS if units >= FEW_UNITS else units / 2
     few = sorted((value, name) for name, value in effective.items() if value is not None and value < bound)
     if few:

@@ -141,7 +141,7 @@ def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
     place, count = units * n_slices + index, n_units * n_slices
     sums = [np.bincount(place, weights=column, minlength=count) for column in columns]
-    return np.stack(sums, axis=1).reshape(n_units, n_slices, columns.width)
+    return np.stack(sums, axis=1, dtype=np.float64).reshape(n_units, n_slices, columns.width)
 
 
 def _units(board: Scoreboard) -> IntArray:
