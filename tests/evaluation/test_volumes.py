@@ -30,7 +30,7 @@ def test_a_volume_is_counted_and_its_row_says_its_shape(name, tmp_path):
     summary = score(job)
     assert summary["confusion_matrix"] == confusion_matrix(VOLUME.ravel(), OTHER.ravel(), labels=range(3)).tolist()
     (row,) = read_cases(tmp_path)
-    assert (row.case_id, row.shape, row.spacing) == ("a", (2, 3, 4), EDGES)
+    assert (row.case_id, row.depth, row.height, row.width, row.spacing) == ("a", 2, 3, 4, EDGES)
     known = {key: summary["spacing"][key] for key in ("sources", "units", "overridden")}
     assert known == {"sources": {"NIfTI header": 1}, "units": ["mm"], "overridden": 0}
 
@@ -130,7 +130,7 @@ def test_slices_of_depth_one_are_images_where_that_is_said(tmp_path):
         put_sides(root, *((target[None], labels[None]) if flat else (target, labels)), name)
         score(changed(scoring(root), metrics=measured, flat=flat))
         rows.append(read_cases(root)[0])
-    assert rows[0].shape == rows[1].shape == (40, 30)
+    assert [(row.height, row.width) for row in rows[:2]] == [(40, 30)] * 2
     assert rows[0].scores == rows[1].scores
 
 

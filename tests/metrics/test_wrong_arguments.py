@@ -12,7 +12,6 @@ from segmeter.errors import InputError, SegmeterError
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
-from segmeter.metrics.summary.conventions import score_maps_under
 from tests.metrics.build import class_spec, random_rows
 
 TARGET = np.zeros((6, 7), np.uint8)
@@ -22,7 +21,6 @@ MASK, OTHER = TARGET > 0, LABELS > 0
 LOGITS = torch.zeros(1, 2, 6, 7)
 FIELDS = {"task": "binary", "names": ("ground", "cell"), "colours": ((0, 0, 0), (9, 9, 9)), "ignore_index": 255}
 SPEC = segmeter.ClassSpec(**FIELDS)
-CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), spec=SPEC)
 
 
 def submit(tensor, **options):
@@ -57,7 +55,6 @@ DECODED = {"logits_or_labels": LOGITS[:, :1], "task": "binary", "num_classes": 2
 MATCHED = {"target": TARGET, "instances": LABELS, "threshold": 0.5, "spacing": (1, 1), "void": MASK}
 MAPS = {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC}
 JUDGED = {"other": EVALUATED, "names": ("one", "two"), "require": ["mean_iou >= base"]}
-UNDER = {"convention": "monai", "cases": [CASE], "tolerances": (1.0,), "groups": {"all": ("cell",)}}
 # name: what is called, and arguments that it takes
 PUBLIC = {
     "confusion_matrix": (segmeter.confusion_matrix, LABELLED),
@@ -84,7 +81,6 @@ PUBLIC = {
     "read_cases": (segmeter.read_cases, {"path": Path("nowhere")}),
     "read_spec": (segmeter.read_spec, {"path": "nowhere"}),
     "ClassSpec": (segmeter.ClassSpec, FIELDS),
-    "score_maps_under": (score_maps_under, UNDER),
     "to_torch": (segmeter.to_torch, {"array": TARGET, "device": "cpu"}),
     "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
     "HostCopier": (segmeter.HostCopier, {"device": "cpu"}),
@@ -132,9 +128,6 @@ def call(name, **changes):
         ("load", "checkpoint", 3, "to be a path, got 3"),
         ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
         ("ClassSpec", "colours", ((0, 0), (1, 1)), "to be a list of 3, each an integer >= 0 and <= 255, got [0, 0]"),
-        ("score_maps_under", "cases", [], "to be one or more CaseMaps, got none"),
-        ("score_maps_under", "cases", [TARGET], "to be one or more CaseMaps, got ndarray of shape (6, 7)"),
-        ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
         ("to_torch", "device", "gpu", 'to be a device such as "cpu" or "cuda:0", got \'gpu\''),
         ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
         ("probs_to_numpy", "dtype", 1, "to be one of float32, float16, uint8, got 1"),

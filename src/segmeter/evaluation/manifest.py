@@ -26,7 +26,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_folder, remove, write_json
 from segmeter.metrics.cases.objects import COLUMN as OBJECTS
-from segmeter.metrics.cases.stored import Batches
+from segmeter.metrics.cases.stored import in_batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
 from segmeter.schema import ADDED, RETIRED
@@ -150,7 +150,7 @@ class Manifest:
                 file.seek(ends[batches.start])
                 return pa.concat_tables([_read_batch(file) for _ in batches], promote_options="default")
 
-        return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
+        return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
 
     def records(self) -> pa.Table:
         """Return the id, the hash of the files and the record of each finished case."""

@@ -1,9 +1,7 @@
 """Tuning on predictions that are known: the network runs once, and every setting gets the score that it has alone."""
 
-import errno
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +11,7 @@ import yaml
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import find_probs
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
@@ -27,7 +25,6 @@ from segmeter.evaluation.decisions.tune import (
     tuning_warnings,
     write_tuned,
 )
-from segmeter.export import formats
 from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
@@ -130,22 +127,6 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path,
     assert "none are kept" in caplog.text
 
 
-def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(tmp_path, caplog, monkeypatch):
-    write, asked = formats.write_npy, list[Path]()
-
-    def until_full(path, **given):
-        asked.append(path)
-        if len(asked) > 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, **given)
-
-    monkeypatch.setitem(formats.ARRAY_FILES, "npy", until_full)
-    assert len([*keep_probs(Known().predict(), tmp_path, DATASET, needed=True)]) == len(IDS)
-    assert not [*tmp_path.iterdir()]
-    assert len(asked) == 4
-    assert "No space left on device" in caplog.text
-    with pytest.raises(DataError, match="larger keep_gb"):
-        find_probs("tune", tmp_path, IDS)
 
 
 def test_a_score_that_no_case_has_is_refused():

@@ -1,7 +1,5 @@
 """Tables of one or several runs are read back as their rows, one by one, in slices or all; others are refused."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -126,21 +124,6 @@ def test_rows_of_one_table_are_read_from_the_groups_that_hold_them(in_parts):
     assert [row.case_id for row in stored.take([9, 1])] == [rows[9].case_id, rows[1].case_id]
 
 
-def test_threads_that_share_one_table_get_their_own_rows(in_parts, monkeypatch):
-    """Mutation seen to fail: no lock, so that a thread slices the groups that another one has read."""
-
-    def set_slowly(self, name, value):
-        object.__setattr__(self, name, value)
-        time.sleep(0.001)  # before what was kept is read
-
-    stored, rows = in_parts
-    monkeypatch.setattr(stored_module.Batches, "__setattr__", set_slowly)
-    places = [place for _ in range(20) for place in (0, 4, 7, 10)]
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda place: stored[place].case_id, places))
-    assert found == [rows[place].case_id for place in places]
-
-
 def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):
     """Mutation seen to fail: all groups read at once."""
     monkeypatch.setattr(table_module, "BLOCK", 50)
@@ -153,23 +136,6 @@ def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):
         assert len(part) == 50
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 1000 * 20 * 20 * 8 / 5
-
-
-def test_rows_of_a_damaged_group_are_refused_each_time(in_parts, tmp_path):
-    """Mutation seen to fail: the group noted as held before it is read, so that the one before passes for it."""
-    path = tmp_path / "cases.parquet"
-    group = pq.read_metadata(path).row_group(2)
-    stored, _ = in_parts
-    with path.open("r+b") as file:
-        for index in range(group.num_columns):
-            column = group.column(index)
-            start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
-            file.seek(start)
-            file.write(b"\xff" * column.total_compressed_size)
-    assert stored[0].case_id == "case-000"
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"to be a cases\.parquet"):
-            stored[6]
 
 
 def test_a_table_that_is_replaced_while_it_is_read_stays_the_one_that_was_opened(in_parts, tmp_path):

@@ -1,6 +1,5 @@
 """Clusters from case ids and tables, and what looks grouped; CSV, TSV and Parquet give the same."""
 
-import os
 import re
 from pathlib import Path
 
@@ -138,11 +137,11 @@ def test_every_form_gives_the_same_and_empty_cells_are_no_value(form: str, tmp_p
         ("case_id,ward\na,x\na,y\n", "ward", "to give each case one value, got two for 'a'"),
         ("case_id,ward\na,x\n", "wrad", "case_id and wrad, got .*Did you mean 'ward'"),
         ("name,ward\na,x\n", "ward", "case_id and ward, got .*name, ward"),
-        ("", "ward", "got .*cases.csv .Empty CSV file"),
-        ("case_id,town,ward\na,x,y\n\nb,x, z,y\n", "ward", "cases.csv .*Row #3: Expected 3 columns, got 4: b,x, z,y"),
-        ("case_id,town,ward\na,x\n", "ward", "Row #2: Expected 3 columns, got 2: a,x"),
-        ("case_id,ward,ward\na,x,y\n", "ward", "differ in name, got 'ward' twice in .*cases.csv. Rename"),
-        ("case_id,ward,case_id\na,x,b\n", "ward", "got 'case_id' twice"),
+        ("", "ward", "case_id and ward, got .*cases.csv with none"),
+        ("case_id,town,ward\na,x,y\n\nb,x, z,y\n", "ward", "cases.csv .line 4 has 4 cells, and the header 3"),
+        ("case_id,town,ward\na,x\n", "ward", "line 2 has 2 cells, and the header 3"),
+        ("case_id,ward,ward\na,x,y\n", "ward", "to name a table, got .*cases.csv .'ward' twice"),
+        ("case_id,ward,case_id\na,x,b\n", "ward", "'case_id' twice"),
     ],
 )
 def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, message: str, tmp_path: Path) -> None:
@@ -156,7 +155,7 @@ def test_what_a_table_lacks_or_says_twice_is_named(content: str, column: str, me
 def test_columns_of_one_name_are_refused_in_parquet(tmp_path: Path) -> None:
     path = tmp_path / "cases.parquet"
     pq.write_table(pa.table([["a"], ["x"], ["y"]], names=["case_id", "ward", "ward"]), path)
-    with pytest.raises(InputError, match=r"'ward' twice in .*cases.parquet"):
+    with pytest.raises(InputError, match=r"cases.parquet .'ward' twice"):
         read_column(path, "ward", key="slices")
 
 
@@ -166,10 +165,6 @@ def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
         read_column(tmp_path / name, "ward", key="slices")
     (tmp_path / name).write_bytes(b"\xff\xfe\x00no table")
     with pytest.raises(InputError, match="`slices` to name a table"):
-        read_column(tmp_path / name, "ward", key="slices")
-    (tmp_path / name).unlink()
-    os.mkfifo(tmp_path / name)  # not waited for
-    with pytest.raises(InputError, match=r"`slices` to name a table, got .* \(not a regular file\)"):
         read_column(tmp_path / name, "ward", key="slices")
 
 

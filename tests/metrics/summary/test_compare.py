@@ -134,7 +134,7 @@ ROWS = random_rows(12)
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        ({"a": ROWS, "b": ROWS[10:]}, "10 missing from 'b': case-000, .* case-007 and 2 more"),
+        ({"a": ROWS, "b": ROWS[10:]}, "10 missing from 'b': case-000, .* case-008, case-009"),
         ({"a": ROWS, "b": [replace(ROWS[0], counts=ROWS[0].counts + 1), *ROWS[1:]]}, "another target: case-000"),
         ({"a": ROWS}, "to be two or more, with a bootstrap, got 1 runs"),
         ({"a": [], "b": []}, "`runs` to hold a case, got none"),

@@ -236,3 +236,5 @@ def test_planes_of_multilabel_have_surfaces_too():
 def test_an_unknown_convention_is_refused():
     with pytest.raises(InputError, match=r"`convention` to be one of segmeter, mmseg, .*, got 'mona'.* 'monai'"):
         score_maps_under("mona", [])
+    with pytest.raises(InputError, match="`cases` to be one or more with the same classes, got 0 cases"):
+        score_maps_under("monai", [])

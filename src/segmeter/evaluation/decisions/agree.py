@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.opened import TimeLimit
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.pairing import Files, twice_problems
 from segmeter.data.sample import Reading
@@ -226,12 +225,11 @@ def _compare_case(
     """Make the rows of one case, and the shares of its pixels without a majority."""
     case_id, files = case
     paths = tuple(path for each in files for path in each)
-    in_time = TimeLimit(seconds=job.reading.timeout_s, case_id=case_id, files=paths)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    _, pixels = in_time(partial(reader.look, pair))
+    _, pixels = reader.look(pair)
     what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
     with room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
-        maps, spacing = in_time(partial(reader.load_readers, case_id, files))
+        maps, spacing = reader.load_readers(case_id, files)
         rows, tied = _compare(job, folder, measures, maps)
     known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
     return {key: replace(row, **known) for key, row in rows.items()}, tied

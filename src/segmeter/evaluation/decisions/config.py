@@ -103,11 +103,6 @@ class AgreeKeys(Config, title="config"):
     """Consensus maps to write under consensus/: "majority", with tied pixels ignored, and "staple" by SimpleITK (extra
     "itk"). [] writes none."""
 
-    @rule("consensus")
-    def _each_once(cls, consensus: tuple[str, ...], given: Given) -> None:
-        if len(set(consensus)) < len(consensus):
-            raise RuleError("to name each kind once")
-
     data: LabelsConfig
     """The meaning of the values in masks. Without classes, those of the first run of eval are taken."""
     metrics: MetricsConfig
@@ -133,19 +128,12 @@ class AgreeKeys(Config, title="config"):
 class SuspectsKeys(Config, title="config"):
     """The probabilities in which `segmeter suspects` looks for wrong labels, or for images to label next."""
 
-    runs: tuple[Path, ...]
+    runs: Annotated[tuple[Path, ...], Field(min_length=1)]
     """Finished runs of eval on cases that their model never saw, with export.probs=true: a held-out split, or the folds
     of a cross-validation. With order=label_next, runs of predict on the same images."""
     unseen: bool = False
-    """Set it to true if you know that the models saw none of the cases. With data.split=all, it is needed for models
-    whose training data are unknown.
-    """
+    """Set it to true if you know that the models saw none of the cases. Runs with data.split=all need it."""
     order: Literal["suspects", "label_next"] = "suspects"
     """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
     without a reference by how much their labels would teach a model.
     """
-
-    @rule("runs")
-    def _at_least_one(cls, runs: tuple[Path, ...], given: Given) -> None:
-        if not runs:
-            raise RuleError("to name a run or more")

@@ -1,5 +1,6 @@
 """Opens finished evaluations with their probabilities, and refuses those of cases that a model was trained on."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +16,9 @@ from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, DataError, InputError
-from segmeter.records import read_run
+from segmeter.errors import ConfigError, DataError
 
-_ENDINGS = (".npy", ".npz", ".tif", ".zarr")  # of probabilities, behind ".float16" or ".uint8" where they are rounded
+_PROBS = re.compile(r"(.+?)(?:\.float16|\.uint8)?\.(?:npy|npz|tif|zarr)")  # of probabilities, which may be rounded
 _REMEDY = "Run it again with export.probs=true export.probs_dtype=uint8; for suspects, on held-out cases."
 _KEEP = "Run tune again with a larger keep_gb, or eval on the same split with export.probs=true."
 
@@ -50,12 +50,8 @@ def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) 
     DataError
         The run kept no probabilities, or not those of every case.
     """
-    place, found = folder / "predictions" / "probs", dict[str, Path]()
-    paths = place.iterdir() if place.is_dir() else ()
-    for path in sorted(paths, key=lambda path: (path.name.count("."), path.name)):  # exact ones before rounded ones
-        if path.suffix in _ENDINGS:
-            case_id = path.name.removesuffix(path.suffix).removesuffix(".float16").removesuffix(".uint8")
-            found.setdefault(case_id, path)
+    files = (folder / "predictions" / "probs").glob("*")
+    found = {match[1]: path for path in sorted(files) if (match := _PROBS.fullmatch(path.name))}
     key = "probs" if where == "tune" else "runs"
     wanted = sorted(found) if case_ids is None else case_ids
     lacking = [case_id for case_id in wanted if case_id not in found]
@@ -76,7 +72,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
     data
         Its group of the run's configuration.
     unseen
-        Whether the user knows that a model with unknown training data saw none of the cases.
+        Whether the user knows that the model saw none of the cases, which data.split=all needs.
 
     Raises
     ------
@@ -86,10 +82,9 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
         Files are missing.
     """
     remedy = "Evaluate data.split=val or test, or each fold on its own cases (segmeter train folds=5)."
-    elsewhere = _other_data(folder, data) if data.split == "all" else data.split != "train"
-    if not (unseen if elsewhere is None else elsewhere):
+    if data.split == "train" or (data.split == "all" and not unseen):
         rule = "to be evaluations of cases that their model never saw"
-        remedy += " If you know that it saw none of them, add unseen=true." if elsewhere is None else ""
+        remedy += "" if data.split == "train" else " If you know that it saw none of them, add unseen=true."
         raise ConfigError(expected("suspects", "runs", rule, f"{folder} with data.split={data.split}", remedy))
     dataset = DATA.build(data, split=data.split)
     if dataset.spec.is_multilabel:
@@ -102,20 +97,6 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
             rule = "to hold no case of the training split"
             raise ConfigError(expected("suspects", "runs", rule, f"{folder} with {some(shared)}", remedy))
     return HeldOut(folder=folder, dataset=dataset, probs=find_probs("suspects", folder, dataset.case_ids))
-
-
-def _other_data(folder: Path, data: DataConfig) -> bool | None:
-    """Tell whether the model was trained on another folder of data than the evaluated one; None if that is unknown."""
-    try:
-        checkpoint = read_run(folder).get("checkpoint")
-        places = [checkpoint] if isinstance(checkpoint, str) else checkpoint or []
-        roots = [read_run(Path(place).parents[1]).get("data_root") for place in places]
-    except (OSError, InputError, IndexError):  # IndexError: a name without two folders is no checkpoint of ours
-        return None
-    here = Path(str(getattr(data, "root", "") or "")).expanduser().resolve()
-    if any(root and Path(root).resolve() == here for root in roots):
-        return False
-    return True if roots and all(roots) else None
 
 
 def read_probs(path: Path, *, max_pixels: int) -> NDArray[np.float32]:

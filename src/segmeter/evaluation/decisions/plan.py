@@ -1,7 +1,6 @@
 """Plans the number of cases from finished runs: one pilot, or the paired differences of two. No torch."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,12 +59,9 @@ def plan_runs(
     """
     if len(folders) > 2:
         raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(folders)} runs"))
-    try:
-        named, spec, config = read_runs(folders, config, least=1)
-        tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
-        whole = lay_out(tables, spec, config, least=1)
-    except InputError as error:  # runs are read as for a comparison
-        raise type(error)([re.sub("^compare:", "plan:", line) for line in error.problems]) from error
+    named, spec, config = read_runs(folders, config, least=1)
+    tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
+    whole = lay_out(tables, spec, config, least=1)
     boards = [*whole.boards.values()]
     chosen = _choose(boards[0], scores)
     rows = _plan_slice(boards, chosen, aims, None)
@@ -101,8 +97,7 @@ def _plan_slice(
     means = [name for name in dict.fromkeys(names) if name in first.per_case]
     columns, statistic = _scores(boards, whole, means)
     count, n_units = len(first.run.case_ids), first.n_units
-    index = np.arange(count) if first.clusters is None else first.clusters
-    sizes = [sum_by(index, n_units, _sizes(boards, name)) for name in whole]
+    sizes = [sum_by(first.units, n_units, _sizes(boards, name)) for name in whole]
     options: dict[str, Any] = {"seed": first.config.seed, "interval": first.config.interval}
     drawing: dict[str, Any] = {"resamples": first.config.bootstrap, "clusters": first.clusters}
     effects = np.full(len(whole) + len(means), np.nan)
@@ -111,7 +106,7 @@ def _plan_slice(
         if first.clusters is not None:  # the variance, relative to that of independent cases
             alone = first.resample(columns, statistic, units=True)
             effects = divide(drawn.replicates.var(axis=0), alone.replicates.var(axis=0))
-        units = np.stack([sum_by(index, n_units, column) for column in columns], axis=1).astype(np.float64)
+        units = np.stack([sum_by(first.units, n_units, column) for column in columns], axis=1).astype(np.float64)
         smaller = sorted({max(5, min(n_units, _MOST_DRAWN) * (i + 1) // _POINTS) for i in range(_POINTS)})
         ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, **options)
     rows = []

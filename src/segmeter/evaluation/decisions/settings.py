@@ -21,7 +21,7 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import make_row
-from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, RemoveSmallObjectsConfig
+from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, PostprocessConfig, RemoveSmallObjectsConfig
 from segmeter.postprocess.pipeline import build_steps, needs_probs, run_steps
 
 THRESHOLD = "threshold"
@@ -107,10 +107,7 @@ def parse_over(
         values = {key: text for key, (text, _) in zip(axes, chosen, strict=True)}
         found.append(Setting(values=values, threshold=own, steps=tried))
     for tried in {str(one.steps): one.steps for one in found}.values():  # checked before the network runs
-        if early := [step.name for step in tried[:-1] if step.name in INSTANCE_STEPS]:
-            given, remedy = " then ".join(each.name for each in tried), "Steps run in the order of their keys."
-            raise ConfigError(expected("tune", "over", f"to have {early[0]} only as the last step", given, remedy))
-        build_steps(tried, spec)
+        build_steps(PostprocessConfig(steps=tried).steps, spec)
     same = [i for i, one in enumerate(found) if (one.threshold, one.steps) == (known, tuple(steps))]
     standing = {key: threshold if key == THRESHOLD else "0" for key in axes}
     usual = Setting(values=standing, threshold=known, steps=tuple(steps))

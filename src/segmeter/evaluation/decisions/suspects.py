@@ -205,8 +205,8 @@ def _write_files(
             continue
         sample, probs, regions = regions_of_case(run, index, by_case[case_id], confidence)
         labels = probs.argmax(axis=0) if len(probs) > 1 else probs[0] > 0.5
-        for row in by_case[case_id] if draw else ():
-            if draw and row["rank"] <= _DRAWN:
+        for row in by_case[case_id]:
+            if draw is not None and row["rank"] <= _DRAWN:
                 picture = draw(sample.image, sample.target, labels.astype(spec.label_dtype), row, spec)
                 write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)
         kinds, numbers = np.zeros((2, *sample.image.shape[:2]), np.int32)

@@ -5,7 +5,6 @@ It also writes the files of the chosen setting, and warns of evaluations on the 
 
 import logging
 import pickle
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
@@ -140,13 +139,12 @@ def stored_predictions(
     Raises
     ------
     ConfigError
-        The run is of another command, checkpoint or data.
+        The run is of another checkpoint or data.
     DataError
         Files are missing, or don't fit.
     """
     record = read_run(run)
-    known, same = record.get("command") in ("eval", "tune"), ("checkpoint_sha256", "data")
-    if not known or any(record.get(key) != facts[key] for key in same):
+    if any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
         raise ConfigError(expected("tune", "probs", "to be a run of the same checkpoint, split and files", given))
     held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
@@ -175,19 +173,17 @@ def keep_probs(
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
-    They are dropped then, unless the settings need them. If a file can't be written, none are kept, with a
-    warning: the result doesn't need the files.
+    They are dropped then, unless the settings need them.
+
+    Raises
+    ------
+    RunError
+        A file can't be written.
     """
-    place, keeps = folder / "predictions", True
-    writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), dataset.spec)
+    options = ExportConfig(labels=False, probs=True, probs_dtype="float16")
+    writer = Writer(folder / "predictions", options, dataset.spec)
     for one in predictions:
-        if keeps:
-            try:
-                writer.write(one.sample.case_id, one.labels, probs=one.probs)
-            except RunError as error:
-                keeps = False
-                _LOG.warning("tune: probabilities can't be written (%s), so none are kept.", error.__cause__)
-                shutil.rmtree(place, ignore_errors=True)
+        writer.write(one.sample.case_id, one.labels, probs=one.probs)
         yield one if needed else replace(one, probs=None)
 
 

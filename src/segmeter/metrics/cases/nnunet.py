@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_file, shown
+from segmeter.checks import expected, known_file
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of
@@ -58,13 +58,7 @@ def write_summary(
     """
     target = known_file("write_summary", "path", path)
     wanted = range(1, spec.num_classes) if regions is None else regions
-    try:
-        if isinstance(wanted, bytes) or not isinstance(wanted, Sequence):
-            raise TypeError  # a set has no order, and bytes are no labels
-        chosen = tuple(map(as_region, wanted))
-    except (TypeError, ValueError):
-        rule = "to be a list of labels and tuples of labels"
-        raise InputError(expected("write_summary", "regions", rule, shown(regions))) from None
+    chosen = tuple(map(as_region, wanted))
     if spec.is_multilabel or not rows:
         rule = "to be one or more of maps with one class per pixel"
         raise InputError(expected("write_summary", "rows", rule, "none"))

@@ -1,10 +1,8 @@
 """Writes and reads the objects of cases: a list in the row of each case, and one row per object in objects.parquet."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -81,15 +79,14 @@ def open_objects(folder: Path) -> Callable[[Iterable[str]], pa.Array] | None:
         table = pq.read_table(path).cast(SCHEMA).combine_chunks()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(expected("read_objects", "path", f"to be an {NAME}", f"{path} ({error})")) from error
-    names = np.asarray(table["case_id"].to_numpy(zero_copy_only=False), object)
-    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
-    places = {str(names[start]): np.arange(start, end) for start, end in pairwise([*starts.tolist(), len(names)])}
+    runs = pc.run_end_encode(table["case_id"].combine_chunks())
+    names, ends = runs.values, runs.run_ends.to_pylist()
     every = pa.StructArray.from_arrays([table[field.name].combine_chunks() for field in OBJECT], fields=list(OBJECT))
+    # those of each case, then the empty list of cases without objects
+    lists = pa.ListArray.from_arrays(pa.array([0, *ends, len(table)], pa.int32()), every, type=COLUMN)
 
     def listed(case_ids: Iterable[str]) -> pa.Array:
-        nothing = np.empty(0, np.int64)
-        held = [places.get(case_id, nothing) for case_id in case_ids]
-        ends = pa.array(np.cumsum([0, *map(len, held)]), pa.int32())
-        return pa.ListArray.from_arrays(ends, every.take(pa.array(np.concatenate([nothing, *held]))), type=COLUMN)
+        places = pc.index_in(pa.array(case_ids, pa.string()), value_set=names)
+        return lists.take(pc.fill_null(places, len(names)))
 
     return listed

@@ -3,9 +3,8 @@
 import itertools
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -43,32 +42,24 @@ _AVERAGES = ("mean_iou", "mean_dice", "pixel_accuracy")
 _REMEDY = "Give a run's folder or its cases.parquet."
 
 
-class Batches:
-    """Reads rows from a file that consists of batches, and keeps the batches that it read last.
+def in_batches(sizes: Iterable[int], load: Callable[[range], pa.Table]) -> Callable[[int, int], pa.Table]:
+    """Make a reader of rows from a start to a stop, for a file that consists of batches.
 
     Parameters
     ----------
     sizes
         Rows of each batch.
     load
-        Reads the batches of a range.
+        Reads the batches of a range. The last ones stay in memory.
     """
+    ends, held = np.cumsum([0, *sizes]), lru_cache(maxsize=1)(load)
 
-    def __init__(self, sizes: Iterable[int], load: Callable[[range], pa.Table]) -> None:
-        self._ends = np.cumsum([0, *sizes])
-        self._load = load
-        self._lock = threading.Lock()
-        self._held: tuple[range, pa.Table] | None = None
-
-    def read(self, start: int, stop: int) -> pa.Table:
-        """Read the rows from `start` to `stop`."""
-        first, last = np.searchsorted(self._ends[1:], [start, max(start, stop - 1)], side="right").tolist()
+    def read(start: int, stop: int) -> pa.Table:
+        first, last = np.searchsorted(ends[1:], [start, max(start, stop - 1)], side="right").tolist()
         wanted = range(first, last + 1) if stop > start else range(0)
-        with self._lock:
-            if self._held is None or self._held[0] != wanted:
-                self._held = wanted, self._load(wanted)
-            table = self._held[1]
-        return table.slice(start - int(self._ends[first]) if wanted else 0, stop - start)
+        return held(wanted).slice(start - int(ends[first]) if wanted else 0, stop - start)
+
+    return read
 
 
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec, classes: Sequence[int] | None = None) -> pa.Table:
@@ -186,7 +177,7 @@ def read_spec(path: str | Path) -> ClassSpec:
     """Read the classes of a ``cases.parquet``, of the one in a run's folder, or of a summary.json of nnU-Net."""
     if is_nnunet(path):
         return read_summary(path)[0]
-    return _describe("read_spec", path)[1]
+    return _open_file("read_spec", path)[2]
 
 
 def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTable:
@@ -211,41 +202,31 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
 
 
 def _open(given: str | Path, *, objects: bool) -> CaseTable:
-    path, spec, names = _describe("read_cases", given)
-    kept = [name for name in names if name in _KEPT or name.startswith((CHANGED, SCORE))]
+    path, file, spec = _open_file("read_cases", given)
+    kept = [name for name in file.schema_arrow.names if name in _KEPT or name.startswith((CHANGED, SCORE))]
     listed = open_objects(path.parent) if objects else None
-    file = pq.ParquetFile(path)
 
     def load(groups: range) -> pa.Table:
-        with _as_data_error("read_cases", path):
-            table = file.read_row_groups(list(groups), columns=kept)
+        table = file.read_row_groups(list(groups), columns=kept)
         table = pa.concat_tables([NO_ROWS, table], promote_options="default")  # older files lack some columns
         return table.append_column("objects", listed(table["case_id"].to_pylist())) if listed else table
 
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    with _as_data_error("read_cases", path):
-        ids = file.read(columns=["case_id"])["case_id"].to_pylist()
-    return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
+    return CaseTable(file.read(columns=["case_id"])["case_id"].to_pylist(), in_batches(sizes, load), spec.counts_shape)
 
 
-def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:
-    """Find the file, its classes and the names of its columns; DataError if segmeter did not write it."""
+def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, ClassSpec]:
+    """Open a file, and read its classes; DataError if segmeter did not write it."""
     path = known_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))
-    with _as_data_error(where, path):
-        schema = pq.read_schema(path)
-        note = json.loads((schema.metadata or {})[b"segmeter"])
+    try:
+        file = pq.ParquetFile(path)
+        note = json.loads((file.schema_arrow.metadata or {})[b"segmeter"])
+    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    return path, ClassSpec(**note["spec"]), schema.names
-
-
-@contextmanager
-def _as_data_error(where: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
+    return path, file, ClassSpec(**note["spec"])

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,6 @@ UNKNOWN = -1  # a checksum that is not there, or the depth of an image
 Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
 ColumnKey = tuple[str, str, bool]  # metric, region, and whether it is summed
 _SUM = "sum:"  # starts the names of columns that are added up over cases
-_LISTED = 8  # values named in one message
 FIXED = {
     "height": pa.int64(),
     "width": pa.int64(),
@@ -152,16 +151,6 @@ class CaseRow:
     objects_crc32: int | None = None
 
     @property
-    def length_unit(self) -> str:
-        """The unit of the case's distances: "pixels" without a spacing, "" if the spacing's unit is unknown."""
-        return "pixels" if self.spacing is None else self.unit
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(H, W), or (D, H, W) of a volume."""
-        return (self.height, self.width) if self.depth is None else (self.depth, self.height, self.width)
-
-    @property
     def scores(self) -> dict[str, float]:
         """Columns of the measures and further scores, by their names in files."""
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
@@ -169,20 +158,21 @@ class CaseRow:
 
 def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     """Lay out rows as the columns of a `CaseTable`. Columns that only some rows have are null in the others."""
-    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("height", "width", "depth")}
-    values["spacing"] = [row.spacing and list(row.spacing) for row in rows]
-    values["unit"] = [row.length_unit or None for row in rows]
-    values["loss"] = [row.loss for row in rows]
-    for side, name in enumerate(TERMS):
-        values[name] = [[term[side] for term in row.loss_terms] or None for row in rows]
-    values |= {name: [getattr(row, name) for row in rows] for name in HASHES}
-    columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
-    columns |= {name: pa.array(values[name], kind, from_pandas=name == "loss") for name, kind in FIXED.items()}
-    for step in dict.fromkeys(step for row in rows for step in row.changed_pixels):
-        columns[CHANGED + step] = pa.array([row.changed_pixels.get(step) for row in rows], pa.int64())
-    scores = [row.scores for row in rows]
-    for name in dict.fromkeys(name for one in scores for name in one):
-        columns[SCORE + name] = pa.array([one.get(name) for one in scores], pa.float64(), from_pandas=True)
+    values: list[dict[str, Any]] = [
+        {name: getattr(row, name) for name in ("case_id", "height", "width", "depth", "loss", *HASHES)}
+        | {"spacing": row.spacing and list(row.spacing), "unit": row.unit or None if row.spacing else "pixels"}
+        | {name: [term[side] for term in row.loss_terms] or None for side, name in enumerate(TERMS)}
+        | {CHANGED + step: pixels for step, pixels in row.changed_pixels.items()}
+        | {SCORE + name: score for name, score in row.scores.items()}
+        for row in rows
+    ]
+    kinds = {"case_id": pa.string(), **FIXED}
+    for start, kind in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
+        kinds |= dict.fromkeys((name for one in values for name in one if name.startswith(start)), kind)
+    columns = {
+        name: pa.array([one.get(name) for one in values], kind, from_pandas=kind == pa.float64())  # NaN becomes null
+        for name, kind in kinds.items()
+    }
     counts = [np.asarray(row.counts, np.int64).reshape(-1) for row in rows]
     ends = np.cumsum([0, *map(len, counts)])
     columns["confusion"] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(counts)))
@@ -192,7 +182,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CaseTable(Sequence[CaseRow]):
-    """Rows of cases, kept as columns and read on demand. Threads may share it.
+    """Rows of cases, kept as columns and read on demand.
 
     It has the columns of `NO_ROWS`, and others of which some rows may have none.
 
@@ -219,18 +209,11 @@ class CaseTable(Sequence[CaseRow]):
     def __len__(self) -> int:
         return len(self.case_ids)
 
-    @overload
-    def __getitem__(self, index: int) -> CaseRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> "CaseTable": ...
-    def __getitem__(self, index: int | slice) -> "CaseRow | CaseTable":
+    def __getitem__(self, index: Any) -> Any:
         places = range(len(self))[index]
-        if isinstance(places, int):
-            return self._rows(self.read(places, places + 1))[0]
-        if places.step != 1:
-            return self.take(list(places))
-        first, ids = places.start, self.case_ids[places.start : places.stop]
-        return CaseTable(ids, lambda start, stop: self.read(first + start, first + stop), self.counts_shape)
+        if isinstance(places, range):
+            return self.take(places)
+        return self._rows(self.read(places, places + 1))[0]
 
     def __iter__(self) -> Iterator[CaseRow]:
         for part in self.parts():
@@ -246,7 +229,8 @@ class CaseTable(Sequence[CaseRow]):
 
     def take(self, places: Any) -> "CaseTable":
         """Return the rows at some places, in that order, in memory."""
-        return self.in_memory(self.read(0, len(self)).take(places), self.counts_shape)
+        chosen = np.asarray(places, np.int64)
+        return self.in_memory(self.read(0, len(self)).take(chosen), self.counts_shape)
 
     def counts(self, table: pa.Table) -> NDArray[np.int64]:
         """Return the counts (n, ...) of the rows of a part."""
@@ -326,21 +310,19 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
     if isinstance(rows, CaseTable):
         ids = rows.case_ids
-        fits = rows.counts_shape == spec.counts_shape or not rows
-        foreign = [] if fits else [f"int64 {rows.counts_shape} of {case_id!r}" for case_id in ids[:_LISTED]]
+        foreign = ids if rows and rows.counts_shape != spec.counts_shape else []
     else:
         for row in rows:
             known_kind("rows", "row", row, CaseRow)
             known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
         ids = [row.case_id for row in rows]
-        misfits = [row for row in rows if row.counts.shape != spec.counts_shape or row.counts.dtype != np.int64]
-        foreign = [f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}" for row in misfits[:_LISTED]]
-    problems = [expected(where, "counts", f"to be int64 {spec.counts_shape}", given) for given in foreign]
+        fits = {row.case_id: row.counts.shape == spec.counts_shape and row.counts.dtype == np.int64 for row in rows}
+        foreign = [case_id for case_id, fit in fits.items() if not fit]
+    if foreign:
+        given = f"others in {shorten(foreign)}"
+        raise InputError(expected(where, "counts", f"to be int64 {spec.counts_shape}", given))
     ordered = sorted(ids)
-    twice = sorted({one for one, other in itertools.pairwise(ordered) if one == other})
-    if twice:
-        problems.append(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
-    if problems:
-        raise InputError(problems)
+    if twice := sorted({one for one, other in itertools.pairwise(ordered) if one == other}):
+        raise InputError(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice)}"))
     table = as_table(rows)
     return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))

@@ -4,10 +4,8 @@ Runs can be compared if they have the same cases and targets and, for lengths, t
 """
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,6 @@ from segmeter.metrics.cases.table import (
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
 _LOG = logging.getLogger(__name__)
-_LISTED = 8  # cases named in one message
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 _MOST = np.iinfo(np.int32).max
 _SCORE_AGAIN = "Score them again against the same files, read in the same way."
@@ -187,13 +184,19 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         every, problems = set().union(*ids.values()), list[str]()
         for name, mine in ids.items():
             if missing := sorted(every - set(mine)):
-                given = f"{len(missing)} missing from {name!r}: {shorten(missing, most=_LISTED)}"
+                given = f"{len(missing)} missing from {name!r}: {shorten(missing)}"
                 problems.append(expected("compare", "runs", "to have the same cases", given))
         raise InputError(problems or [expected("compare", "runs", "to hold a case", "none")])
     problems, unverified = [], []
     for name, other in others:
-        if differences := _differences(one, other):
-            given = f"{len(differences)} cases of {name!r} with another target: {shorten(differences, most=_LISTED)}"
+        # a volume of depth 1 is an image
+        ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
+        known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
+        differs = (ours != theirs).any(axis=1) | (one.margins.target != other.margins.target).any(axis=1)
+        differs |= ((one.hashes != other.hashes) & known).any(axis=1)
+        if differs.any():
+            named = shorten([one.case_ids[place] for place in np.flatnonzero(differs)])
+            given = f"{np.count_nonzero(differs)} cases of {name!r} with another target: {named}"
             problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
         unknown = int(((one.hashes[:, 0] == UNKNOWN) | (other.hashes[:, 0] == UNKNOWN)).sum())
         unverified += [f"{name!r} ({unknown} cases)"] if unknown else []
@@ -201,23 +204,6 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         raise InputError(problems)
     if unverified:
         _LOG.warning(_UNVERIFIED, first, ", ".join(unverified))
-
-
-def _differences(one: RunColumns, other: RunColumns) -> list[str]:
-    """Describe the cases whose targets are known to differ."""
-    ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
-    shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
-    known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
-    labels, objects = ((one.hashes != other.hashes) & known).T
-    labels = labels | (one.margins.target != other.margins.target).any(axis=1)
-    found = []
-    for place in np.flatnonzero(shapes | labels | objects).tolist():
-        what = "labels" if labels[place] else "objects"
-        if shapes[place]:
-            sizes = (" x ".join(str(edge) for edge in run[place].tolist() if edge != UNKNOWN) for run in (ours, theirs))
-            what = f"shape {' and '.join(sizes)}"
-        found.append(f"{one.case_ids[place]} ({what})")
-    return found
 
 
 def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> None:
@@ -238,27 +224,27 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
     (first, one), *others = runs.items()
     problems = []
     for name, other in others if names else ():
-        sides = ([run.spacings[index] for index in run.spacing.tolist()] for run in (one, other))
-        differing = np.array([not _same_spacing(*pair) for pair in zip(*sides, strict=True)], bool)
-        if differing.any():
-            place = int(differing.argmax())
-            edges = (run.spacings[run.spacing[place]] for run in (one, other))
+        pairs = [
+            (one.spacings[mine], other.spacings[its])
+            for mine, its in zip(one.spacing.tolist(), other.spacing.tolist(), strict=True)
+        ]
+        same = {pair: _same_spacing(*pair) for pair in set(pairs)}
+        if differing := [place for place, pair in enumerate(pairs) if not same[pair]]:
             ours, theirs = (
                 "pixels" if sizes is None else f"{' x '.join(f'{edge:g}' for edge in sizes)} {unit or 'of no unit'}"
-                for sizes, unit in edges
+                for sizes, unit in pairs[differing[0]]
             )
-            rule = f"to measure {names[0]} by the same spacing, as {first!r} with {ours} in {one.case_ids[place]!r}"
-            given = f"{theirs} in {name!r} ({int(differing.sum())} cases differ)"
+            case_id = one.case_ids[differing[0]]
+            rule = f"to measure {names[0]} by the same spacing, as {first!r} with {ours} in {case_id!r}"
+            given = f"{theirs} in {name!r} ({len(differing)} cases differ)"
             problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
     if problems:
         raise InputError(problems)
 
 
-@cache
 def _same_spacing(one: Edges, other: Edges) -> bool:
     """Tell whether two spacings are equal, as files may keep 32 or 64 bits of them."""
     (ours, unit), (theirs, its_unit) = one, other
-    if ours is None or theirs is None:
-        return ours is theirs
-    pairs = zip(ours, theirs, strict=False)
-    return unit == its_unit and len(ours) == len(theirs) and all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
+    if unit != its_unit or ours is None or theirs is None or len(ours) != len(theirs):
+        return one == other
+    return np.allclose(ours, theirs, rtol=1e-6, atol=0)

@@ -1,6 +1,8 @@
 """Finds which cases belong together, by their ids or by a table, and how many units effectively decide a score."""
 
+import csv
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +18,13 @@ from segmeter.metrics.arrays import divide
 
 MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
-FEW_WARNING = "intervals may hold the true value less often than 95 %"
 
 CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
 TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
-_LOOKED = 100  # cases that a pattern is tried on first
-_LISTED = 8  # cases, classes or columns named in one message
+_LISTED = 8  # classes named in one warning
+TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
 
@@ -104,7 +105,6 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
         try:
-            cluster_labels(case_ids[:_LOOKED], pattern)  # most patterns fail at once, and there may be a million cases
             groups = Counter(cluster_labels(case_ids, pattern))
         except InputError:
             continue
@@ -150,7 +150,8 @@ def warn_of_few(
     lines = []
     if units < FEW_UNITS:
         noun = "unit" if units == 1 else "units"
-        lines.append(f"Only {units} independent {noun}: {'no intervals' if units < MIN_UNITS else FEW_WARNING}.")
+        meaning = "intervals may hold the true value less often than 95 %" if units >= MIN_UNITS else "no intervals"
+        lines.append(f"Only {units} independent {noun}: {meaning}.")
     bound = FEW_UNITS if units >= FEW_UNITS else units / 2
     few = sorted((value, name) for name, value in effective.items() if value is not None and value < bound)
     if few:
@@ -183,14 +184,14 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
         The table can't be read, lacks a column, has two columns of one name, has a row of another length than its
         header, or gives a case two values.
     """
-    names, cells = _read(Path(path), key, (CASE_ID, column))
+    names, rows = _read(Path(path), key, (CASE_ID, column))
     lacking = [name for name in (CASE_ID, column) if name not in names]
     if lacking:
         rule, remedy = f"to name a table with the columns {CASE_ID} and {column}", nearest(lacking[-1], names)
-        given = f"{path} with {shorten(names, most=_LISTED) or 'none'}"
+        given = f"{path} with {shorten(names) or 'none'}"
         raise InputError(expected("metrics", key, rule, given, remedy if names else ""))
     values: dict[str, str] = {}
-    for case_id, value in zip(*cells, strict=True):
+    for case_id, value in rows:
         if value and values.setdefault(case_id, value) != value:
             rule = "to give each case one value"
             raise InputError(expected("metrics", key, rule, f"two for {case_id!r} in {path}"))
@@ -205,16 +206,11 @@ def take_cases(found: Iterable[str | None], case_ids: Sequence[str], *, key: str
     InputError
         Cases without one, with the first of them.
     """
-    known, values, missed = dict[str, str](), list[str](), list[str]()
-    for case_id, value in zip(case_ids, found, strict=True):
-        if value is None:
-            missed.append(repr(case_id))
-        else:
-            values.append(known.setdefault(value, value))
-    if missed:
-        given = f"{len(missed)} without: {shorten(missed, most=_LISTED)}"
+    values = list(found)
+    if missed := [repr(case_id) for case_id, value in zip(case_ids, values, strict=True) if value is None]:
+        given = f"{len(missed)} without: {shorten(missed)}"
         raise InputError(expected("metrics", key, rule, given))
-    return values
+    return [sys.intern(value) for value in values if value is not None]
 
 
 def column_names(path: str | Path) -> list[str]:
@@ -223,33 +219,29 @@ def column_names(path: str | Path) -> list[str]:
 
 
 def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the names of all columns, and the cells of the wanted ones as text; no cells if one is missing."""
-    from pyarrow import csv, parquet, string
+    """Return the names of all columns, and the rows of the wanted ones as text."""
+    from pyarrow import parquet
 
+    rows = list[list[str]]()
     try:
-        if path.exists() and not path.is_file():
-            raise ValueError("not a regular file")
         if path.suffix.lower() == ".parquet":
             names = parquet.read_schema(path).names
+            table = parquet.read_table(path, columns=[name for name in wanted if names.count(name) == 1])
+            columns = [column.to_pylist() for column in table.columns]
+            texts = [["" if cell is None or cell != cell else str(cell) for cell in column] for column in columns]
+            rows += map(list, zip(*texts, strict=True))
         else:
-            tabs = path.suffix.lower() == ".tsv"
-            parsing = csv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
-            with csv.open_csv(path, parse_options=parsing) as reader:
-                names = reader.schema.names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice or not wanted or set(wanted) - set(names):
-            table = None
-        elif path.suffix.lower() == ".parquet":
-            table = parquet.read_table(path, columns=list(wanted))
-        else:
-            as_text = csv.ConvertOptions(include_columns=list(wanted), column_types=dict.fromkeys(wanted, string()))
-            in_order = csv.ReadOptions(use_threads=False)  # only then do errors name the row
-            table = csv.read_csv(path, in_order, parsing, as_text)
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                lines = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+                names = next(lines, [])
+                places = [names.index(name) for name in wanted if name in names]
+                for line in filter(None, lines):
+                    if len(line) != len(names):
+                        raise ValueError(f"line {lines.line_num} has {len(line)} cells, and the header {len(names)}")
+                    rows.append([line[place] for place in places])
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{shorten([repr(name) for name in twice])} twice")
+    except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
         reason = " ".join(str(error).split())
         raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
-    if twice:
-        given = f"{shorten([repr(name) for name in twice], most=_LISTED)} twice in {path}"
-        raise InputError(expected("metrics", key, "to name a table whose columns differ in name", given, "Rename one."))
-    columns = [] if table is None else [table[name].to_pylist() for name in wanted]
-    return names, [["" if cell is None or cell != cell else str(cell) for cell in column] for column in columns]
+    return names, rows

@@ -6,6 +6,7 @@ every number of units comes with an interval. See docs/plan.md for its coverage.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -98,15 +99,13 @@ class Pilot:
 
         None stands for an unknown end, or for more than `MOST_PLANNED`.
         """
-        found = list[int | None]()
-        for sigma in (self.sigma, self.sigma_low, self.sigma_high):
-            low, high = MIN_UNITS - 1, MOST_PLANNED
-            known = not math.isnan(sigma) and enough(high, sigma)
-            while known and high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if enough(middle, sigma) else (middle, high)
-            found.append(high if known else None)
-        return found[0], found[1], found[2]
+
+        def least(sigma: float) -> int | None:
+            if math.isnan(sigma) or not enough(MOST_PLANNED, sigma):
+                return None
+            return bisect_left(range(MOST_PLANNED), True, lo=MIN_UNITS, key=lambda n: enough(n, sigma))
+
+        return least(self.sigma), least(self.sigma_low), least(self.sigma_high)
 
     def _quantile(self, n: int) -> float:
         if self.interval != "expanded":

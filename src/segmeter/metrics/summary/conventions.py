@@ -3,13 +3,13 @@
 Axis letters: N cases, R regions (classes or groups of classes).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, real_numbers, shown
+from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
@@ -55,20 +55,13 @@ def score_maps_under(
     InputError
         The convention is unknown, there is no case, cases differ in their classes, or an option is out of range.
     """
-    where = "score_maps_under"
-    known_name(where, "convention", convention, tuple(CONVENTIONS))
-    given = list(cases) if isinstance(cases, Iterable) else [cases]
-    foreign = [shown(one) for one in given if not isinstance(one, CaseMaps)]
-    if foreign or not given:
-        raise InputError(expected(where, "cases", "to be one or more CaseMaps", foreign[0] if foreign else "none"))
+    known_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
+    given = list(cases)
+    if len({one.spec for one in given}) != 1:
+        rule = "to be one or more with the same classes"
+        raise InputError(expected("score_maps_under", "cases", rule, f"{len(given)} cases"))
     spec = given[0].spec
-    others = [one.case_id for one in given if one.spec != spec]
-    if others:
-        rule = f"to have the classes of case {given[0].case_id!r}"
-        raise InputError(expected(where, "cases", rule, f"others in case {others[0]!r}"))
-    if not isinstance(groups, Mapping | None):
-        raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
-    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
+    measure = SurfaceConfig(tolerances=tuple(tolerances), surface="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
     measures = build_measures(config, spec)
     board = build_scoreboard([make_row(maps, measures) for maps in given], spec, config)

@@ -1,13 +1,13 @@
 """Decides whether the new one of two runs on the same cases is good enough, is not, or can't be judged by these cases.
 
 Each bound is decided by an interval of its own. A mean over cases with infinite values has two bounds: the share of
-infinite cases, and the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B slices, C columns
-of the scores of the data set, M means over cases.
+infinite cases, and the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B bounds, C columns.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +16,11 @@ from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
 from segmeter.metrics.config.scores import MEAN, Requirement, find_facts, name_change
+from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.scoreboard import Scoreboard
+from segmeter.metrics.summary.scoreboard import PER_REGION, Chosen, Scoreboard, side_by_side
 
 Outcome = Literal["pass", "regression", "unknown"]
 
@@ -131,26 +132,30 @@ def decide(
         if one.slice is not None:
             members = np.array([label == one.slice[1] for label in slices[one.slice[0]]])
         bounds |= {bound.requirement: bound for bound in _find_bounds(one, base, new, members)}
-    columns, score = _compare_bounds(base, new, list(bounds.values()))
+    columns, score_sides = side_by_side(*(side for bound in bounds.values() for side in bound.sides))
+
+    def score(sums: FloatArray) -> FloatArray:
+        """Turn sums (R, C) into the scores of both runs for each bound, (B, 2, R)."""
+        return np.stack(score_sides(sums)).reshape(len(bounds), 2, -1)
+
     found = base.resample(columns, lambda sums: _margins(score(sums), list(bounds)), test=True)
-    scores = score(columns.sums()[None])[0]
+    scores = score(columns.sums()[None])[..., 0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
     for i, (one, bound) in enumerate(bounds.items()):
-        difference = float(minus(scores[1, i], scores[0, i]))
+        difference = float(minus(scores[i, 1], scores[i, 0]))
         entry: dict[str, Any] = {
             "require": str(one),
             "metric": one.metric,
             "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
-            "base": say(scores[0, i]),
-            "new": say(scores[1, i]),
+            "base": say(scores[i, 0]),
+            "new": say(scores[i, 1]),
             "difference": say(difference),
             "change": name_change(one.metric, difference),
             "p_holm": float(adjusted[i]),
         }
-        deciding = bound.members if bound.counted is None else bound.counted[1]
-        units = len(np.unique(base.clusters[deciding])) if base.clusters is not None else int(deciding.sum())
+        units = len(np.unique(base.units[bound.deciding]))
         entries.append({**entry, **bound.numbers, **_verdict(found, i, units, lost=bound.lost)})
     outcomes = {entry["outcome"] for entry in entries}
     return {"outcome": next(each for each in WORST_FIRST if each in outcomes), "requirements": entries}
@@ -164,10 +169,10 @@ class _Bound:
     ----------
     requirement
         Its ``infinite`` is true for the share of cases whose value is infinite.
-    members
-        The cases (N,) of its slice.
-    counted
-        Of a mean over cases, those that count for the base and for the new run; None for a score of the data set.
+    sides
+        Columns of the base and of the new run, each with the function from their sums to the score.
+    deciding
+        The cases (N,) that decide it.
     lost
         How many cases had a value in the base alone.
     numbers
@@ -175,8 +180,8 @@ class _Bound:
     """
 
     requirement: Requirement
-    members: BoolArray
-    counted: tuple[BoolArray, BoolArray] | None = None
+    sides: Sequence[Chosen]
+    deciding: BoolArray
     lost: int = 0
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
@@ -189,7 +194,8 @@ def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: B
     the new run.
     """
     if one.metric in base.whole and not one.per_case:
-        return [_Bound(requirement=one, members=members)]
+        sides = [_whole(one.metric, board, members) for board in (base, new)]
+        return [_Bound(requirement=one, sides=sides, deciding=members)]
     had, has = (np.where(members, board.values(one.metric), np.nan) for board in (base, new))
     infinite, known = (np.isinf(had), np.isinf(has)), (np.isfinite(had), np.isfinite(has))
     used = known[0] & known[1] if one.factor else known[1]
@@ -202,49 +208,33 @@ def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: B
     failing = infinite[1].any() or (infinite[0].any() and one.factor != 0)
     found = []
     if used.any() or not failing:
-        counted = (used & known[0], used)
-        found.append(_Bound(requirement=one, members=members, counted=counted, lost=lost, numbers=numbers))
+        sides = [_mean(one, base, used & known[0]), _mean(one, new, used)]
+        found.append(_Bound(requirement=one, sides=sides, deciding=used, lost=lost, numbers=numbers))
     if failing:
         share = replace(one, infinite=True, factor=1.0 if one.factor else 0.0, offset=0.0)
         numbers = numbers | {"n_used": int(members.sum()), "n_undefined": 0}
-        found.append(_Bound(requirement=share, members=members, counted=(members, members), numbers=numbers))
+        sides = [_mean(share, board, members) for board in (base, new)]
+        found.append(_Bound(requirement=share, sides=sides, deciding=members, numbers=numbers))
     return found
 
 
-def _compare_bounds(
-    base: Scoreboard, new: Scoreboard, bounds: Sequence[_Bound]
-) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
-    """Return columns (N, W) of both runs, and a function from sums (R, W) to scores of all bounds (R, 2, bounds).
+def _whole(name: str, board: Scoreboard, members: BoolArray) -> Chosen:
+    """Return columns of some cases, and the function from their sums to a score of the data set.
 
-    The first columns give the scores of the data set for the cases of each slice. For every mean over cases, a sum and
-    a number of values follow for each run.
+    A score of one class or group needs its own margins alone.
     """
-    blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
-    parts = [board.columns.of_cases(members) for members in blocks.values() for board in (base, new)]
-    for bound in bounds:
-        for board, counted in zip((base, new), bound.counted or (), strict=False):
-            parts.append(_mean_columns(bound.requirement, board, counted))
-    names = list(dict.fromkeys(bound.requirement.metric for bound in bounds if bound.counted is None))
-    width, slices = base.columns.width, list(blocks)
-    split = 2 * len(blocks) * width
-
-    def score(sums: FloatArray) -> FloatArray:
-        flat = np.ascontiguousarray(sums[:, :split].reshape(-1, width))
-        whole = base.score(flat, names).reshape(len(sums), len(blocks), 2, -1) if blocks else flat
-        totals = sums[:, split:].reshape(len(sums), -1, 2, 2)
-        means = iter(np.moveaxis(divide(totals[..., 0], totals[..., 1]), 1, 0))
-        found = np.empty((len(sums), 2, len(bounds)))
-        for i, bound in enumerate(bounds):
-            one = bound.requirement
-            is_whole = bound.counted is None
-            found[:, :, i] = whole[:, slices.index(one.slice), :, names.index(one.metric)] if is_whole else next(means)
-        return found
-
-    return Columns.join(*parts), score
+    metric, _, region = name.partition("/")
+    if metric not in PER_REGION or region not in board.run.regions:
+        return board.columns.of_cases(members), partial(board.score, names=[name])
+    place = board.run.regions.index(region)
+    own = replace(board.columns, shape=(4,), make=lambda k: board.run.margins[k][:, place])
+    return own.of_cases(members), lambda sums: ClassTotals.from_columns(sums).ratio(metric)
 
 
-def _mean_columns(one: Requirement, board: Scoreboard, counted: BoolArray) -> Columns:
-    """Return the values of the counted cases, or whether they are infinite, and a one for each of these cases."""
+def _mean(one: Requirement, board: Scoreboard, counted: BoolArray) -> Chosen:
+    """Return columns, and the function from their sums to the mean over the counted cases of their values, or of
+    whether these are infinite.
+    """
 
     def make(place: int) -> FloatArray:
         if place:
@@ -252,13 +242,14 @@ def _mean_columns(one: Requirement, board: Scoreboard, counted: BoolArray) -> Co
         values = board.values(one.metric)
         return np.where(counted, np.isinf(values) if one.infinite else values, 0.0)
 
-    return Columns(count=len(counted), shape=(2,), dtype=np.dtype(np.float64), make=make)
+    columns = Columns(count=len(counted), shape=(2,), dtype=np.dtype(np.float64), make=make)
+    return columns, lambda sums: divide(sums[:, :1], sums[:, 1:])
 
 
 def _margins(scores: FloatArray, requirements: Sequence[Requirement]) -> FloatArray:
-    """Return the distance of each score (R, 2, number of requirements) to its bound, > 0 if it is met."""
+    """Return the distance (R, B) of the scores (B, 2, R) to their bounds, > 0 if it is met."""
     margins = []
-    for one, base, new in zip(requirements, *np.moveaxis(scores, (1, 2), (0, 1)), strict=True):
+    for one, (base, new) in zip(requirements, scores, strict=True):
         with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
             limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
             margins.append(new - limit if one.at_least else limit - new)

@@ -59,6 +59,16 @@ class Scoreboard:
         Columns (N,) of measures that are added up over cases.
     measures
         They turn the sums into scores.
+    overall
+        The scores of `PER_CASE` of each case (N,).
+    counted
+        The classes that means run over.
+    further
+        Scores of the data set from measures.
+    per_case
+        Scores that are compared and have a value per case, and so a mean over cases.
+    headline
+        The score that the run is judged by; without the configured one, that of the counts.
     """
 
     run: RunColumns
@@ -67,28 +77,16 @@ class Scoreboard:
     measured: Mapping[Name, FloatArray]
     sums: Mapping[Name, FloatArray]
     measures: tuple[Measure, ...]
-
-    @cached_property
-    def counted(self) -> list[str]:
-        """The classes that means run over."""
-        return [self.spec.names[k] for k in mean_classes(self.config, self.spec)]
-
-    @cached_property
-    def further(self) -> list[str]:
-        """Scores of the data set from measures."""
-        return ["/".join(name) for name in self._measure(np.zeros((1, len(self.sums))))]
+    overall: Mapping[str, FloatArray]
+    counted: list[str]
+    further: list[str]
+    per_case: list[str]
+    headline: str
 
     @cached_property
     def whole(self) -> list[str]:
         """Scores of the data set that are compared."""
         return [*PER_CASE, *(f"{name}/{region}" for name in PER_REGION for region in self.run.regions), *self.further]
-
-    @cached_property
-    def per_case(self) -> list[str]:
-        """Scores that are compared and have a value per case, and so a mean over cases."""
-        own = [f"{name}/{region}" for name in PER_REGION for region in self.run.regions]
-        measured = ("/".join(name) for name in self.measured if name[0] not in CONTENT)
-        return list(dict.fromkeys([*PER_CASE, *own, *measured]))
 
     @property
     def keys(self) -> list[Key]:
@@ -103,12 +101,6 @@ class Scoreboard:
     def names(self) -> list[str]:
         """All scores that are compared."""
         return list(dict.fromkeys([*self.per_case, *self.whole]))
-
-    @property
-    def headline(self) -> str:
-        """The score that the run is judged by; without the configured one, that of the counts."""
-        name = headline_of(self.config, self.spec)
-        return name if name in self.per_case else choose_headline(self.spec.task, self.spec.names, objects=False)
 
     def worst_first(self, name: str | None = None) -> IntArray:
         """Return indices of cases with a score, by default the headline, worst first; ties keep the order of ids."""
@@ -125,15 +117,20 @@ class Scoreboard:
         return None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
 
     @property
+    def units(self) -> IntArray:
+        """The number of each case's independent unit: its cluster, or itself."""
+        return np.arange(len(self.run.case_ids)) if self.clusters is None else self.clusters
+
+    @property
     def n_units(self) -> int:
         """The number of independent cases or clusters."""
-        return len(self.run.case_ids) if self.clusters is None else int(self.clusters.max()) + 1
+        return int(self.units.max()) + 1
 
     def values(self, name: str) -> FloatArray:
         """Return a score of each case (N,); NaN is undefined."""
         metric, _, region = name.partition("/")
-        if name in PER_CASE:
-            return np.asarray(self._overall[PER_CASE.index(name)])
+        if name in self.overall:
+            return self.overall[name]
         if (metric, region) in self.measured:
             return self.measured[metric, region]
         return self.run.totals(region).ratio(metric)
@@ -158,7 +155,8 @@ class Scoreboard:
         classes = mean_classes(self.config, self.spec)
         further = set(names) & set(self.further)
         if further:
-            measured = self._measure(np.asarray(sums[:, width:], np.float64))
+            own_sums = dict(zip(self.sums, np.asarray(sums[:, width:], np.float64).T, strict=True))
+            measured = _score_sums(self.measures, own_sums, self.counted)
             found = {"/".join(name): score for name, score in measured.items()}
         for metric in dict.fromkeys(name.partition("/")[0] for name in names if name not in further):
             if metric in AGGREGATES:
@@ -220,23 +218,6 @@ class Scoreboard:
             test=test,
         )
 
-    @cached_property
-    def _overall(self) -> FloatArray:
-        """Compute the scores of `PER_CASE` of each case, (3, N), some thousand cases at a time."""
-        found, classes = np.empty((len(PER_CASE), len(self.run.case_ids))), mean_classes(self.config, self.spec)
-        for start in range(0, found.shape[1], _CASES):
-            part = slice(start, start + _CASES)
-            margins = self.run.totals(self.spec.names, part)
-            found[:, part] = [aggregate(name, margins, task=self.spec.task, classes=classes) for name in PER_CASE]
-        return found
-
-    def _measure(self, totals: FloatArray) -> dict[Name, FloatArray]:
-        """Compute scores (R,) of measures from their sums (R, M), with means over classes."""
-        sums, found = dict(zip(self.sums, totals.T, strict=True)), dict[Name, FloatArray]()
-        for measure in self.measures:
-            found |= measure.summarise(sums)
-        return _with_means(found, self.counted)
-
 
 def side_by_side(*chosen: Chosen) -> tuple[Columns, Callable[[FloatArray], list[FloatArray]]]:
     """Join the columns of several choices. The function turns their sums into the scores of each choice."""
@@ -263,7 +244,8 @@ def build_scoreboards(
     config
         Background, groups, and the measures that the runs were measured by.
     """
-    counted, measures = [spec.names[k] for k in mean_classes(config, spec)], build_measures(config, spec)
+    classes, measures = mean_classes(config, spec), build_measures(config, spec)
+    counted = [spec.names[k] for k in classes]
     values, sums = dict[str, dict[Name, FloatArray]](), dict[str, dict[Name, FloatArray]]()
     for run, columns in runs.items():
         own: tuple[dict[Name, FloatArray], ...] = ({}, {})
@@ -273,18 +255,43 @@ def build_scoreboards(
     every = dict.fromkeys(name for found in values.values() for name in found)
     shared = [name for name in every if all(name in found for found in values.values())]
     added = [name for name in next(iter(sums.values())) if all(name in found for found in sums.values())]
-    boards = {
-        run: Scoreboard(
+    further = _score_sums(measures, {name: np.zeros(1) for name in added}, counted)
+    scores = (f"{name}/{region}" for name in PER_REGION for region in next(iter(runs.values())).regions)
+    kept = ("/".join(name) for name in shared if name[0] not in CONTENT)
+    per_case, headline = list(dict.fromkeys([*PER_CASE, *scores, *kept])), headline_of(config, spec)
+    if headline not in per_case:
+        headline = choose_headline(spec.task, spec.names, objects=False)
+    boards = dict[str, Scoreboard]()
+    for run, columns in runs.items():
+        overall = np.empty((len(PER_CASE), len(columns.case_ids)))
+        for start in range(0, overall.shape[1], _CASES):
+            part = slice(start, start + _CASES)
+            margins = columns.totals(spec.names, part)
+            overall[:, part] = [aggregate(name, margins, task=spec.task, classes=classes) for name in PER_CASE]
+        boards[run] = Scoreboard(
             run=columns,
             spec=spec,
             config=config,
             measured={name: values[run][name] for name in shared},
             sums={name: np.nan_to_num(sums[run][name]) for name in added},
             measures=measures,
+            overall=dict(zip(PER_CASE, overall, strict=True)),
+            counted=counted,
+            further=["/".join(name) for name in further],
+            per_case=per_case,
+            headline=headline,
         )
-        for run, columns in runs.items()
-    }
     return boards, ["/".join(name) for name in every if name not in shared and name[0] not in CONTENT]
+
+
+def _score_sums(
+    measures: Sequence[Measure], sums: Mapping[Name, FloatArray], counted: Sequence[str]
+) -> dict[Name, FloatArray]:
+    """Compute scores (R,) of measures from their sums (R,), with means over classes."""
+    found = dict[Name, FloatArray]()
+    for measure in measures:
+        found |= measure.summarise(sums)
+    return _with_means(found, counted)
 
 
 def build_scoreboard(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> Scoreboard:

@@ -2,16 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.errors import DataError, InputError
+from segmeter.errors import InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.table import encode_key
@@ -77,13 +76,8 @@ def slice_labels(board: Scoreboard) -> dict[str, list[str]]:
 
 def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
     """Hash which case is in which slice, whatever the order of the cases, so that later runs notice a change."""
-    digest = sha256()
-    encode = json.JSONEncoder().encode
-    order = sorted(range(len(case_ids)), key=case_ids.__getitem__)  # each case is there once
-    for number, place in enumerate(order):  # as `json.dumps` of all pairs writes it
-        digest.update(f"{', ' if number else '['}{encode([case_ids[place], labels[place]])}".encode())
-    digest.update(b"]" if order else b"[]")
-    return digest.hexdigest()
+    pairs = sorted(zip(case_ids, labels, strict=True))  # each case is there once
+    return sha256(json.dumps(pairs).encode()).hexdigest()
 
 
 def hash_tables(config: MetricsConfig) -> dict[str, str]:
@@ -91,20 +85,6 @@ def hash_tables(config: MetricsConfig) -> dict[str, str]:
     tables = [TABLE.fullmatch(one) for one in (config.cluster or "", *config.slice_by)]
     named = (config.slices, *(table["path"] for table in tables if table))
     return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
-
-
-def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
-    """Refuse tables that have changed since a run's flat identity was taken. Call this once they have been used.
-
-    Raises
-    ------
-    DataError
-        Which one changed.
-    """
-    for path, digest in hash_tables(config).items():
-        if identity.get(f"tables.{path}", digest) != digest:
-            rule, found = "to stay as it is", "a change while it was used"
-            raise DataError(expected(path, "table", rule, found, "Run again."))
 
 
 def cut(values: FloatArray) -> list[str]:
@@ -211,7 +191,6 @@ def _content(by: str, run: RunColumns) -> FloatArray:
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
     measured = {encode_key(key): values for key, values in run.measured.items()}
     if by not in measured:
-        held = {name for name in measured if name.partition("/")[0] in CONTENT}
-        remedy = nearest(by, held) if held else "Add content to metrics.measures."
+        remedy = "Add content to metrics.measures."
         raise InputError(expected("metrics", "slice_by", "to name what was measured", repr(by), remedy))
     return measured[by]

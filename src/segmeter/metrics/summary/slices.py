@@ -14,7 +14,7 @@ from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
+from segmeter.metrics.statistics.columns import Columns, draw_pools, join_means, minus_means
 from segmeter.metrics.statistics.paired_tests import add_adjusted
 from segmeter.metrics.summary.scoreboard import Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
@@ -46,7 +46,7 @@ def summarise_slices(board: Scoreboard) -> dict[str, Any]:
     labels = slice_labels(board)
     names = headlines(board)
     found = {by: _by(board, names, each) for by, each in labels.items()}
-    _adjust(found)
+    add_adjusted([score for by in found.values() for one in by.values() for score in one["scores"].values()], "p")
     return {
         "headline": names[0],
         "worst": _worst(found, names[0]),
@@ -76,25 +76,18 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
 
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
-        slices, index = _index(each)
-        sums = sum_slices(columns, _units(base, len(each)), index)
+        found[by], index = _index(each)
+        sums = sum_slices(columns, _units(base), index)
         drawn = base.resample(sums, difference, test=True, units=True)
-
-        found[by] = _entries(slices, index)
-        for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+        for (i, label), (h, name) in product(enumerate(found[by]), enumerate(names)):
             found[by][label]["scores"][name] = {
                 "difference": say(drawn.estimate[i, h]),
                 "change": name_change(name, drawn.estimate[i, h]),
                 "ci95": drawn.ends((i, h)),
                 "p": plain(drawn.p_of_zero[i, h]),
             }
-    _adjust(found)
+    add_adjusted([score for by in found.values() for one in by.values() for score in one["scores"].values()], "p")
     return found
-
-
-def _entries(slices: list[str], index: IntArray) -> dict[str, dict[str, Any]]:
-    """Make an entry for each slice, with its number of cases."""
-    return {label: {"n": n, "scores": {}} for label, n in zip(slices, np.bincount(index).tolist(), strict=True)}
 
 
 def headlines(board: Scoreboard) -> list[str]:
@@ -105,34 +98,33 @@ def headlines(board: Scoreboard) -> list[str]:
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 
-def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
-    """Order the slices, and find the slice of each case."""
+def _index(labels: Sequence[str]) -> tuple[dict[str, dict[str, Any]], IntArray]:
+    """Make an entry for each slice in order, with its number of cases, and find the slice of each case."""
     slices = order_labels(labels)
     places = {label: i for i, label in enumerate(slices)}
-    return slices, np.array([places[label] for label in labels], np.int64)
+    index = np.array([places[label] for label in labels], np.int64)
+    return {label: {"n": n, "scores": {}} for label, n in zip(slices, np.bincount(index).tolist(), strict=True)}, index
 
 
 def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Score the slices by one column."""
-    slices, index = _index(labels)
+    entries, index = _index(labels)
     columns, parts = board.choose([board.key(name) for name in names])
-    units, half = _units(board, len(labels)), len(names)
+    units, half = _units(board), len(names)
     sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
     if resampled:
         found = board.resample(sums, lambda totals: _with_differences(parts, totals), test=True, units=True)
         values = found.estimate
         held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
-        others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))]
+        others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(entries))]
         few = np.minimum(held.sum(axis=0), others) < MIN_UNITS
         for part in (found.low, found.high, found.p_of_zero):
             part[few, half:] = np.nan  # as few units decide one of the two scores
     else:
         values = _with_differences(parts, sums.sum(axis=0)[None])[0]
     infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
-    counted = {name: np.bincount(index[one], minlength=len(slices)) for name, one in infinite.items() if one.any()}
-
-    entries = _entries(slices, index)
-    for (i, label), (h, name) in product(enumerate(slices), enumerate(names)):
+    counted = {name: np.bincount(index[one], minlength=len(entries)) for name, one in infinite.items() if one.any()}
+    for (i, label), (h, name) in product(enumerate(entries), enumerate(names)):
         entries[label]["scores"][name] = {
             "value": say(values[i, h]),
             "ci95": found.ends((i, h)) if resampled else None,
@@ -145,33 +137,21 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
-    """Sum the columns (N, C) by unit and slice, (U, S, C), by products of a sparse matrix."""
-    from scipy import sparse  # takes a moment to load, and is needed for slices alone
-
+    """Sum the columns (N, C) by unit and slice, (U, S, C)."""
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
-    place = sparse.csr_matrix(
-        (np.ones(len(units)), (units * n_slices + index, np.arange(len(units)))),
-        shape=(n_units * n_slices, len(units)),
-    )
-    sums = np.empty((n_units * n_slices, columns.width))
-    for number, column in enumerate(columns):
-        sums[:, number] = place @ column
-    return sums.reshape(n_units, n_slices, columns.width)
+    place, count = units * n_slices + index, n_units * n_slices
+    sums = [np.bincount(place, weights=column, minlength=count) for column in columns]
+    return np.stack(sums, axis=1, dtype=np.float64).reshape(n_units, n_slices, columns.width)
 
 
-def _units(board: Scoreboard, n_cases: int) -> IntArray:
+def _units(board: Scoreboard) -> IntArray:
     """Find the unit of each case: itself or its cluster, or one of `MOST_UNITS` random groups if there are more units.
 
     The variance of a sum over groups is that of the sum over units, and 1000 groups determine it to 2 %.
     """
-    units = np.arange(n_cases) if board.clusters is None else board.clusters
-    count = int(units.max()) + 1
-    if count <= MOST_UNITS:
-        return units
-    shuffled = np.argsort(np.random.PCG64(board.config.seed).random_raw(count), kind="stable")
-    group = np.empty(count, np.int64)
-    group[shuffled] = np.arange(count) % MOST_UNITS
-    return group[units]
+    if board.n_units <= MOST_UNITS:
+        return board.units
+    return draw_pools(board.n_units, MOST_UNITS, board.config.seed, stream=())[board.units]
 
 
 def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
@@ -182,12 +162,6 @@ def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArra
     found = parts(flat).reshape(2, 2, count, slices, -1)
     own, other = found[:, 0], found[:, 1]
     return np.concatenate([join_means(own), minus_means(own, other)], axis=2)
-
-
-def _adjust(found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add p-values that are adjusted over all slices and scores."""
-    slices = [one for by in found.values() for one in by.values()]
-    add_adjusted([score for one in slices for score in one["scores"].values()], "p")
 
 
 def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, str] | None:

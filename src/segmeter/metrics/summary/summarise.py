@@ -199,9 +199,7 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
     for region in board.run.regions:
         one = board.run.totals(region)
         union: IntArray = one.target + one.predicted - one.tp
-        if board.clusters is not None:
-            union = sum_by(board.clusters, board.n_units, union)
-        found[region] = plain(effective_units(union))
+        found[region] = plain(effective_units(sum_by(board.units, board.n_units, union)))
     return found
 
 

@@ -113,14 +113,13 @@ def tune_boards(
     found, held, statistic, board = _resampled(boards, by)
     better = find_direction(by) or "higher"
     estimates = np.array([one.estimate[0] for one in found])
-    order = {key: rank for rank, key in enumerate(sorted(set(simplicity)))}
     choice = choose(
         estimates,
         np.stack([one.replicates[:, 0] for one in found], axis=1),
         np.stack(held),
         statistic,
         usual=usual,
-        simplicity=[order[key] for key in simplicity],
+        simplicity=simplicity,
         higher_is_better=better == "higher",
         n_units=found[0].n_units,
     )
@@ -224,7 +223,7 @@ def choose(
     statistic: Statistic,
     *,
     usual: int,
-    simplicity: Sequence[float],
+    simplicity: Sequence[Any],
     higher_is_better: bool,
     n_units: int,
 ) -> Choice:
@@ -258,7 +257,7 @@ def choose(
     third of the optimism if settings are alike. They stay within their intervals.
     """
     sign = 1.0 if higher_is_better else -1.0
-    order = np.argsort(np.asarray(simplicity), kind="stable")
+    order = np.array(sorted(range(len(estimates)), key=simplicity.__getitem__))
     points, drawn = _defined(sign * estimates[order]), _defined(sign * replicates[:, order])
     base = int(np.flatnonzero(order == usual)[0])
     picked, picks = int(_first_best(points[None])[0]), _first_best(drawn)
