@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from segmeter.errors import ConfigError, DataError
@@ -22,7 +21,7 @@ from segmeter.evaluation.manifest import (
     read_run_manifest,
 )
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from tests.metrics.build import case_row, class_spec
+from tests.metrics.build import class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]
@@ -42,8 +41,9 @@ def begun(folder, count=3):
     return manifest
 
 
-def ids(manifest, keep=None):
-    return list(manifest.keep(keep)["case_id"].to_pylist())
+def ids(manifest, keep=3):
+    manifest.keep(keep)
+    return manifest.records()["case_id"].to_pylist()
 
 
 def rows_of(folder):
@@ -72,7 +72,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
     (found,) = rows_of(tmp_path)
     np.testing.assert_array_equal(found.counts, given.row.counts, strict=True)
     assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
-    records = open_manifest(tmp_path, IDENTITY, CASES, resume=True).keep()
+    records = open_manifest(tmp_path, IDENTITY, CASES, resume=True).records()
     assert hashes_of(records) == {"a": given.sha256}
     assert parse_records(records) == {"a": given.record}
 
@@ -195,18 +195,27 @@ def test_what_is_no_manifest_is_refused(content, tmp_path):
         check_same(tmp_path, IDENTITY, CASES)
 
 
-def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):
-    """Not at the end, when old and new rows are joined."""
-    manifest = Manifest.begin(tmp_path, {}, ["a", "b"])
-    monkeypatch.setattr(
-        "segmeter.evaluation.manifest.columns_of_rows",
-        lambda rows: pa.table({"case_id": ["a"], "objects": pa.array([b"packed"], pa.binary())}),
-    )
-    manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
+def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
+
+    def opened(resume=True, identity=None):
+        return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)
+
+    with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
+        opened()
+    manifest = opened(resume=False)
+    manifest.add(Entry(case_id="x"))
     manifest.close()
-    for call in (manifest.keep, manifest.records, lambda: manifest.table(class_spec(2))):
-        with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
-            call()
+    assert opened().records()["case_id"].to_pylist() == ["x"]
+    (tmp_path / "run" / "metrics.json").write_text("{}")
+    manifest.finish(["metrics.json"])
+    assert opened().done
+    with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
+        opened(identity={"a": 2})
+    (tmp_path / "run" / "metrics.json").write_text("{")
+    again = opened()
+    assert (again.done, len(again.records())) == (False, 0)
+    assert caplog.messages == ["resume: missing or damaged files are written again (1: metrics.json)."]
+    assert len(opened(resume=False).records()) == 0
 
 
 @pytest.fixture

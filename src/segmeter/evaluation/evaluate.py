@@ -101,8 +101,8 @@ def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = N
 def predict(job: CaseRun) -> int:
     """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
 
-    A resumed run keeps finished cases. Files that are missing or changed are named and written again. Warns once if the
-    images are not on the scale of those that the model was trained on.
+    A resumed run keeps finished cases up to the first whose files are missing or changed. Warns once if the images are
+    not on the scale of those that the model was trained on.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     Returns
     -------
     Manifest
-        It is done if the run was finished before; only damaged files are written again then.
+        It is done if the run was finished before, and all its files are whole.
 
     Raises
     ------
@@ -160,9 +160,11 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     if job.export.labels or job.export.instances or job.export.needs_probs or job.export.objects:
         check_cases(job.folder, job.dataset.case_ids)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
-    done = restore_cases(job, manifest, none=sees_all_probs)
     if manifest.done:
         return manifest
+    whole = restore_cases(job, manifest)
+    done = 0 if sees_all_probs else whole
+    manifest.keep(done)
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,11 +24,11 @@ from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import split_batches
-from segmeter.errors import ConfigError, RunError
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
+from segmeter.errors import ConfigError
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
-from segmeter.files import clear_leftovers, is_whole, make_folder
+from segmeter.files import clear_leftovers, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
@@ -39,7 +38,6 @@ from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
 _LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
-Records = Sequence[Mapping[str, Any]]
 
 
 def predict_volume(
@@ -239,85 +237,22 @@ class Spool:
         return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
 
 
-def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
-    """Keep the finished cases, write their missing or damaged files again, and return how many cases there are.
+def restore_cases(job: CaseRun, manifest: Manifest) -> int:
+    """Keep the finished cases of an interrupted run whose files are whole, and return how many they are.
 
     Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
-    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept, unless
-    the run is finished.
+    because in different batches a network's outputs may differ in their last bits.
     """
-    if manifest.done:
-        finished = parse_records(read_records(job.folder))
-        repair_files(job, [finished[case_id] for case_id in manifest.cases])
-        return len(manifest.cases)
     clear_leftovers(job.folder / PREDICTIONS)
-    found = parse_records(manifest.keep()) if job.resume else {}
-    first = takewhile(lambda pair: pair[0] == pair[1], zip(found, manifest.cases, strict=False))
-    records = [found[case_id] for case_id, _ in first]
-    kinds, size = _kinds(job, records), job.predictor.config.batch_size
-    count = 0 if none else whole_batches(kinds, size, len(manifest.cases))
-    manifest.keep(count)
-    repair_files(job, records[:count])
-    return count
-
-
-def _kinds(job: CaseRun, records: Records) -> Sequence[Any]:
-    """Return what decides the batches of the first cases: those of the whole run, or the kinds of their images."""
-    return [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
-
-
-def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
-    """Count how many of the first images, out of `total`, fill batches of one kind each.
-
-    Examples
-    --------
-    >>> whole_batches("aaaab", 2, 9), whole_batches("aaaaab", 4, 6)
-    (4, 6)
-    """
-    batches = list(split_batches(kinds, size))
-    whole = not batches or len(kinds) == total or len(batches[-1]) == size
-    return len(kinds) if whole else batches[-1].start
-
-
-def repair_files(job: CaseRun, records: Records) -> None:
-    """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
-
-    Parameters
-    ----------
-    records
-        The records of the first cases, in their order.
-
-    Raises
-    ------
-    RunError
-        A file differs from the one before, as it may on another machine.
-    """
-    damaged = find_damaged(records, job.folder / PREDICTIONS)
-    if not damaged:
-        return
-    names = [name for found in damaged.values() for name in found]
-    _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    streamed, job = job.dataset.streamed_cases(), replace(job, measure=None, terms=None, see=None)
-    for batch in split_batches(_kinds(job, records), job.predictor.config.batch_size):
-        if damaged.keys().isdisjoint(batch):
-            continue
-        if batch.start in streamed:
-            finish_in_bands(job, batch.start)
-            continue
-        for index, prediction in zip(batch, job.predictions(batch, probs=job.export.needs_probs), strict=True):
-            if index in damaged:
-                finish(job, prediction)
-    again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
-    differing = [name for found in again.values() for name in found]
-    if differing:
-        rule, remedy = "predictions differ from those of the resumed run", "Start a new run with resume=null."
-        raise RunError(f"resume: {rule} ({some(differing)}). {remedy}")
-
-
-def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
-    """Find the names of files that are missing or changed since they were written, by the index of their case."""
-    damaged = dict[int, list[str]]()
-    for index, record in enumerate(records):
-        if names := [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]:
-            damaged[index] = names
-    return damaged
+    kinds = list[Any]()
+    for wanted, (case_id, record) in zip(manifest.cases, parse_records(manifest.records()).items(), strict=False):
+        if damaged := find_damaged(job.folder, [record]):
+            _LOG.warning(
+                "resume: missing or damaged files are written again, with all that follow (%s).", some(damaged)
+            )
+        if damaged or case_id != wanted:
+            break
+        kinds.append(record["image"])
+    count, size = len(kinds), job.predictor.config.batch_size
+    *_, last = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, size)]
+    return last.start if count < len(manifest.cases) and len(last) < size else count

@@ -153,7 +153,8 @@ def score(job: Scoring) -> dict[str, Any]:
     manifest = open_manifest(job.folder, identity, job.case_ids, resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    done, spacings = parse_records(manifest.keep()) if job.resume else {}, Spacings()
+    done, spacings = parse_records(manifest.records()), Spacings()
+    manifest.keep(len(done))
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
