@@ -16,7 +16,7 @@ from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.predicted import CaseRun, Spool
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -24,8 +24,7 @@ from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
-from segmeter.postprocess.pipeline import Bands
+from segmeter.postprocess.config import ClosingConfig, PostprocessConfig
 from tests.data.crafted import write_pyramid, write_zarr
 from tests.evaluation import jobs
 from tests.evaluation.jobs import files, flip, interrupted
@@ -35,7 +34,6 @@ SPEC = make_spec()
 SIZES = {"a": (200, 140), "b": (97, 130), "c": (340, 64)}
 SUFFIXES = {"png": "png", "tiff": "tif", "zarr": "zarr", "mha": "mha"}
 TURNED = (274, "H", 1, 6, True)  # a tag of TIFF: the picture lies on its side
-CLOSING = PostprocessConfig(steps=(ClosingConfig(radius=2),))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +74,6 @@ def evaluated(data, folder, **changes):
         "dataset": cases_of(data),
         "loss": build_loss(FocalConfig(), spec=SPEC),
         "export": ExportConfig(labels_format="tiff"),
-        "postprocess": CLOSING,
         "identity": {"checkpoint": "0"},
     }
     return jobs.evaluated(folder, **(fields | changes))
@@ -119,7 +116,7 @@ def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, 
 
 
 NEED_WHOLE_MAPS = [
-    ({"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))}, "postprocess.remove_small_objects"),
+    ({"postprocess": PostprocessConfig(steps=(ClosingConfig(),))}, "postprocess.closing"),
     ({"export": ExportConfig(probs=True)}, "export.probs"),
     ({"export": ExportConfig(confidence=True)}, "export.confidence"),
     ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
@@ -160,22 +157,22 @@ def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, str
 def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, streamed, monkeypatch, folder):
     """With size and time of modification put back."""
     copied = shutil.copytree(data, tmp_path / "data")
-    path, push = copied / folder / "a.tif", Bands.push
+    path, append = copied / folder / "a.tif", Spool.append
     content, times = path.read_bytes(), path.stat()
 
-    def change_and_push(steps, labels):
+    def change_and_append(spool, labels):
         with path.open("r+b") as file:  # never cut, as it is being read
             file.write(content)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        return push(steps, labels)
+        append(spool, labels)
 
-    monkeypatch.setattr(Bands, "push", change_and_push)
+    monkeypatch.setattr(Spool, "append", change_and_append)
     with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
         evaluated(copied, tmp_path / "run")
 
 
 def prediction(dataset, folder):
-    return jobs.case_run(folder, predictor=predictor(), dataset=dataset, postprocess=CLOSING)
+    return jobs.case_run(folder, predictor=predictor(), dataset=dataset)
 
 
 def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):

@@ -41,7 +41,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
-from segmeter.postprocess.pipeline import Cleaned, needs_probs, unbounded_steps
+from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
 
@@ -304,7 +304,7 @@ def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None
         problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
         if problems:
             raise ConfigError(problems)
-    needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
+    needs = _whole_map_needs(job.export, job.postprocess)
     if metrics is not None:
         needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
         needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
@@ -318,11 +318,10 @@ def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
 
-def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig) -> list[tuple[str, str]]:
     """Find the settings that need a whole map, each with its remedy."""
-    step, flags = "Leave it out, or set postprocess=none; an opening needs `fill`.", ("probs", "confidence")
-    needs = [(f"postprocess.{name}", step) for name in unbounded_steps(postprocess.steps, spec)]
-    needs += [(f"export.{name}", "Set it to false.") for name in flags if getattr(export, name)]
+    needs = [(f"postprocess.{step.name}", "Leave it out, or set postprocess=none.") for step in postprocess.steps]
+    needs += [(f"export.{name}", "Set it to false.") for name in ("probs", "confidence") if getattr(export, name)]
     return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
 
 
@@ -333,7 +332,7 @@ def prefer_bands(
 
     The labels are the same either way; it takes less memory.
     """
-    if _whole_map_needs(export, postprocess, dataset.spec):
+    if _whole_map_needs(export, postprocess):
         return dataset
     tile = inference.tile
     return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))

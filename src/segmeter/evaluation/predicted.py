@@ -1,6 +1,6 @@
 """Predicts, post-processes, measures and writes a case of `eval` or `predict`, and keeps those of an interrupted run.
 
-An image that is larger than memory goes through the same steps in bands of lines: its labels wait in a temporary file.
+An image that is larger than memory is predicted in bands of lines: its labels wait in a temporary file.
 """
 
 import logging
@@ -9,7 +9,6 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,9 +31,8 @@ from segmeter.files import clear_leftovers, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
+from segmeter.postprocess.pipeline import Cleaned, run_steps
 
 _LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
@@ -161,25 +159,16 @@ def finish(job: CaseRun, prediction: Prediction) -> Entry:
 
 
 def finish_in_bands(job: CaseRun, index: int) -> Entry:
-    """Predict, post-process and measure a case in bands of lines, as a batch of its own, and write its files."""
+    """Predict and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
         case_id, (height, width) = job.dataset.case_ids[index], image.shape[:2]
-        spec, stages = job.dataset.spec, job.predictor.stages
-        bands = Bands(job.postprocess.steps, spec, height=height)
+        spec = job.dataset.spec
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         spool = Spool(job.folder / PREDICTIONS, shape, spec.label_dtype)
         picture = Thumbnail(thumbnail_step(height, width), -3)
         sums = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
-        stream = job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums)
-
-        def keep(labels: NDArray[Any]) -> None:
-            with stages.timed("post-process"):
-                spool.append(bands.push(labels))
-
-        found = (band.labels for band in stream)
-        with closing(map_in_threads(keep, found, threads=1, ahead=2, name="post-process")) as kept:
-            for _ in kept:
-                pass
+        for band in job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums):
+            spool.append(band.labels)
         sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
         labels: Any = spool
         prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
@@ -187,7 +176,7 @@ def finish_in_bands(job: CaseRun, index: int) -> Entry:
             job.see(prediction)
         if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
             labels = spool.read(0, height)
-        cleaned = Cleaned(labels=labels, instances=None, changed=bands.changed)
+        cleaned = Cleaned(labels=labels, instances=None, changed={})
         kind = [*image.shape, str(image.dtype), "by rows", case_id]
         return _finished(job, prediction, cleaned, kind=kind)
 
