@@ -14,7 +14,7 @@ from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, CoresConfig
 from segmeter.postprocess.masks import LabelArray
 from segmeter.postprocess.objects import InstanceArray
 
-Step = Callable[..., Any]  # of labels: cleaned ones, or for instance steps, also of `probs`, objects
+Step = Callable[..., Any]  # from labels to cleaned ones; of instance steps, to objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +89,14 @@ def run_steps(
     instances, changed = None, dict[str, int]()
     for config, (name, step) in zip(steps, build_steps(steps, spec), strict=True):
         before = cleaned
-        if config.name in INSTANCE_STEPS:  # which change no label
-            instances = step(cleaned, probs=probs)
-        else:
+        if config.name not in INSTANCE_STEPS:
             cleaned = step(before)
+        elif not isinstance(config, CoresConfig):
+            instances = step(before)
+        elif probs is not None:
+            instances = step(before, probs)
+        else:
+            raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
         changed[name] = int(np.count_nonzero(before != cleaned))
     cleaned = np.ascontiguousarray(np.moveaxis(cleaned, -3, first)) if first else cleaned
     return Cleaned(labels=cleaned, instances=instances, changed=changed)
