@@ -1,7 +1,8 @@
 """Measures one pair of mask files: its row of counts and measures, or the problems of its files."""
 
+import math
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from segmeter.checks import expected
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.drive import Outcome, Room
+from segmeter.evaluation.drive import Outcome, Room, check_memory
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pair_maps import PairMaps, PairReader
 from segmeter.evaluation.pairing import MaskPair, limit_of
@@ -25,6 +26,8 @@ _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
 _IMAGE = 16  # more for an image of three channels in float32 beside its own decoding
 _NUMBERED = 16  # more if files hold object numbers: 32 in all were measured for int64
+_TABLES = 6  # of counts that are held at a time
+_ROOM = Room()  # memory that all threads of this process share
 
 
 class CaseScorer:
@@ -55,6 +58,13 @@ class CaseScorer:
             most = max(most, _OTHERWISE if far else _MEASURED.get(measure.name, _OTHERWISE))
         numbers = _NUMBERED if reading.instances else 0
         self._bytes_per_pixel = most * reading.spec.label_dtype.itemsize + numbers  # at the peak
+        counts = 8 * _TABLES * math.prod(reading.spec.counts_shape)
+        what = f"score: counts of {reading.spec.num_classes} classes"
+        check_memory(counts, what=what, remedy="Name those that occur.")
+        whole = {"instances": reading.instances, "invalid": reading.spec.count_invalid}
+        self._whole = [f"metrics.measures: {measure.name}" for measure in metrics.measures]  # need a whole map
+        self._whole += [f"data.{key}" for key, given in whole.items() if given]
+        self._whole += ["metrics.calibration"] if metrics.calibration else []
 
     def __call__(self, pair: MaskPair) -> Outcome:
         """Measure a pair. Problems of its files are returned, so that those of all pairs can be reported together."""
@@ -63,11 +73,15 @@ class CaseScorer:
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
             if is_large:
-                self._refuse_whole_maps(pair)
+                if self._whole:
+                    rule = "to fit into memory, as a larger case is read in bands and can only be counted"
+                    remedy = f"Leave out {', '.join(self._whole)}, or cut it into tiles."
+                    raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
                 with self._reader.open(pair) as found:
                     return self._measure(pair, found)
-            needed = pixels * (len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0))
-            with _room(self.processes).hold(needed, what=f"case {pair.case_id!r}", remedy=remedy):
+            each = len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0)
+            needed = self.processes * pixels * each
+            with _ROOM.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy):
                 return self._measure(pair, in_time(partial(self._reader.load, pair)))
         except InputError as error:
             return error.problems
@@ -99,17 +113,6 @@ class CaseScorer:
             row = replace(row, extra=extra, **changes)
         return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
-    def _refuse_whole_maps(self, pair: MaskPair) -> None:
-        """Refuse everything that needs a whole map for a pair that is read in bands."""
-        needs = [f"metrics.measures: {measure.name}" for measure in self.metrics.measures]
-        needs += ["data.instances"] if self.reading.instances else []
-        needs += ["metrics.calibration"] if self.metrics.calibration else []
-        needs += ["data.invalid"] if self.reading.spec.count_invalid else []
-        if needs:
-            rule = "to fit into memory, as a larger case is read in bands and can only be counted"
-            remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
-            raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
-
     def _explain(
         self, pair: MaskPair, found: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool
     ) -> list[str]:
@@ -126,9 +129,3 @@ class CaseScorer:
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
         given = f"{pixels} pixels of the ignored value {spec.values[-1]}"
         return [expected(where, "prediction", rule, given, remedy)]
-
-
-@cache
-def _room(processes: int) -> Room:
-    """Return the memory that all threads of this process share."""
-    return Room(processes=processes)

@@ -1,12 +1,9 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +38,6 @@ from segmeter.progress import track
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
-
-_AT_ONCE, _HANDOVER_S = 32, 0.05  # most pairs that a thread takes at a time, and about how long it keeps them
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,11 +85,6 @@ class Scoring:
     def pairs(self) -> Sequence[MaskPair]:
         """The pairs that this run scores."""
         return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
-
-    @property
-    def case_ids(self) -> list[str]:
-        """The ids of the cases, in the order of the pairs."""
-        return [pair.case_id for pair in self.pairs]
 
     def identity(self) -> dict[str, Any]:
         """Collect everything that determines the metrics except the files; a run is resumed only if it is the same."""
@@ -150,7 +140,7 @@ def score(job: Scoring) -> dict[str, Any]:
         A worker process was killed.
     """
     identity = job.identity()
-    manifest = open_manifest(job.folder, identity, job.case_ids, resume=job.resume)
+    manifest = open_manifest(job.folder, identity, [pair.case_id for pair in job.pairs], resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
     done, spacings = parse_records(manifest.records()), Spacings()
@@ -163,8 +153,8 @@ def score(job: Scoring) -> dict[str, Any]:
         if job.metrics.measures and (problems := spacings.problems()):
             raise DataError(problems)
 
-    pairs = [pair for pair in job.pairs if pair.case_id not in done]
-    drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
+    results = _results(job.scorer(), [pair for pair in job.pairs if pair.case_id not in done], job.workers)
+    drive(results, manifest, what="scoring", total=len(job.pairs) - len(done), each=check_units)
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
@@ -176,28 +166,12 @@ def score(job: Scoring) -> dict[str, Any]:
     return conclude(manifest, manifest.table(job.spec), job.spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
 
 
-def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
-    """Score all pairs in order. A thread takes several quick pairs at a time, because a handover takes as long."""
+def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int) -> Generator[Outcome, None, None]:
+    """Score all pairs in order."""
     if workers:
-        yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
-        return
-    pace = _HANDOVER_S  # seconds of a pair, by the last ones that were scored
-
-    def groups() -> Iterator[list[MaskPair]]:
-        rest = iter(pairs)
-        while group := list(islice(rest, max(1, min(_AT_ONCE, int(_HANDOVER_S / pace))))):
-            yield group
-
-    def work(group: list[MaskPair]) -> list[Outcome]:
-        nonlocal pace
-        start = time.perf_counter()
-        found = list(map(scorer, group))
-        pace = max(1e-6, time.perf_counter() - start) / len(group)
-        return found
-
-    ahead = fetch_ahead(groups(), lambda group: chain.from_iterable(pair.files for pair in group))
-    with closing(map_in_threads(work, ahead, threads=count_cores(), name="score")) as found:
-        yield from chain.from_iterable(found)
+        return map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
+    ahead = fetch_ahead(pairs, lambda pair: pair.files)
+    return map_in_threads(scorer, ahead, threads=count_cores(), name="score")
 
 
 def measure_probs(
@@ -256,21 +230,6 @@ def measure_probs(
     return sums, hashes
 
 
-def refuse_files(job: Scoring) -> None:
-    """Refuse names that can't be paired, together with all problems of the files that can, which are read for it.
-
-    Raises
-    ------
-    DataError
-        The pairing has problems.
-    """
-    if not job.pairing.problems:
-        return
-    read = _results(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Entry)]
-    raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
-
-
 def check_resumed(job: Scoring, folder: Path) -> None:
     """Refuse to resume a run, interrupted or finished, of other settings, cases or files; nothing is changed.
 
@@ -281,7 +240,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     DataError
         The files of cases changed since they were measured.
     """
-    check_same(folder, job.identity(), job.case_ids)
+    check_same(folder, job.identity(), [pair.case_id for pair in job.pairs])
     noted = hashes_of(read_records(folder))
     known = [pair for pair in job.pairs if pair.case_id in noted]
     found = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), known)

@@ -51,9 +51,7 @@ class CaseSpacing:
 UNKNOWN_SPACING = CaseSpacing()
 
 
-def find_spacing(
-    paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
-) -> CaseSpacing:
+def find_spacing(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None) -> CaseSpacing:
     """Find the spacing of a case, whose files must all fit the first one, its reference.
 
     Parameters
@@ -62,8 +60,6 @@ def find_spacing(
         The files and their content.
     wanted
         The configuration's spacing, which counts for every case, whatever its files say.
-    references
-        How many of the maps are references; a prediction for each of these follows, or none.
 
     Raises
     ------
@@ -87,7 +83,7 @@ def find_spacing(
     if problems:
         raise DataError(problems)
     found = next((each.geometry for each in maps if each.geometry.spacing is not None), reference.geometry)
-    warnings = _warnings(maps, references)
+    warnings = _warnings(maps)
     if wanted is not None:
         unusable = any(each.geometry.spacing_problem for each in maps)
         other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
@@ -97,21 +93,13 @@ def find_spacing(
     return CaseSpacing(spacing=found.spacing, unit=unit, source=source, warnings=warnings)
 
 
-def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
+def _warnings(maps: Sequence[StoredMap]) -> tuple[str, ...]:
     """Describe doubts that the files leave: which of two geometries counts, and the axes' order if a side has none."""
     lines = [each.geometry.note for each in maps if each.geometry.note]
     placed = [each.geometry.known for each in maps]
     ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
     if any(placed) and not all(placed) and ordered:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
-        pairs = zip(maps[:references], maps[references:], strict=False)
-        turned = (  # checked where the size allows it
-            target.values.shape == target.values.shape[::-1]
-            and np.count_nonzero(target.values == each.values.T) > np.count_nonzero(target.values == each.values)
-            for target, each in pairs
-        )
-        if any(turned):
-            lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
     return tuple(dict.fromkeys(lines))
 
 
