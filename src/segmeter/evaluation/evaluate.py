@@ -166,9 +166,6 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     done = 0 if sees_all_probs else whole
     manifest.keep(done)
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    if job.resume and streamed.intersection(rest):
-        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
-        _LOG.warning(kept, done, len(job.dataset))
     probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
     dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
@@ -219,32 +216,20 @@ def _finish_all(
 
 
 def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
-    """Warn once, for the first case, if its image states a geometry that the files to be written can't state.
+    """Warn once, for the first case, if its image states a position that the files to be written can't state.
 
     Large label maps are TIFF or Zarr whatever the format.
     """
     first = next(iter(job.dataset.case_ids), None)
-    geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form, labels = job.export.picture_format, job.export.labels
+    geometry, form = NOWHERE if first is None else job.dataset.locate(first), job.export.picture_format
+    form = "tiff" if large and form != "zarr" else form
     if isinstance(job.dataset, VolumeSet):
-        if geometry.affine is not None and labels and form in ("tiff", "zarr"):
-            said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
-            _LOG.warning(said, form, first)
-        return
-    if geometry.spacing_problem:
-        said = "predictions: files do not say where their pixels lie, as of case %r: %s"
-        _LOG.warning(said, first, geometry.spacing_problem)
-        return
-    numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if form == "tiff" or (large and form != "zarr") or not (labels or numbered):
-        return
-    lost = "says where its pixels lie" if form == "png" and geometry.known else ""
-    if form != "png" and geometry.geotiff:
-        lost = "has GeoTIFF tags"
-    elif form not in ("png", "zarr") and geometry.spacing and not geometry.unit:
-        lost = "has a spacing without a unit"
-    if lost:
-        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
+        keeps, lost = "nifti", geometry.affine is not None and form in ("tiff", "zarr")
+    else:
+        keeps, lost = "tiff", form != "tiff" and (bool(geometry.geotiff) or (form == "png" and geometry.known))
+    if lost and job.export.labels:
+        said = "predictions: %s files can't say where the pixels of case %r lie. export.labels_format=%s keeps it."
+        _LOG.warning(said, form, first, keeps)
 
 
 def measure_prediction(
