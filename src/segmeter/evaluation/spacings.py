@@ -20,7 +20,7 @@ from segmeter.errors import DataError
 
 PIXELS = "pixels"  # the unit without a spacing
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
-_DIGITS = 6  # of an index; positions that differ by less are equal
+_SAME_PLACE = 5e-7  # of a pixel: positions that differ by less are equal, and halves are rounded up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,27 +198,15 @@ def onto_grid(
     axes = len(shape)
     if values.ndim != axes or not share_world(geometry, wanted):
         return None
+    from scipy import ndimage  # most runs need it for nothing, and start sooner
+
     step = np.linalg.inv(geometry.affine) @ wanted.affine  # from the reference's indices to ours, in file order
-    matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1]
+    matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1] + _SAME_PLACE
+    numbers = np.arange(1, values.size + 1).reshape(values.shape)  # of pixels, as SciPy calculates with floats
+    nearest = ndimage.affine_transform(numbers, matrix, offset, shape, order=0, mode="grid-constant")
     beside = axes == 2 and bool(np.abs(step[2, :2] * shape[::-1]).max() + abs(step[2, 3]) >= 0.5)  # another slice
-    found, inside = _nearest(values, matrix, offset, shape)
-    if beside or not inside:
+    if beside or not nearest.any():
         both = f"{describe(wanted, shape)} and {describe(geometry, values.shape)}"
         raise file_error(path, "grid", f"to overlap that of its reference {show(reference)}", both)
+    found = np.append(values.dtype.type(0), values.ravel())[nearest]
     return found, wanted.having(note="; ".join(filter(None, [wanted.note, NOTE])))
-
-
-def _nearest(
-    values: NDArray[Any], matrix: NDArray[np.float64], offset: NDArray[np.float64], shape: tuple[int, ...]
-) -> tuple[NDArray[Any], int]:
-    """Return the value at the nearest centre for each new pixel, 0 outside, and how many are inside; slab by slab."""
-    found, inside = np.zeros(shape, values.dtype), 0
-    plane = np.stack(np.meshgrid(*(np.arange(size) for size in shape[1:]), indexing="ij")).reshape(len(shape) - 1, -1)
-    rest = matrix[:, 1:] @ plane + offset[:, None]
-    limits = np.array(values.shape)[:, None]
-    for first, slab in enumerate(found.reshape(shape[0], -1)):
-        places = np.floor(np.round(rest + matrix[:, :1] * first, _DIGITS) + 0.5).astype(np.int64)
-        held = ((places >= 0) & (places < limits)).all(axis=0)
-        slab[held] = values[tuple(places[:, held])]
-        inside += int(np.count_nonzero(held))
-    return found, inside
