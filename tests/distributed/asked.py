@@ -10,7 +10,6 @@ from unittest import mock
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.distributed.ranks import Averaged, Order, World
 from segmeter.losses.additive import additive
@@ -99,7 +98,6 @@ def work(world: World, folder: Path) -> dict[str, Any]:
     found["validations"] = validate_each_way(world, folder)
     found["shared"] = world.share({"x": torch.arange(3)} if world.leads else None)
     found["of a GPU"] = share_from_gpu(world)
-    found["waits"] = step_without_waiting(world)
     return found
 
 
@@ -107,38 +105,6 @@ def share_from_gpu(world: World) -> Any:
     """What comes of tensors that say, where they are pickled, that they lie on the first process's GPU."""
     with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):
         return world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
-
-
-def step_without_waiting(world: World) -> list[str]:
-    """Whatever waits for the device in a step, once the first step has wrapped the model."""
-    model = Averaged(network(), world)
-    step = stepper(
-        forward=model,
-        loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC),
-        optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
-        scaler=None,
-        augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None, channels_last=False),
-        device=torch.device("cpu"),
-    )
-    mine = batches(4, seed=2)[world.rank :: world.size]
-    step(mine)
-    with mock.patch("segmeter.losses.focal.refuse_bad_labels"), NoWaiting() as noted:
-        step(mine)
-    return noted.waits
-
-
-class NoWaiting(TorchDispatchMode):
-    """Notes the operations that give the host a value of the device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket.__name__ in ("_local_scalar_dense", "item", "nonzero", "equal"):
-            self.waits.append(str(func))
-        return func(*args, **(kwargs or {}))
 
 
 def gathered(world: World) -> list[Tensor]:

@@ -59,9 +59,3 @@ def test_forward_resets_and_collections():
 def test_what_is_no_label_is_refused_by_the_metrics_name():
     with pytest.raises(InputError, match=r"^SegmentationMetric: expected `preds` to hold labels, got "):
         SegmentationMetric(SPEC).update(torch.zeros(2, 3, 4, 5), torch.zeros(2, 4, 5, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("spec", ["binary", None])
-def test_what_is_no_spec_is_refused(spec):
-    with pytest.raises(InputError, match="`spec` to be a ClassSpec"):
-        SegmentationMetric(spec)
