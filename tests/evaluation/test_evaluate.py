@@ -31,7 +31,7 @@ from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfi
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.evaluation.jobs import case_run, evaluated, files, interrupted, predictor
+from tests.evaluation.jobs import case_run, evaluated, files, predictor
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 
@@ -215,13 +215,3 @@ def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, ca
     assert "The model was trained on another scale or dtype" in line
     predict(prediction(tmp_path / "own"))
     assert caplog.messages == [line]
-
-
-def test_an_interrupted_prediction_goes_on_to_the_same_bytes_and_reads_no_finished_case_again(tmp_path):
-    predict(prediction(tmp_path / "whole"))
-    with interrupted(4):
-        predict(prediction(tmp_path / "run"))
-    cases = Untargeted(count=5)
-    predict(prediction(tmp_path / "run", dataset=cases, resume=True))
-    assert cases.read == [4]
-    assert files(tmp_path / "run") == files(tmp_path / "whole")

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -145,12 +143,6 @@ def on_two_grids(root, suffix, *, cut=0):
     return labels
 
 
-def test_another_size_is_refused_with_both_grids(tmp_path):
-    on_two_grids(tmp_path, ".nrrd", cut=2)
-    with pytest.raises(DataError, match=r"got 4 x 24 x 30 .* origin .* prediction: .* data.resample=nearest"):
-        score(scoring(tmp_path, spec=SPEC))
-
-
 def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
     labels = on_two_grids(tmp_path, ".mha", cut=2)
     summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
@@ -159,39 +151,6 @@ def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
     assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
     assert "resampled by nearest neighbour" in summary["spacing"]["warnings"][0]
     assert "(1: a)" in summary["spacing"]["warnings"][0]
-
-
-def test_one_grid_stays_as_it_is_and_its_row_says_so(tmp_path):
-    on_two_grids(tmp_path, ".mha")
-    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    assert summary["confusion_matrix"] == wanted(*masks(3))
-    assert read_cases(tmp_path)[0].extra == {"resampled": 0.0}
-    assert summary["spacing"]["warnings"] == []
-
-
-def test_a_segmentation_without_its_empty_frames_needs_the_grid_of_its_reference(tmp_path):
-    target, labels = masks(3)
-    labels[[0, 5]] = 0
-    put_sides(tmp_path, target, labels, "a.dcm", write=partial(write_dicom, omit_empty_frames=True))
-    write_dicom(tmp_path / "references" / "a.dcm", target)
-    with pytest.raises(DataError, match="got 4 x 24 x 30"):
-        score(scoring(tmp_path, spec=SPEC))
-    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    assert found["confusion_matrix"] == wanted(target, labels)
-
-
-def test_places_of_itk_dicom_and_nifti_are_compared(tmp_path):
-    """The same place in three files; moved by a millimetre it is refused, whatever the format."""
-    target, labels = masks(3)
-    for side in ("references", "predictions", "moved"):
-        (tmp_path / side).mkdir()
-    write_dicom(tmp_path / "references" / "a.dcm", target)
-    write_itk(tmp_path / "predictions" / "a.nii.gz", labels)
-    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(target, labels)
-    write_itk(tmp_path / "moved" / "a.mha", labels, origin=(ORIGIN[0] + 1, *ORIGIN[1:]))
-    pairing = pair_masks(tmp_path / "moved", tmp_path / "references", spec=SPEC)
-    with pytest.raises(DataError, match="`origin` to be that of its reference"):
-        score(replace(scoring(tmp_path, spec=SPEC), pairing=pairing))
 
 
 def test_resampling_equals_itk(tmp_path):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tifffile
 import torch
-import zarr
 from PIL import Image
 
 from segmeter.data.config import FolderConfig
@@ -27,7 +26,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig
 from tests.data.crafted import write_pyramid, write_zarr
 from tests.evaluation import jobs
-from tests.evaluation.jobs import files, flip, interrupted
+from tests.evaluation.jobs import files, interrupted
 from tests.models.parts import make_card, make_spec, make_tiny
 
 SPEC = make_spec()
@@ -104,15 +103,6 @@ def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, stre
     assert files(tmp_path / "run") == files(tmp_path / "clean")
 
 
-def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, streamed, caplog):
-    evaluated(data, tmp_path)
-    clean = files(tmp_path)
-    flip(tmp_path / "predictions" / "labels" / "c.tif")
-    evaluated(data, tmp_path, resume=True)
-    assert "written again (1: labels/c.tif)" in caplog.text
-    assert files(tmp_path) == clean
-
-
 NEED_WHOLE_MAPS = [
     ({"postprocess": PostprocessConfig(steps=(ClosingConfig(),))}, "postprocess.closing"),
     ({"export": ExportConfig(probs=True)}, "export.probs"),
@@ -135,14 +125,6 @@ def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_pat
     with pytest.raises(ConfigError, match=rf"`{what}` to work by rows, as case 'a' .* \(200 x 140 pixels\)"):
         evaluated(data, tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
-    zarr.create_array(str(tmp_path / "a.zarr"), data=np.zeros((40, 30, 3), np.uint8), dimension_names=("y", "x", "c"))
-    job = prediction(open_images(tmp_path / "a.zarr", spec=SPEC, in_channels=3), tmp_path / "run")
-    rule = r"`export.probs` to work by rows, as case 'a' is read by rows \(a Zarr image\)"
-    with pytest.raises(ConfigError, match=rule):
-        predict(replace(job, export=ExportConfig(probs=True)))
 
 
 def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
@@ -217,15 +199,6 @@ def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_
     predict(job)
     assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
     assert list(parse_records(read_records(tmp_path / "rows"))["a"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
-
-
-def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled_above):
-    spec = make_spec(task="multilabel")
-    images = open_images(data / "images", spec=spec, in_channels=3)
-    predict(replace(prediction(images, tmp_path / "whole"), predictor=predictor(spec)))
-    predict(preferred(images, tmp_path / "rows", predictor=predictor(spec)))
-    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
-    assert len(files(tmp_path / "rows" / "predictions")) == 3 * spec.num_classes
 
 
 @pytest.mark.parametrize("changes", [changes for changes, _ in NEED_WHOLE_MAPS], ids=str)

@@ -110,16 +110,6 @@ def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path, monkeypatc
     assert [len(table) for table, _ in read_batches(tmp_path)] == [1, 3, 3, 1]
 
 
-@pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
-def test_counts_come_back_however_large(tmp_path, most):
-    counts = np.array([[0, 1], [most, 7]])
-    manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
-    manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=1, width=1, counts=counts)))
-    manifest.close()
-    (found,) = rows_of(tmp_path)
-    np.testing.assert_array_equal(found.counts, counts, strict=True)
-
-
 def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(manifest_module, "BATCH", 1)
     begun(tmp_path)

@@ -19,7 +19,6 @@ from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary
-from tests.data.crafted import write_multiscales
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import put_sides, scoring
 
@@ -131,17 +130,3 @@ def test_warnings_survive_an_interruption(tmp_path):
     save_volume(tmp_path / "predictions" / "b.npy", VOLUME)
     summary = score(replace(scoring(tmp_path), resume=True))
     assert summary["spacing"]["warnings"] == [ONE_SIDE.replace("1: a", "2: a, b")]
-
-
-def save_ome(path, shift):
-    steps = [{"type": "scale", "scale": list(EDGES)}, {"type": "translation", "translation": shift}]
-    write_multiscales(zarr.open_group(str(path), mode="w"), VOLUME, steps=[steps])
-
-
-def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path):
-    save_ome(tmp_path / "references" / "a.zarr", [0, 0, 0])
-    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.05])  # under a quarter of 0.25
-    score(scoring(tmp_path))
-    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.25])
-    with pytest.raises(DataError, match=r"expected `origin` to be that of its reference .*\[0\.00025, 0"):
-        score(scoring(tmp_path))
