@@ -135,14 +135,14 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_o
     manifest = Manifest.begin(tmp_path, job.identity, job.dataset.case_ids)
     for case_id, record in list(records.items())[:noted]:
         manifest.add(Entry(case_id=case_id, record=record))
+    manifest.close()
     left = tmp_path / PREDICTIONS / "labels" / f"{TEMPORARY}left"
     left.write_bytes(b"half")
     if damaged is not None:
         (tmp_path / PREDICTIONS / "labels" / f"case{damaged:02d}.png").unlink()
     assert restore_cases(job, manifest) == kept
     assert not left.exists()
-    manifest.keep(kept)
-    assert manifest.records()["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
+    assert read_records(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
 
 
 def test_a_part_reads_its_cases_by_their_place_in_the_whole():

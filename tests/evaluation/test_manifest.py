@@ -43,7 +43,7 @@ def begun(folder, count=3):
 
 def ids(manifest, keep=3):
     manifest.keep(keep)
-    return manifest.records()["case_id"].to_pylist()
+    return read_records(manifest.folder)["case_id"].to_pylist()
 
 
 def rows_of(folder):
@@ -72,7 +72,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
     (found,) = rows_of(tmp_path)
     np.testing.assert_array_equal(found.counts, given.row.counts, strict=True)
     assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
-    records = open_manifest(tmp_path, IDENTITY, CASES, resume=True).records()
+    records = read_records(tmp_path)
     assert hashes_of(records) == {"a": given.sha256}
     assert parse_records(records) == {"a": given.record}
 
@@ -195,7 +195,7 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
     manifest = opened(resume=False)
     manifest.add(Entry(case_id="x"))
     manifest.close()
-    assert opened().records()["case_id"].to_pylist() == ["x"]
+    assert read_records(opened().folder)["case_id"].to_pylist() == ["x"]
     (tmp_path / "run" / "metrics.json").write_text("{}")
     manifest.finish(["metrics.json"])
     assert opened().done
@@ -203,9 +203,9 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
         opened(identity={"a": 2})
     (tmp_path / "run" / "metrics.json").write_text("{")
     again = opened()
-    assert (again.done, len(again.records())) == (False, 0)
+    assert (again.done, len(read_records(again.folder))) == (False, 0)
     assert caplog.messages == ["resume: missing or damaged files are written again (1: metrics.json)."]
-    assert len(opened(resume=False).records()) == 0
+    assert len(read_records(opened(resume=False).folder)) == 0
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_sound_cases_are_noted_and_all_problems_raised_together(open_run):
     with pytest.raises(DataError) as caught:
         drive((each for each in results), open_run, what="scoring", total=4, each=seen.append)
     assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
-    assert [entry.case_id for entry in seen] == ["a", "c"] == open_run.records()["case_id"].to_pylist()
+    assert [entry.case_id for entry in seen] == ["a", "c"] == read_records(open_run.folder)["case_id"].to_pylist()
 
 
 def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
@@ -240,4 +240,4 @@ def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
     with pytest.raises(DataError, match="a: another unit"):
         drive(results(), open_run, what="scoring", total=2, each=refuse)
     assert closed
-    assert open_run.records()["case_id"].to_pylist() == ["a"]
+    assert read_records(open_run.folder)["case_id"].to_pylist() == ["a"]

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -121,9 +122,7 @@ class Evaluation:
 
     def to_polars(self) -> Any:
         """Convert `cases` to a polars.DataFrame, if polars is installed."""
-        import polars  # not a dependency
-
-        return polars.from_arrow(self.cases)
+        return import_module("polars").from_arrow(self.cases)
 
     def table(self) -> str:
         """Return the tables that the command line prints."""

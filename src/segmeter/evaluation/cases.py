@@ -1,6 +1,7 @@
 """Measures one pair of mask files: its row of counts and measures, or the problems of its files."""
 
 import math
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -61,32 +62,46 @@ class CaseScorer:
         counts = 8 * _TABLES * math.prod(reading.spec.counts_shape)
         what = f"score: counts of {reading.spec.num_classes} classes"
         check_memory(counts, what=what, remedy="Name those that occur.")
-        whole = {"instances": reading.instances, "invalid": reading.spec.count_invalid}
-        self._whole = [f"metrics.measures: {measure.name}" for measure in metrics.measures]  # need a whole map
-        self._whole += [f"data.{key}" for key, given in whole.items() if given]
-        self._whole += ["metrics.calibration"] if metrics.calibration else []
 
     def __call__(self, pair: MaskPair) -> Outcome:
         """Measure a pair. Problems of its files are returned, so that those of all pairs can be reported together."""
         in_time = limit_of(pair, self.reading.timeout_s)
         is_large, pixels = in_time(partial(self._reader.look, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
+        each = len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0)
         try:
-            if is_large:
-                if self._whole:
-                    rule = "to fit into memory, as a larger case is read in bands and can only be counted"
-                    remedy = f"Leave out {', '.join(self._whole)}, or cut it into tiles."
-                    raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
-                with self._reader.open(pair) as found:
-                    return self._measure(pair, found)
-            each = len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0)
-            needed = self.processes * pixels * each
-            with _ROOM.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy):
-                return self._measure(pair, in_time(partial(self._reader.load, pair)))
+            with ExitStack() as held:
+                if is_large:
+                    found = held.enter_context(self._open_large(pair))
+                else:
+                    needed = self.processes * pixels * each
+                    held.enter_context(_ROOM.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
+                    found = in_time(partial(self._reader.load, pair))
+                row = make_row(found.maps, self._measures, partial(self._explain, pair, found))
+            spacing, changes = found.spacing, dict[str, Any]()
+            if spacing.spacing:
+                changes |= {"spacing": spacing.spacing, "unit": spacing.unit}
+            extra = {"resampled": float(found.resampled)} if self.reading.resample != "refuse" else {}
+            extra |= {"missing": float(not pair.predictions)} if self.flag_missing else {}
+            if extra or changes:
+                row = replace(row, extra=extra, **changes)
+            return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
         except InputError as error:
             return error.problems
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
+
+    def _open_large(self, pair: MaskPair) -> AbstractContextManager[PairMaps]:
+        """Open a pair that is read in bands, unless something needs its whole maps."""
+        whole = {"instances": self.reading.instances, "invalid": self.reading.spec.count_invalid}
+        needs = [f"metrics.measures: {measure.name}" for measure in self.metrics.measures]
+        needs += [f"data.{key}" for key, given in whole.items() if given]
+        needs += ["metrics.calibration"] if self.metrics.calibration else []
+        if needs:
+            rule = "to fit into memory, as a larger case is read in bands and can only be counted"
+            remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
+            raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
+        return self._reader.open(pair)
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, whole, with every value checked.
@@ -100,18 +115,6 @@ class CaseScorer:
         if problems := found.problems():
             raise DataError(problems)
         return cast(CaseMaps, found.maps)
-
-    def _measure(self, pair: MaskPair, found: PairMaps) -> Entry:
-        spacing, changes = found.spacing, dict[str, Any]()
-        row = make_row(found.maps, self._measures, partial(self._explain, pair, found))
-        if spacing.spacing:
-            changes = {"spacing": spacing.spacing, "unit": spacing.unit}
-        extra = {"resampled": float(found.resampled)} if self.reading.resample != "refuse" else {}
-        if self.flag_missing:
-            extra["missing"] = float(not pair.predictions)
-        if extra or changes:
-            row = replace(row, extra=extra, **changes)
-        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
     def _explain(
         self, pair: MaskPair, found: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool

@@ -162,9 +162,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     if manifest.done:
         return manifest
-    whole = restore_cases(job, manifest)
-    done = 0 if sees_all_probs else whole
-    manifest.keep(done)
+    done = restore_cases(job, manifest, none=sees_all_probs) if job.resume else 0
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file

@@ -74,6 +74,7 @@ class Manifest:
     def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
         self.identity = identity
+        self.head = {"schema": SCHEMA, "state": "", "identity": identity}
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
@@ -85,7 +86,7 @@ class Manifest:
         """Start a run in a folder that no other run uses; it is created if it is missing."""
         make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
-        manifest._write("running")
+        write_json(folder / MANIFEST, manifest.head | {"state": "running", "cases": list(cases)})
         remove(folder / JOURNAL)
         return manifest
 
@@ -148,11 +149,6 @@ class Manifest:
 
         return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
 
-    def records(self) -> pa.Table:
-        """Return the id, the hash of the files and the record of each finished case."""
-        self.close()
-        return read_records(self.folder)
-
     def finish(
         self, results: Sequence[str] = (), *, inputs: Mapping[str, str] | None = None, records: pa.Table | None = None
     ) -> None:
@@ -167,11 +163,13 @@ class Manifest:
         records
             case_id, sha256 and record of all cases; None takes those of the journal.
         """
-        records = self.records() if records is None else records
+        self.close()
+        records = read_records(self.folder) if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
-        self._write("done", results=kept, inputs=dict(inputs or {}))
+        end = {"state": "done", "results": kept, "inputs": dict(inputs or {}), "cases": list(self.cases)}
+        write_json(self.folder / MANIFEST, self.head | end)
         remove(self.folder / JOURNAL)
         self.done = True
 
@@ -182,10 +180,6 @@ class Manifest:
             with closing(self._journal) as journal:
                 self._journal = None
                 journal.sync()
-
-    def _write(self, state: str, **more: Any) -> None:
-        head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
-        write_json(self.folder / MANIFEST, head | {"cases": list(self.cases)})
 
 
 def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, resume: bool) -> Manifest:

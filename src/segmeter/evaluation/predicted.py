@@ -24,7 +24,7 @@ from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import split_batches
 from segmeter.errors import ConfigError
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_records
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, make_folder
@@ -226,15 +226,15 @@ class Spool:
         return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
 
 
-def restore_cases(job: CaseRun, manifest: Manifest) -> int:
+def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
     """Keep the finished cases of an interrupted run whose files are whole, and return how many they are.
 
     Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
-    because in different batches a network's outputs may differ in their last bits.
+    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept.
     """
     clear_leftovers(job.folder / PREDICTIONS)
     kinds = list[Any]()
-    for wanted, (case_id, record) in zip(manifest.cases, parse_records(manifest.records()).items(), strict=False):
+    for wanted, (case_id, record) in zip(manifest.cases, parse_records(read_records(job.folder)).items(), strict=False):
         if damaged := find_damaged(job.folder, [record]):
             _LOG.warning(
                 "resume: missing or damaged files are written again, with all that follow (%s).", some(damaged)
@@ -244,4 +244,7 @@ def restore_cases(job: CaseRun, manifest: Manifest) -> int:
         kinds.append(record["image"])
     count, size = len(kinds), job.predictor.config.batch_size
     *_, last = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, size)]
-    return last.start if count < len(manifest.cases) and len(last) < size else count
+    count = last.start if count < len(manifest.cases) and len(last) < size else count
+    count = 0 if none else count
+    manifest.keep(count)
+    return count

@@ -1,7 +1,7 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
 from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.sniff import show
 from segmeter.data.masks.reading import hash_map
@@ -19,7 +18,7 @@ from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.drive import SUMMARY, Outcome, collect, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, collect, conclude, drive
 from segmeter.evaluation.manifest import (
     Entry,
     check_same,
@@ -77,11 +76,6 @@ class Scoring:
     shard: Shard | None = None
 
     @property
-    def spec(self) -> ClassSpec:
-        """The classes."""
-        return self.reading.spec
-
-    @property
     def pairs(self) -> Sequence[MaskPair]:
         """The pairs that this run scores."""
         return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
@@ -89,7 +83,7 @@ class Scoring:
     def identity(self) -> dict[str, Any]:
         """Collect everything that determines the metrics except the files; a run is resumed only if it is the same."""
         every = [pair.case_id for pair in self.pairing.pairs]
-        reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
+        reading, spec = self.reading, {name: value for name, value in self.reading.spec if name != "colours"}
         return {
             "data": {
                 **spec,
@@ -143,8 +137,10 @@ def score(job: Scoring) -> dict[str, Any]:
     manifest = open_manifest(job.folder, identity, [pair.case_id for pair in job.pairs], resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    done, spacings = parse_records(manifest.records()), Spacings()
-    manifest.keep(len(done))
+    spec, scorer, spacings = job.reading.spec, job.scorer(), Spacings()
+    done = parse_records(read_records(job.folder)) if job.resume else {}
+    if job.resume:
+        manifest.keep(len(done))
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
@@ -153,25 +149,23 @@ def score(job: Scoring) -> dict[str, Any]:
         if job.metrics.measures and (problems := spacings.problems()):
             raise DataError(problems)
 
-    results = _results(job.scorer(), [pair for pair in job.pairs if pair.case_id not in done], job.workers)
-    drive(results, manifest, what="scoring", total=len(job.pairs) - len(done), each=check_units)
+    rest = [pair for pair in job.pairs if pair.case_id not in done]
+    if job.workers:
+        results = map_in_processes(scorer, rest, processes=job.workers, describe=lambda pair: pair.case_id)
+    else:
+        ahead = fetch_ahead(rest, lambda pair: pair.files)
+        results = map_in_threads(scorer, ahead, threads=count_cores(), name="score")
+    drive(results, manifest, what="scoring", total=len(rest), each=check_units)
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
     facts = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
     sums, hashes = None, dict[str, str]()
     if job.probs:
-        measured = hashes_of(manifest.records())
-        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=measured)
-    return conclude(manifest, manifest.table(job.spec), job.spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
-
-
-def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int) -> Generator[Outcome, None, None]:
-    """Score all pairs in order."""
-    if workers:
-        return map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
-    ahead = fetch_ahead(pairs, lambda pair: pair.files)
-    return map_in_threads(scorer, ahead, threads=count_cores(), name="score")
+        measured = hashes_of(read_records(job.folder))
+        sums, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
+    rows = manifest.table(spec)
+    return conclude(manifest, rows, spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
 
 
 def measure_probs(

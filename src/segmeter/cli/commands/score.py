@@ -156,5 +156,5 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
             files={"image": [path], "target": pair.references, "prediction": pair.predictions},
         )
 
-    ranking = Ranking.of(build_scoreboard(open_cases([scoring.folder]), scoring.spec, scoring.metrics))
-    draw_run(scoring.folder, ranking, read, config, scoring.spec)
+    ranking = Ranking.of(build_scoreboard(open_cases([scoring.folder]), scoring.reading.spec, scoring.metrics))
+    draw_run(scoring.folder, ranking, read, config, scoring.reading.spec)
