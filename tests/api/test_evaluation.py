@@ -76,14 +76,6 @@ def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(eval
         assert evaluation.summary["per_case"][name]["mean"] == pytest.approx(np.nanmean(cases), abs=1e-12), name
 
 
-def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
-    html = evaluation._repr_html_()
-    assert "<b>car</b>" not in html
-    assert "&lt;b&gt;car&lt;/b&gt;" in html
-    assert "mean IoU" in evaluation.table()
-    assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
-
-
 def test_a_notebook_shows_the_tables_of_the_command_line():
     """Every cell of every table."""
     config = segmeter.MetricsConfig(bootstrap=1000, slice_by=("^(.)",), convention="all", groups={"ways": ["road"]})

@@ -102,12 +102,6 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
     assert not (tmp_path / "run" / "cases.parquet").exists()
 
 
-def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
-    assert predict(case_run(tmp_path, dataset=TinyCases(count=3))) == 3
-    assert len(stream.starts) == 2
-    assert stream.done == len(stream.queue)
-
-
 @pytest.mark.parametrize(
     ("split", "changes", "key"),
     [("val", {"fold": "2/2"}, "fold"), ("test", {"split_seed": 1}, "split_seed"), ("all", {"split_seed": 1}, None)],
@@ -202,16 +196,3 @@ def test_files_that_would_overwrite_each_other_are_refused_before_any_work(run, 
     assert not given.dataset.read
     nothing = ExportConfig(labels=False, instances=False)
     run_cases(replace(given, export=nothing), "predicting")
-
-
-def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):
-    class Twelve(Untargeted):
-        def __getitem__(self, index):
-            sample = super().__getitem__(index)
-            return replace(sample, image=np.clip(sample.image * 4095, 0, 4095).astype(np.uint16))
-
-    predict(prediction(tmp_path / "12", dataset=Twelve(count=20)))
-    (line,) = caplog.messages
-    assert "The model was trained on another scale or dtype" in line
-    predict(prediction(tmp_path / "own"))
-    assert caplog.messages == [line]

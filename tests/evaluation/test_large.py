@@ -17,7 +17,7 @@ from segmeter.evaluation.evaluate import predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.evaluation.predicted import CaseRun, Spool
 from segmeter.export.config import ExportConfig
-from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.metrics.cases.stored import read_cases
@@ -206,18 +206,6 @@ def test_an_image_that_fits_is_read_whole_where_that_is_needed(data, tmp_path, t
     job = preferred(images_of(data), tmp_path, **changes)
     assert not job.dataset.streamed_cases()
     assert predict(job) == 3
-
-
-def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path, tiled_above):
-    turned = tmp_path / "turned.tif"
-    tifffile.imwrite(turned, tifffile.imread(data / "images" / "a.tif"), photometric="rgb", extratags=[TURNED])
-    images = open_images(turned, spec=SPEC, in_channels=3, orientation="apply")
-    assert not preferred(images, tmp_path).dataset.streamed_cases()
-    predict(preferred(images, tmp_path))
-    whole = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(tile=320), torch.device("cpu"))
-    assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()
-    usual = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(), torch.device("cpu"))
-    assert preferred(images_of(data), tmp_path, predictor=usual).dataset.rows_above == WHOLE_PIXELS
 
 
 def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_the_same_files(

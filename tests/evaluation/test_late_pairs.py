@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from segmeter.cli.commands.score import draw_cases
 from segmeter.errors import LateError
-from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.score import measure_probs, score
 from segmeter.report.config import ReportConfig
@@ -53,12 +51,6 @@ def test_a_pair_is_named(job, hanging):
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE):
         score(job)
-
-
-def test_measuring_is_not_limited(job, monkeypatch):
-    expected, make_row = score(changed(job, timeout_s=None)), cases.make_row
-    monkeypatch.setattr(cases, "make_row", lambda *given, **more: (time.sleep(0.5), make_row(*given, **more))[1])
-    assert score(job) == expected
 
 
 def test_rows_of_a_large_pair_are_limited(job, hanging, monkeypatch):

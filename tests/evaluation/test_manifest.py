@@ -149,12 +149,6 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path):
     assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
 
 
-def test_a_run_of_an_earlier_version_may_hold_the_default_of_a_key_that_is_gone(tmp_path):
-    data = {**IDENTITY["data"], "ignore_rim": 0}
-    Manifest.begin(tmp_path, IDENTITY | {"data": data}, CASES)
-    check_same(tmp_path, IDENTITY, CASES)
-
-
 def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
     begun(tmp_path)
     now = {corners: IDENTITY | {"data": {**IDENTITY["data"], "corners": corners}} for corners in ("edges", "centres")}

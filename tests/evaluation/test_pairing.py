@@ -160,10 +160,6 @@ def test_the_summary_has_what_the_arrays_give(held, tmp_path):
     assert json.loads((tmp_path / "metrics.json").read_text()) == summary
 
 
-def test_the_bound_is_of_a_case_and_not_of_all_its_planes(held):
-    assert score(changed(held, max_pixels=20 * 32))["calibration"]["n"] == 20 * (27 + 28 + 29)
-
-
 def test_everything_that_is_wrong_with_the_files_is_said_at_once(held, tmp_path):
     np.save(tmp_path / "probs" / "a.npy", np.ones((3, 20, 30), np.float32))
     np.save(tmp_path / "probs" / "b.npy", np.ones((2, 20, 31), np.float32))

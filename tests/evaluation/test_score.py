@@ -11,7 +11,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Reading
-from segmeter.errors import DataError, InputError, RunError
+from segmeter.errors import DataError, InputError
 from segmeter.evaluation import cases
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing
@@ -105,16 +105,6 @@ def test_what_the_summary_refuses_leaves_no_tables(tmp_path):
     with pytest.raises(InputError, match="cluster"):
         score(replace(scoring(refused), metrics=MetricsConfig(cluster="no(where)")))
     assert not list(refused.glob("cases.*"))
-
-
-def test_tables_that_can_not_be_written_end_the_run_without_a_summary(tmp_path, monkeypatch):
-    def fail(*_):
-        raise RunError("cases.csv: no room")
-
-    monkeypatch.setattr("segmeter.evaluation.drive.write_cases", fail)
-    with pytest.raises(RunError, match="no room"):
-        score(scoring(two_cases(tmp_path)))
-    assert not (tmp_path / "metrics.json").exists()
 
 
 K = 19
