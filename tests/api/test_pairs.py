@@ -37,13 +37,11 @@ MAP = np.zeros((4, 5), np.uint8)
 PAIR = [("a", MAP, MAP)]
 TWO = {"classes": ["x", "y"]}
 WRONG = [
-    (5, TWO, r"to give \(case_id, target, prediction\)"),
     ([], TWO, "at least one case"),
-    ([5], TWO, "got int at place 0"),
-    (["abc"], TWO, "got str at place 0"),
-    ([("a", MAP)], TWO, "got tuple at place 0"),
-    ([(7, MAP, MAP)], TWO, "to name each case by a text"),
-    ([("", MAP, MAP)], TWO, "to name each case by a text"),
+    *(
+        ([one], TWO, "each id a text, got .* at place 0")
+        for one in (5, "abc", ("a", MAP), (7, MAP, MAP), ("", MAP, MAP))
+    ),
     ([*PAIR, *PAIR], TWO, "'a' twice"),
     ([("a", MAP.tolist(), MAP)], TWO, "list as target of case 'a'"),
     ([("a", MAP, None)], TWO, "NoneType as prediction of case 'a'"),

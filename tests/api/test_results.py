@@ -50,19 +50,6 @@ def test_two_classes_of_one_name_are_refused():
         flatten({"n_cases": 1, "per_class": {"a<": {"iou": 0.5}, "a>": {"iou": 0.25}}})
 
 
-def test_a_summary_of_multilabel_is_flat_too():
-    spec = SPEC.replace(task="multilabel", ignore_index=None)
-    target = np.array([[[0, 1]], [[1, 1]], [[0, 0]]])
-    found = segmeter.evaluate([("a", target, target)], classes=spec)
-    assert found.flat()["dataset/mean_iou"] == 1.0
-
-
-@pytest.mark.parametrize("summary", [3, {}, {"n_cases": "x"}, [1]])
-def test_what_is_no_summary_is_refused(summary):
-    with pytest.raises(InputError, match=r"`summary` to be the content of metrics\.json"):
-        flatten(summary)
-
-
 def test_results_and_aggregates_are_ours(tmp_path):
     found = evaluation(measures=["surface"])
     found.write_grand_challenge(tmp_path / "metrics.json")

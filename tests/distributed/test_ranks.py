@@ -13,7 +13,6 @@ import torch.distributed as dist
 from segmeter.distributed.ranks import ALONE, Order, World, joined
 from segmeter.distributed.shards import Place
 from segmeter.errors import PeerError
-from tests.distributed.spawned import run_world
 from tests.distributed.validated import validate_each_way
 
 
@@ -92,22 +91,13 @@ def test_one_that_failed_after_its_last_step_keeps_nobody_waiting(monkeypatch: p
         World(1, 2, dist.PrefixStore("segmeter/0/7", store)).leave(timedelta(seconds=5))
 
 
-def check_validations(found: list[Any], folder: Path) -> None:
+def test_a_validation_is_the_same_whoever_takes_part(answers: list[dict[str, Any]], tmp_path: Path) -> None:
     """Mutations seen to fail: statistics of each process, passes that are not split."""
-    ((scores, pictures), none), error, *given_up = found
-    (expected, drawn), _ = validate_each_way(ALONE, folder)[0]
+    ((scores, pictures), none), error, *given_up = answers[0]["validations"]
+    (expected, drawn), _ = validate_each_way(ALONE, tmp_path)[0]
     assert scores == expected
     assert {name: path.name for name, path in pictures.items()} == {name: path.name for name, path in drawn.items()}
     assert len(drawn) == 4
     assert none == 0
     assert "NaN or infinite at step 7 (lr 0.1; validation case 'case02')" in error
     assert given_up == [(None, int(signal.SIGUSR1))] * 2
-
-
-def test_a_validation_is_the_same_whoever_takes_part(answers: list[dict[str, Any]], tmp_path: Path) -> None:
-    check_validations(answers[0]["validations"], tmp_path)
-
-
-@pytest.mark.slow
-def test_a_validation_is_the_same_for_seven_processes(tmp_path: Path) -> None:
-    check_validations(run_world(validate_each_way, 7, tmp_path)[0], tmp_path)

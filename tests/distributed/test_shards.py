@@ -1,11 +1,29 @@
 """shard=2/7: how it is read, what it takes, what a manifest says of it, and what is refused."""
 
 import hashlib
+from itertools import groupby
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from segmeter.distributed.shards import Place, Shard, check_alone, describe_shard, find_place, hash_names, parse_shard
+from segmeter.data.sample import Sample
+from segmeter.data.verification.report import build_dataset
+from segmeter.distributed.shards import (
+    Place,
+    Shard,
+    check_alone,
+    describe_shard,
+    find_place,
+    hash_names,
+    own_batches,
+    parse_shard,
+    split_batches,
+    take_batches,
+)
 from segmeter.errors import ConfigError, InputError
+from segmeter.inference.batches import same_shape_groups
+from tests.data.crafted import folder, make_folder
 
 
 @pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "1/0", "01/3", "1/03", "-1/3", "1/3 ", "1/3\n", "1.0/3"])
@@ -46,9 +64,6 @@ def test_variables_of_torchrun_and_srun_are_found() -> None:
     assert find_place({**srun, **here}) == Place(1, 2, 1)
     assert find_place({}) is None
     assert find_place({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
-    for rank in ("4", "-1"):
-        with pytest.raises(ConfigError, match=f"RANK={rank}, WORLD_SIZE=4"):
-            find_place({"RANK": rank, "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
 
 
 def test_several_processes_do_not_each_do_the_whole_job() -> None:
@@ -59,3 +74,37 @@ def test_several_processes_do_not_each_do_the_whole_job() -> None:
         ConfigError, match=r"`shard` to be set where .*, got null in process 2/4\. Set shard=2/4 in this"
     ):
         check_alone(None, torchrun)
+
+
+def grouped(kinds: list[int], size: int) -> list[list[int]]:
+    """Items that follow each other and are of one kind, at most `size` of them, as the predictor groups images."""
+    found = []
+    for _, run in groupby(range(len(kinds)), key=lambda index: kinds[index]):
+        items = list(run)
+        found += [items[start : start + size] for start in range(0, len(items), size)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_parts_of_all_processes_are_the_batches_of_one(seed: int) -> None:
+    """Mutation seen to fail: batches that are not told apart by their number."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 2, rng.integers(0, 25)).tolist()
+    size, count = int(rng.integers(1, 5)), int(rng.integers(1, 8))
+    assert [list(batch) for batch in split_batches(kinds, size)] == grouped(kinds, size)
+    found = []
+    for number in range(1, count + 1):
+        mine, batches = own_batches(kinds, Shard(number, count), size)
+        samples = [Sample(case_id=str(index), image=np.zeros((1 + kinds[index], 1, 1)), target=None) for index in mine]
+        found += [[int(each.case_id) for each in group] for group in same_shape_groups(samples, size, batches)]
+    assert sorted(found) == grouped(kinds, size)
+
+
+def test_a_shard_takes_every_nth_batch_whole(tmp_path: Path) -> None:
+    """No image is predicted beside others. Mutation seen to fail: every n-th case instead of batch."""
+    dataset = build_dataset(folder(make_folder(tmp_path, tuple("abcdefg"))))
+    taken = [take_batches(dataset, Shard(number, 3), batch_size=2) for number in (1, 2, 3)]
+    assert ["".join(part.case_ids) for part, _ in taken] == ["abg", "cd", "ef"]
+    assert [batches for _, batches in taken] == [[0, 0, 3], [1, 1], [2, 2]]
+    with pytest.raises(ConfigError, match="at most 4 shards"):
+        take_batches(dataset, Shard(1, 5), batch_size=2)

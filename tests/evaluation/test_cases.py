@@ -24,7 +24,7 @@ from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, I
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures import row
 from tests.data.crafted import THREE, put
-from tests.evaluation.masks import LABELS, TARGETS, changed, pair_masks, put_sides, two_cases
+from tests.evaluation.masks import LABELS, TARGETS, pair_masks, put_sides, two_cases
 
 
 def scorer(flag_missing=False, **metrics):
@@ -162,12 +162,6 @@ def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypat
         assert (tmp_path / "rows" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_more_pixels_than_may_be_decoded_are_scored(maps, tmp_path):
-    (maps / "references" / "a.tif").unlink()
-    (maps / "predictions" / "a.png").unlink()
-    assert score(changed(job(maps, tmp_path / "run"), max_pixels=30_000))["n_cases"] == 2
-
-
 @pytest.mark.parametrize(
     ("side", "lines", "value", "rule"),
     [
@@ -217,14 +211,4 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     pair = MaskPair(case_id="a", stem="a", **paths)
     assert reader.look(pair) == (True, 0)
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
-    assert reader.look(pair) == (False, 300 * 300)
-
-
-@pytest.mark.usefixtures("pairs_are_large")
-def test_the_pixels_of_a_pair_with_drawn_objects_are_those_of_the_other_side(tmp_path):
-    (tmp_path / "drawn.txt").write_text("0 0 0 1 0 1 1\n" * 2000)
-    labels = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8)
-    Image.fromarray(labels).save(tmp_path / "map.png")
-    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
-    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "drawn.txt",), predictions=(tmp_path / "map.png",))
     assert reader.look(pair) == (False, 300 * 300)

@@ -11,7 +11,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.compare import compare, name_runs
+from segmeter.evaluation.compare import compare, short_names
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
@@ -143,7 +143,7 @@ def test_runs_that_differ_are_refused(changes, message, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"connectivity": 8', '"touching": "corners"', "got 'touching' in 'one'. It is called 'connectivity' now."),
+        ('"connectivity": 8', '"touching": "corners"', "It is called 'connectivity' now."),
         ('"convention": "segmeter"', '"convention": "other"', "with segmeter, got other in 'one'"),
     ],
 )
@@ -169,10 +169,10 @@ def test_what_is_no_finished_run_is_refused(content, tmp_path):
 
 def test_names_are_as_short_as_they_can_be():
     dated = [Path("/r/2026-01-02_030405_a"), Path("/r/2026-01-02_030406_b")]
-    assert list(name_runs(dated)) == ["a", "b"]
+    assert short_names(dated) == ["a", "b"]
     same = [Path("/r/2026-01-02_030405_a"), Path("/r/2026-01-02_030406_a")]
-    assert list(name_runs(same)) == ["2026-01-02_030405_a", "2026-01-02_030406_a"]
-    assert list(name_runs([Path("/r/a"), Path("/q/a")])) == ["/r/a", "/q/a"]
+    assert short_names(same) == ["2026-01-02_030405_a", "2026-01-02_030406_a"]
+    assert short_names([Path("/r/a"), Path("/q/a")]) == ["/r/a", "/q/a"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_names_are_as_short_as_they_can_be():
 )
 def test_one_run_or_the_same_twice_is_refused(folders, message):
     with pytest.raises(InputError, match=message):
-        name_runs(folders)
+        compare(folders, FEW)
 
 
 def test_a_case_takes_less_memory_than_its_rows_would(tmp_path, monkeypatch):

@@ -43,17 +43,11 @@ def test_what_fits_only_alone_waits_for_its_turn(monkeypatch):
     assert 0 < most <= 5
 
 
-def test_processes_share_it(monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
-    with Room(processes=2).hold(2 * SMALL, what="it", remedy=""):
-        pass
-    with pytest.raises(InputError, match="memory"), Room(processes=2).hold(3 * SMALL, what="it", remedy=""):
-        pass
-
-
 def test_more_classes_than_fit_are_refused_before_a_run_begins(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
+    for folder in ("a", "b"):
+        put(tmp_path / folder / "x.png", np.zeros((2, 2), np.uint8))
     with pytest.raises(SystemExit) as leaving:
         main(["score", "predictions=a", "references=b", "data.num_classes=65534"])
     assert leaving.value.code == 2

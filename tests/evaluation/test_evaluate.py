@@ -30,7 +30,7 @@ from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfi
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.evaluation.jobs import case_run, evaluated, files, interrupted, predictor
+from tests.evaluation.jobs import case_run, evaluated, files, predictor
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 
@@ -99,12 +99,6 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
         evaluated(tmp_path / "run", dataset=cases)
     assert not (tmp_path / "run" / "metrics.json").exists()
     assert not (tmp_path / "run" / "cases.parquet").exists()
-
-
-def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
-    assert predict(case_run(tmp_path, dataset=TinyCases(count=3))) == 3
-    assert len(stream.starts) == 2
-    assert stream.done == len(stream.queue)
 
 
 @pytest.mark.parametrize(
@@ -189,24 +183,3 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
 
 
-def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, caplog):
-    class Twelve(Untargeted):
-        def __getitem__(self, index):
-            sample = super().__getitem__(index)
-            return replace(sample, image=np.clip(sample.image * 4095, 0, 4095).astype(np.uint16))
-
-    predict(prediction(tmp_path / "12", dataset=Twelve(count=20)))
-    (line,) = caplog.messages
-    assert "The model was trained on another scale or dtype" in line
-    predict(prediction(tmp_path / "own"))
-    assert caplog.messages == [line]
-
-
-def test_an_interrupted_prediction_goes_on_to_the_same_bytes_and_reads_no_finished_case_again(tmp_path):
-    predict(prediction(tmp_path / "whole"))
-    with interrupted(4):
-        predict(prediction(tmp_path / "run"))
-    cases = Untargeted(count=5)
-    predict(prediction(tmp_path / "run", dataset=cases, resume=True))
-    assert cases.read == [4]
-    assert files(tmp_path / "run") == files(tmp_path / "whole")

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.evaluation.manifest import Manifest, read_batches
+from segmeter.data.dataset import Part
+from segmeter.evaluation.evaluate import run_cases
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_batches, read_records
+from segmeter.evaluation.predicted import restore_cases
+from segmeter.export.config import ExportConfig
+from segmeter.files import TEMPORARY
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.evaluation.jobs import empty, evaluated, files, flip, interrupted, predictor
+from tests.evaluation.jobs import case_run, empty, evaluated, files, flip, interrupted, predictor
 from tests.training.tiny import TinyCases
 
 COUNT, BATCH = 11, 3
@@ -72,20 +77,6 @@ def test_a_killed_run_ends_with_the_same_bytes(clean, tmp_path):
     assert files(tmp_path) == clean
 
 
-def test_a_case_whose_files_are_gone_is_predicted_again(clean, tmp_path, monkeypatch):
-    def leave(self, results):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Manifest, "finish", leave)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path)
-    for path in (tmp_path / "predictions").rglob("case04.*"):
-        path.unlink()
-    assert resume(tmp_path)[0] == [3, 4, 5], "its batch"
-    assert files(tmp_path) == clean
-
-
 def replace_by_a_link(path):
     path.rename(path.parents[3] / "elsewhere")
     path.symlink_to(path.parents[3] / "elsewhere")
@@ -102,9 +93,9 @@ def test_a_damaged_file_is_named_and_made_again(finished, damage, clean, tmp_pat
             run(folder)
     damage(folder / "predictions/labels/case04.png")
     read, _ = resume(folder)
-    assert "missing or damaged files of predictions are written again (1: labels/case04.png)" in caplog.text
-    assert {3, 4, 5} <= set(read), "its batch"
-    assert not finished or len(read) == 3
+    assert "missing or damaged files are written again" in caplog.text
+    assert "(1: labels/case04.png)" in caplog.text
+    assert read == list(range(0 if finished else 3, COUNT)), "from its batch on, as later cases follow it"
     assert files(folder) == clean
 
 
@@ -113,7 +104,7 @@ def test_a_damaged_result_of_a_finished_run_is_measured_again(name, clean, tmp_p
     run(tmp_path)
     flip(tmp_path / name)
     resume(tmp_path)
-    assert f"missing or damaged results are written again (1: {name})" in caplog.text
+    assert f"missing or damaged files are written again (1: {name})" in caplog.text
     assert files(tmp_path) == clean
 
 
@@ -130,3 +121,30 @@ def test_calibration_sees_every_case_again(tmp_path):
     with interrupted(6):
         run(tmp_path / "resumed")
     assert resume(tmp_path / "resumed", metrics=metrics) == (list(range(COUNT)), whole)
+
+
+@pytest.mark.parametrize(
+    ("noted", "damaged", "kept"),
+    [(0, None, 0), (1, None, 0), (2, None, 2), (3, None, 2), (5, None, 5), (5, 0, 0), (5, 1, 0), (5, 3, 2), (4, 4, 4)],
+)
+def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_one(noted, damaged, kept, tmp_path):
+    """In batches of 2. What a killed process left half written goes."""
+    job = case_run(tmp_path, export=ExportConfig(probs=True))
+    run_cases(job, "running")
+    records = parse_records(read_records(tmp_path))
+    manifest = Manifest.begin(tmp_path, job.identity, job.dataset.case_ids)
+    for case_id, record in list(records.items())[:noted]:
+        manifest.add(Entry(case_id=case_id, record=record))
+    manifest.close()
+    left = tmp_path / PREDICTIONS / "labels" / f"{TEMPORARY}left"
+    left.write_bytes(b"half")
+    if damaged is not None:
+        (tmp_path / PREDICTIONS / "labels" / f"case{damaged:02d}.png").unlink()
+    assert restore_cases(job, manifest) == kept
+    assert not left.exists()
+    assert read_records(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
+
+
+def test_a_part_reads_its_cases_by_their_place_in_the_whole():
+    part = Part(list("abcdefg"), range(2, 5))
+    assert [part[index] for index in range(len(part))] == list("cde")

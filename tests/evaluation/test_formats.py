@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
@@ -145,12 +145,6 @@ def on_two_grids(root, suffix, *, cut=0):
     return labels
 
 
-def test_another_size_is_refused_with_both_grids(tmp_path):
-    on_two_grids(tmp_path, ".nrrd", cut=2)
-    with pytest.raises(DataError, match=r"got 4 x 24 x 30 .* origin .* prediction: .* data.resample=nearest"):
-        score(scoring(tmp_path, spec=SPEC))
-
-
 def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
     labels = on_two_grids(tmp_path, ".mha", cut=2)
     summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
@@ -159,39 +153,6 @@ def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
     assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
     assert "resampled by nearest neighbour" in summary["spacing"]["warnings"][0]
     assert "(1: a)" in summary["spacing"]["warnings"][0]
-
-
-def test_one_grid_stays_as_it_is_and_its_row_says_so(tmp_path):
-    on_two_grids(tmp_path, ".mha")
-    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    assert summary["confusion_matrix"] == wanted(*masks(3))
-    assert read_cases(tmp_path)[0].extra == {"resampled": 0.0}
-    assert summary["spacing"]["warnings"] == []
-
-
-def test_a_segmentation_without_its_empty_frames_needs_the_grid_of_its_reference(tmp_path):
-    target, labels = masks(3)
-    labels[[0, 5]] = 0
-    put_sides(tmp_path, target, labels, "a.dcm", write=partial(write_dicom, omit_empty_frames=True))
-    write_dicom(tmp_path / "references" / "a.dcm", target)
-    with pytest.raises(DataError, match="got 4 x 24 x 30"):
-        score(scoring(tmp_path, spec=SPEC))
-    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    assert found["confusion_matrix"] == wanted(target, labels)
-
-
-def test_places_of_itk_dicom_and_nifti_are_compared(tmp_path):
-    """The same place in three files; moved by a millimetre it is refused, whatever the format."""
-    target, labels = masks(3)
-    for side in ("references", "predictions", "moved"):
-        (tmp_path / side).mkdir()
-    write_dicom(tmp_path / "references" / "a.dcm", target)
-    write_itk(tmp_path / "predictions" / "a.nii.gz", labels)
-    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(target, labels)
-    write_itk(tmp_path / "moved" / "a.mha", labels, origin=(ORIGIN[0] + 1, *ORIGIN[1:]))
-    pairing = pair_masks(tmp_path / "moved", tmp_path / "references", spec=SPEC)
-    with pytest.raises(DataError, match="`origin` to be that of its reference"):
-        score(replace(scoring(tmp_path, spec=SPEC), pairing=pairing))
 
 
 def test_resampling_equals_itk(tmp_path):
@@ -222,3 +183,54 @@ def test_endings_tell_masks_from_other_files(tmp_path):
     assert [row.case_id for row in read_cases(tmp_path)] == ["a"]
     with pytest.raises(DataError, match="to have names that end in '_x'"):
         pair_masks(tmp_path / "predictions", tmp_path / "references", spec=SPEC, endings=("_x", ""))
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"west": 5e5 + 3}, "`origin` to be that of its reference"),
+        ({"crs": "EPSG:32634"}, "`coordinate reference system` to be .* EPSG:32633, got EPSG:32634"),
+        ({"nodata": 7}, "`nodata` to be that of its reference .* 255, got 7"),
+    ],
+    ids=str,
+)
+def test_tags_of_geotiffs_must_agree(given, line, tmp_path):
+    put_sides(tmp_path, *masks(2), "a.tif", write=partial(write_geotiff, nodata=255))
+    write_geotiff(tmp_path / "predictions" / "a.tif", masks(2)[1], **({"nodata": 255} | given))
+    with pytest.raises(DataError, match=line) as error:
+        score(scoring(tmp_path, spec=SPEC))
+    assert ("resample" in str(error.value)) == ("west" in given)
+
+
+def test_a_turned_geotiff_is_laid_onto_its_reference(tmp_path):
+    """Turned by a quarter about its own corner: row r and column c of the one are column r and row -c of the other."""
+    target, labels = masks(2)
+    rasterio = library("rasterio")
+    quarter = rasterio.Affine(0, 0.75, 5e5, -0.5, 0, 5.8e6)  # columns run south and rows run east
+    put_sides(tmp_path, target, labels, "a.tif", write=write_geotiff)
+    write_geotiff(tmp_path / "predictions" / "a.tif", labels.T, transform=quarter)
+    with pytest.raises(DataError, match=r"or data.resample=nearest"):
+        score(scoring(tmp_path, spec=SPEC))
+    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    assert found["confusion_matrix"] == wanted(target, labels)
+
+
+def test_pixels_without_data_are_no_class(tmp_path):
+    """nodata=0 says that the background is not known; a label map says what it is meant to be."""
+    target, labels = masks(2)
+    put_sides(tmp_path, target, labels, "a.tif", write=partial(write_geotiff, nodata=0))
+    with pytest.raises(DataError, match=r"`nodata` to be no class, as \d+ pixels have it, got 0. .*data.label_map"):
+        score(scoring(tmp_path, spec=SPEC))
+    found = score(changed(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
+    assert found["confusion_matrix"] == wanted(target, labels)
+
+
+@pytest.mark.parametrize("nodata", [0, 9999])
+def test_pixels_without_data_are_no_object_and_no_background(nodata, tmp_path):
+    numbers = np.zeros((8, 9), np.uint16)
+    numbers[:2], numbers[4:6, 4:6] = 9999, 1
+    write_geotiff(tmp_path / "a.tif", numbers, nodata=nodata)
+    for label_map in ({}, {"0": 0, "255": 1}):  # a label map is for the other side
+        reading = Reading(spec=SPEC, label_map=label_map, max_pixels=1000, instances="references")
+        with pytest.raises(DataError, match=rf"`nodata` to be data.ignore_index, as \d+ pixels .*, got {nodata}"):
+            read_map(tmp_path / "a.tif", reading)

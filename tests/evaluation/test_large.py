@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tifffile
 import torch
-import zarr
 from PIL import Image
 
 from segmeter.data.config import FolderConfig
@@ -16,26 +15,24 @@ from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import predict, prefer_bands
 from segmeter.evaluation.manifest import parse_records, read_records
-from segmeter.evaluation.predicted import CaseRun
+from segmeter.evaluation.predicted import CaseRun, Spool
 from segmeter.export.config import ExportConfig
-from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
-from segmeter.postprocess.pipeline import Bands
+from segmeter.postprocess.config import ClosingConfig, PostprocessConfig
 from tests.data.crafted import write_pyramid, write_zarr
 from tests.evaluation import jobs
-from tests.evaluation.jobs import files, flip, interrupted
+from tests.evaluation.jobs import files, interrupted
 from tests.models.parts import make_card, make_spec, make_tiny
 
 SPEC = make_spec()
 SIZES = {"a": (200, 140), "b": (97, 130), "c": (340, 64)}
 SUFFIXES = {"png": "png", "tiff": "tif", "zarr": "zarr", "mha": "mha"}
 TURNED = (274, "H", 1, 6, True)  # a tag of TIFF: the picture lies on its side
-CLOSING = PostprocessConfig(steps=(ClosingConfig(radius=2),))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +73,6 @@ def evaluated(data, folder, **changes):
         "dataset": cases_of(data),
         "loss": build_loss(FocalConfig(), spec=SPEC),
         "export": ExportConfig(labels_format="tiff"),
-        "postprocess": CLOSING,
         "identity": {"checkpoint": "0"},
     }
     return jobs.evaluated(folder, **(fields | changes))
@@ -99,27 +95,16 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, after, caplog):
+def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, after):
     evaluated(data, tmp_path / "clean")
     with interrupted(after):
         evaluated(data, tmp_path / "run")
     evaluated(data, tmp_path / "run", resume=True)
-    kept = f"{after - 1} of 3 cases are kept. A large image that was cut short begins at its first row again."
-    assert kept in caplog.text
     assert files(tmp_path / "run") == files(tmp_path / "clean")
 
 
-def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, streamed, caplog):
-    evaluated(data, tmp_path)
-    clean = files(tmp_path)
-    flip(tmp_path / "predictions" / "labels" / "c.tif")
-    evaluated(data, tmp_path, resume=True)
-    assert "written again (1: labels/c.tif)" in caplog.text
-    assert files(tmp_path) == clean
-
-
 NEED_WHOLE_MAPS = [
-    ({"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))}, "postprocess.remove_small_objects"),
+    ({"postprocess": PostprocessConfig(steps=(ClosingConfig(),))}, "postprocess.closing"),
     ({"export": ExportConfig(probs=True)}, "export.probs"),
     ({"export": ExportConfig(confidence=True)}, "export.confidence"),
     ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
@@ -142,14 +127,6 @@ def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
-    zarr.create_array(str(tmp_path / "a.zarr"), data=np.zeros((40, 30, 3), np.uint8), dimension_names=("y", "x", "c"))
-    job = prediction(open_images(tmp_path / "a.zarr", spec=SPEC, in_channels=3), tmp_path / "run")
-    rule = r"`export.probs` to work by rows, as case 'a' is read by rows \(a Zarr image\)"
-    with pytest.raises(ConfigError, match=rule):
-        predict(replace(job, export=ExportConfig(probs=True)))
-
-
 def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
     dataset = cases_of(data).with_contents([("0" * 64, "0" * 64)] * 3)
     with pytest.raises(DataError, match="to have the content that was checked at the start"):
@@ -160,22 +137,22 @@ def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, str
 def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, streamed, monkeypatch, folder):
     """With size and time of modification put back."""
     copied = shutil.copytree(data, tmp_path / "data")
-    path, push = copied / folder / "a.tif", Bands.push
+    path, append = copied / folder / "a.tif", Spool.append
     content, times = path.read_bytes(), path.stat()
 
-    def change_and_push(steps, labels):
+    def change_and_append(spool, labels):
         with path.open("r+b") as file:  # never cut, as it is being read
             file.write(content)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        return push(steps, labels)
+        append(spool, labels)
 
-    monkeypatch.setattr(Bands, "push", change_and_push)
+    monkeypatch.setattr(Spool, "append", change_and_append)
     with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
         evaluated(copied, tmp_path / "run")
 
 
 def prediction(dataset, folder):
-    return jobs.case_run(folder, predictor=predictor(), dataset=dataset, postprocess=CLOSING)
+    return jobs.case_run(folder, predictor=predictor(), dataset=dataset)
 
 
 def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):
@@ -224,32 +201,11 @@ def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_
     assert list(parse_records(read_records(tmp_path / "rows"))["a"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
 
 
-def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled_above):
-    spec = make_spec(task="multilabel")
-    images = open_images(data / "images", spec=spec, in_channels=3)
-    predict(replace(prediction(images, tmp_path / "whole"), predictor=predictor(spec)))
-    predict(preferred(images, tmp_path / "rows", predictor=predictor(spec)))
-    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
-    assert len(files(tmp_path / "rows" / "predictions")) == 3 * spec.num_classes
-
-
 @pytest.mark.parametrize("changes", [changes for changes, _ in NEED_WHOLE_MAPS], ids=str)
 def test_an_image_that_fits_is_read_whole_where_that_is_needed(data, tmp_path, tiled_above, changes):
     job = preferred(images_of(data), tmp_path, **changes)
     assert not job.dataset.streamed_cases()
     assert predict(job) == 3
-
-
-def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path, tiled_above):
-    turned = tmp_path / "turned.tif"
-    tifffile.imwrite(turned, tifffile.imread(data / "images" / "a.tif"), photometric="rgb", extratags=[TURNED])
-    images = open_images(turned, spec=SPEC, in_channels=3, orientation="apply")
-    assert not preferred(images, tmp_path).dataset.streamed_cases()
-    predict(preferred(images, tmp_path))
-    whole = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(tile=320), torch.device("cpu"))
-    assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()
-    usual = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(), torch.device("cpu"))
-    assert preferred(images_of(data), tmp_path, predictor=usual).dataset.rows_above == WHOLE_PIXELS
 
 
 def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_the_same_files(

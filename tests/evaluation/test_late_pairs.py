@@ -2,19 +2,15 @@
 
 import os
 import threading
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from segmeter.cli.commands.score import draw_cases
-from segmeter.data.files import sniff
 from segmeter.errors import LateError
-from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
-from segmeter.evaluation.score import check_resumed, measure_probs, score
+from segmeter.evaluation.score import measure_probs, score
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
 from tests.evaluation.masks import changed, put_sides, scoring, two_cases
@@ -51,20 +47,10 @@ def job(tmp_path):
     return changed(scoring(two_cases(tmp_path)), timeout_s=0.3)
 
 
-def test_pairs_that_are_read_in_time_are_scored(job):
-    assert score(job) == score(changed(job, timeout_s=None))
-
-
 def test_a_pair_is_named(job, hanging):
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE):
         score(job)
-
-
-def test_measuring_is_not_limited(job, monkeypatch):
-    expected, make_row = score(changed(job, timeout_s=None)), cases.make_row
-    monkeypatch.setattr(cases, "make_row", lambda *given, **more: (time.sleep(0.5), make_row(*given, **more))[1])
-    assert score(job) == expected
 
 
 def test_rows_of_a_large_pair_are_limited(job, hanging, monkeypatch):
@@ -77,22 +63,6 @@ def test_rows_of_a_large_pair_are_limited(job, hanging, monkeypatch):
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=r"case 'b' was not read"):
         score(job)
-    hanging.folder = ""
-    looked, read_state = set[Path](), sniff.read_state
-
-    def hang_at_the_end(path):
-        if path in looked and path.stem == "b":
-            hanging.released.wait(9)
-        looked.add(path)
-        return read_state(path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(sniff, "read_state", hang_at_the_end)
-        with pytest.raises(LateError, match=r"case 'b' was not read"):
-            score(job)
-    monkeypatch.setattr("segmeter.data.files.tiff.TiffArray.read", lambda self, start, stop: hanging.released.wait(9))
-    with pytest.raises(LateError, match=r"was not read"):
-        score(job)
 
 
 @pytest.fixture
@@ -102,18 +72,6 @@ def probs(tmp_path):
     for path in files.values():
         np.save(path, np.full((3, 2, 3), 1 / 3, np.float32))
     return files
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ["references", "probs"])
-def test_a_resume_waits_no_longer_for_what_it_compares(folder, job, hanging, probs):
-    job = replace(job, probs=probs)
-    score(job)
-    check_resumed(job, job.folder)
-    hanging.folder = folder
-    said = LATE if folder == "references" else r"case 'b' was not read within 0\.3 seconds: .*probs/b\.npy"
-    with pytest.raises(LateError, match=said):
-        check_resumed(job, job.folder)
 
 
 @pytest.mark.parametrize("folder", ["references", "probs"])

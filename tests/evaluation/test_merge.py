@@ -192,13 +192,6 @@ def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, halves, tmp_pa
     assert not list((tmp_path / "merged").rglob("a.png"))
 
 
-def test_other_numbers_of_threads_are_warned_of(halves, tmp_path, caplog):
-    job = job_of(halves, tmp_path / "merged", metrics=None)
-    one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
-    merge(replace(job, pieces=[one, other]))
-    assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
-
-
 def fold(number, count=3, **values):
     """The evaluation of a fold, on two cases of its own."""
     identity = {

@@ -11,8 +11,7 @@ import pytest
 import zarr
 
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.pairing import find_pairs
-from segmeter.evaluation.score import refuse_files, score
+from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -20,13 +19,11 @@ from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary
-from tests.data.crafted import THREE, write_multiscales
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import put_sides, scoring
 
 SURFACES = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(tolerances=(1.0,)),))
 ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
-REVERSED = "predictions agree better with their axes reversed: save array.T if they are (i, j, k) (1: a)."
 
 
 def save_zarr(path, volume, **attributes):
@@ -108,14 +105,10 @@ def saved_pair(root, target, labels, name="a.npy"):
 CUBE = np.random.default_rng(5).integers(0, 3, (4, 6, 4)).astype(np.uint8)  # reversed it has the same size
 
 
-def test_a_prediction_in_the_files_own_order_is_told_from_one_in_ours(tmp_path):
-    """nibabel gives (i, j, k); of a size that reads the same backwards nothing but the values tells."""
+def test_a_prediction_without_a_place_is_warned_of_and_a_reversed_one_refused(tmp_path):
+    """nibabel gives (i, j, k)."""
     saved_pair(tmp_path / "ours", CUBE, CUBE)
-    saved_pair(tmp_path / "theirs", CUBE, np.ascontiguousarray(CUBE.T))
-    saved_pair(tmp_path / "either", np.maximum(CUBE, CUBE.T), np.maximum(CUBE, CUBE.T))
-    for name in ("ours", "either"):
-        assert score(scoring(tmp_path / name))["spacing"]["warnings"] == [ONE_SIDE]
-    assert score(scoring(tmp_path / "theirs"))["spacing"]["warnings"] == [ONE_SIDE, REVERSED]
+    assert score(scoring(tmp_path / "ours"))["spacing"]["warnings"] == [ONE_SIDE]
     saved_pair(tmp_path / "size", VOLUME, np.ascontiguousarray(VOLUME.T))
     with pytest.raises(DataError, match=r"2 x 3 x 4, got 4 x 3 x 2 .*\. Its axes are reversed: save array\.T\."):
         score(scoring(tmp_path / "size"))
@@ -137,29 +130,3 @@ def test_warnings_survive_an_interruption(tmp_path):
     save_volume(tmp_path / "predictions" / "b.npy", VOLUME)
     summary = score(replace(scoring(tmp_path), resume=True))
     assert summary["spacing"]["warnings"] == [ONE_SIDE.replace("1: a", "2: a, b")]
-
-
-def save_ome(path, shift):
-    steps = [{"type": "scale", "scale": list(EDGES)}, {"type": "translation", "translation": shift}]
-    write_multiscales(zarr.open_group(str(path), mode="w"), VOLUME, steps=[steps])
-
-
-def test_ome_zarr_pictures_of_two_places_are_refused(tmp_path):
-    save_ome(tmp_path / "references" / "a.zarr", [0, 0, 0])
-    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.05])  # under a quarter of 0.25
-    score(scoring(tmp_path))
-    save_ome(tmp_path / "predictions" / "a.zarr", [0, 0, 0.25])
-    with pytest.raises(DataError, match=r"expected `origin` to be that of its reference .*\[0\.00025, 0"):
-        score(scoring(tmp_path))
-
-
-def test_names_that_can_not_be_paired_are_refused_without_problems_that_the_spacing_solves(tmp_path):
-    for role, unit in (("references", "mm"), ("predictions", "bogus")):
-        save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit=unit)
-    save_zarr(tmp_path / "references" / "b.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")
-    pairing = find_pairs(tmp_path / "predictions", tmp_path / "references", spec=THREE)
-    assert [pair.case_id for pair in pairing.pairs] == ["a"]
-    job = replace(scoring(tmp_path, missing="as_background"), pairing=pairing, metrics=SURFACES.replace(spacing=EDGES))
-    with pytest.raises(DataError) as caught:
-        refuse_files(job)
-    assert caught.value.problems == pairing.problems

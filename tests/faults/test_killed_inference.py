@@ -19,7 +19,6 @@ from tests.models.parts import make_card
 CASES = 60
 COMMON = ["run.name=x", "report.html=false", "report.overlays=0"]
 MODEL = ["checkpoint=model", "device=cpu", "inference.precision=float32"]
-MODEL += ["postprocess.steps=[{name: closing, radius: 1}]"]
 LINES = {
     "eval": [*MODEL, "data=folder", "data.root=data", "data.split=all", "metrics.bootstrap=10", "export.probs=true"],
     "predict": [*MODEL, "input=large", "inference.tile=64", "export.labels_format=tiff"],

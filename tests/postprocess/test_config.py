@@ -7,7 +7,6 @@ import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.postprocess.config import (
-    STEPS,
     ClearBorderConfig,
     ClosingConfig,
     FillHolesConfig,
@@ -42,10 +41,6 @@ def test_nothing_follows_a_watershed():
     with pytest.raises(ConfigError, match="to have watershed only as the last step"):
         PostprocessConfig(steps=(WatershedConfig(), OpeningConfig()))
     assert PostprocessConfig(steps=(OpeningConfig(), WatershedConfig())).steps
-
-
-def test_every_step_is_registered_under_its_own_name():
-    assert all(STEPS.schema(name)().name == name for name in STEPS.names())
 
 
 def test_reading_the_schemas_imports_no_heavy_library():

@@ -96,14 +96,6 @@ def test_classes_that_are_not_split_are_numbered_by_their_parts():
     np.testing.assert_array_equal(both.max(0), instances)
 
 
-def test_moving_the_image_moves_the_objects(rng):
-    mask = np.zeros((50, 50), bool)
-    mask[5:35, 5:35] = ndimage.binary_opening(rng.random((30, 30)) < 0.6)
-    moved = np.roll(mask, (7, 4), (0, 1))
-    parts = split_mask(mask, min_distance=3)
-    np.testing.assert_array_equal(np.roll(parts, (7, 4), (0, 1)), split_mask(moved, min_distance=3))
-
-
 def dumbbell():
     """Two discs of radius 8 joined by a bar 5 pixels high, whose middle is 3 pixels deep, and a small square."""
     mask = disks((30, 70), (15, 15), (15, 45), radius=8)

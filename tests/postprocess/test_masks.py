@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import measure, morphology, segmentation
-from skimage.morphology import skeletonize
 
 from segmeter.postprocess import masks
 
@@ -67,15 +66,6 @@ def test_opening_and_closing_equal_scikit_image(rng, radius, shape, name):
         np.testing.assert_array_equal(getattr(masks, name)(mask, radius=radius), reference)
 
 
-@pytest.mark.parametrize("name", ["opening", "closing"])
-@pytest.mark.parametrize("corner", [(0, 0), (20, 30), (44, 54)])
-def test_the_box_around_the_mask_changes_nothing(rng, name, corner):
-    mask = np.zeros((60, 70), bool)
-    mask[corner[0] : corner[0] + 16, corner[1] : corner[1] + 16] = rng.random((16, 16)) < 0.7
-    reference = getattr(morphology, name)(mask, morphology.disk(4), mode="ignore")
-    np.testing.assert_array_equal(getattr(masks, name)(mask, radius=4), reference)
-
-
 def test_a_full_mask_stays_full_and_dilation_adds_exactly_the_disk():
     full, dot = np.ones((7, 9), bool), np.zeros((11, 11), bool)
     dot[5, 5] = True
@@ -102,10 +92,3 @@ def test_smooth_is_the_majority_of_the_disk(rng, density, radius):
     mask = rng.random((23, 30)) < density
     mask[:, 20:] = False
     np.testing.assert_array_equal(masks.smooth(mask, radius=radius), disk_majority(mask, radius))
-
-
-@pytest.mark.parametrize("density", [0.3, 0.7])
-def test_the_skeleton_is_that_of_scikit_image_also_in_its_box(rng, density):
-    mask = np.zeros((60, 50), bool)
-    mask[20:45, 8:50] = ndimage.binary_closing(rng.random((25, 42)) < density)
-    np.testing.assert_array_equal(masks.skeleton(mask), skeletonize(mask))

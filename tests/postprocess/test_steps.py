@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import ndimage
+from skimage.morphology import skeletonize
 
 from segmeter.postprocess import config as schema
 from segmeter.postprocess import masks
@@ -28,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         (schema.OpeningConfig(radius=1), masks.opening, {"radius": 1}),
         (schema.ClosingConfig(radius=1), masks.closing, {"radius": 1}),
         (schema.SmoothConfig(radius=1), masks.smooth, {"radius": 1}),
-        (schema.SkeletonConfig(), masks.skeleton, {}),
+        (schema.SkeletonConfig(), skeletonize, {}),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
@@ -40,13 +41,13 @@ def test_a_step_does_to_its_class_what_the_operation_does_to_the_mask(config, op
     assert (wanted != mask).any()
 
 
-@pytest.mark.parametrize("schema_of", [schema.OpeningConfig, schema.ClosingConfig, schema.SmoothConfig])
+@pytest.mark.parametrize("name", ["opening", "closing", "smooth", "skeleton"])
 @pytest.mark.parametrize("corner", [(0, 0), (20, 30), (44, 54)])
-def test_the_box_around_the_mask_changes_nothing(rng, schema_of, corner):
-    mask, config = np.zeros((60, 70), bool), schema_of(radius=4)
+def test_the_box_around_the_mask_changes_nothing(rng, name, corner):
+    mask, options = np.zeros((60, 70), bool), {} if name == "skeleton" else {"radius": 4}
     mask[corner[0] : corner[0] + 16, corner[1] : corner[1] + 16] = rng.random((16, 16)) < 0.7
-    found = STEPS.build(config, spec=SPEC)(mask.astype(np.uint8)) == 1
-    np.testing.assert_array_equal(found, getattr(masks, config.name)(mask, radius=4))
+    found = STEPS.build(STEPS.schema(name)(**options), spec=SPEC)(mask.astype(np.uint8)) == 1
+    np.testing.assert_array_equal(found, getattr(masks, name, skeletonize)(mask, **options))
 
 
 def test_steps_that_split_number_the_objects():

@@ -93,14 +93,14 @@ def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, 
     """After the check of every file, whose content the cache then no longer has."""
     for folder in ("images", "masks"):
         memory.put_folder(here / folder, f"{folder}/")
-    restore = evaluate.restore_cases
+    begin = evaluate.open_manifest
 
     def changed(*arguments, **options):
         memory.put("images/case00.png", (here / "images" / "case01.png").read_bytes())
         remove(cache_folder())
-        return restore(*arguments, **options)
+        return begin(*arguments, **options)
 
-    monkeypatch.setattr(evaluate, "restore_cases", changed)
+    monkeypatch.setattr(evaluate, "open_manifest", changed)
     assert run("eval", *given(EVAL, **{"data.root": memory.url})) == 2
     assert "images/case00.png: expected `object` to stay what it was when it was listed" in capsys.readouterr().err
 

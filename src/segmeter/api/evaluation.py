@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from segmeter.api.results import Case, Evaluation
-from segmeter.checks import expected, known_kind, known_name, shown, whole_number
-from segmeter.classes import TASKS, ClassSpec, Task
+from segmeter.checks import expected, known_kind, shown
+from segmeter.classes import ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
 from segmeter.errors import InputError
@@ -92,17 +92,13 @@ def evaluate(
     [1.0, 0.6666666666666666]
     """
     spec = read_classes(classes, task, ignore_index)
-    instances = bool(instances) if isinstance(instances, np.bool_) else instances
-    known_kind(WHERE, "instances", instances, bool)
     if count_invalid is not None:
         spec = spec.replace(count_invalid=count_invalid)
     if metrics is not None:
         known_kind(WHERE, "metrics", metrics, MetricsConfig)
-    if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
-        raise InputError(expected(WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
     given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
     given |= {"convention": convention} if convention is not None else {}
-    config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
+    config = (metrics or MetricsConfig()).replace(**given)
     if instances:
         if spec.task != "binary":
             raise InputError(expected(WHERE, "instances", "to be False but for a binary task", spec.task))
@@ -124,10 +120,18 @@ def measure_pairs(
     measures, rows, places = build_measures(config, spec), dict[str, CaseRow](), Spacings()
     given: dict[str, Any] = {"spacing": config.spacing, "unit": "", "source": "config"}
     usual = CaseSpacing(**given if config.spacing is not None else {})
-    for case in _checked(pairs):
+    for number, case in enumerate(pairs):
+        if not isinstance(case, tuple | list) or len(case) != 3 or not isinstance(case[0], str) or not case[0]:
+            rule, given_as = "to give (case_id, target, prediction), each id a text", f"{shown(case)} at place {number}"
+            raise InputError(expected(WHERE, "pairs", rule, given_as))
         case_id = case[0]
         if case_id in rows:
             raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
+        for name, array in zip(("target", "prediction"), case[1:], strict=True):
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
+                found = f"{type(array).__name__} as {name} of case {case_id!r}"
+                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", found, remedy))
         try:
             maps, doubts = _read(case, usual, spec, instances)
             row = make_row(maps, measures)
@@ -159,49 +163,17 @@ def _read(case: Case, usual: CaseSpacing, spec: ClassSpec, instances: bool) -> t
     return maps, tuple(filter(None, doubts))
 
 
-def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
-    """Check each case before its parts are used."""
-    rule = "to give (case_id, target, prediction)"
-    try:
-        cases = iter(pairs)
-    except TypeError:
-        raise InputError(expected(WHERE, "pairs", rule, type(pairs).__name__)) from None
-    for number, case in enumerate(cases):
-        if not isinstance(case, tuple | list) or len(case) != 3:
-            raise InputError(expected(WHERE, "pairs", rule, f"{type(case).__name__} at place {number}"))
-        case_id, target, prediction = case
-        if not isinstance(case_id, str) or not case_id:
-            raise InputError(expected(WHERE, "pairs", "to name each case by a text", f"{case_id!r} at place {number}"))
-        for name, array in (("target", target), ("prediction", prediction)):
-            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
-                given = f"{type(array).__name__} as {name} of case {case_id!r}"
-                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", given, remedy))
-        yield case_id, target, prediction
-
-
 def read_classes(
     classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
 ) -> ClassSpec:
     """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
     if isinstance(classes, ClassSpec):
-        if task is not None:
-            known_name(WHERE, "task", task, TASKS)
-        if ignore_index is not ... and ignore_index is not None:
-            ignore_index = whole_number(WHERE, "ignore_index", ignore_index)
-        given: dict[str, Any] = {} if task is None else {"task": task}
-        given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
-        for name, value in given.items():
-            own = getattr(classes, name)
-            if value != own:
-                remedy = f"Leave it out, or give classes.replace({name}=...)."
-                raise InputError(expected(WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
+        if task not in (None, classes.task) or ignore_index not in (..., classes.ignore_index):
+            rule = "to have the given task and ignore_index"
+            remedy = "Leave these out, or change it with classes.replace(...)."
+            raise InputError(expected(WHERE, "classes", rule, f"{classes.task!r} and {classes.ignore_index}", remedy))
         return classes
-    if isinstance(classes, np.ndarray):
-        classes = classes.tolist()
     if not isinstance(classes, Sequence) or isinstance(classes, str | bytes):
         raise InputError(expected(WHERE, "classes", "to be a list of names", shown(classes)))
-    known = "multiclass" if task is None else task
-    known_name(WHERE, "task", known, TASKS)
     ignored = None if ignore_index is ... else ignore_index
-    return ClassesConfig(classes=tuple(classes), task=known, ignore_index=ignored).spec()
+    return ClassesConfig(classes=tuple(classes), task=task or "multiclass", ignore_index=ignored).spec()

@@ -82,14 +82,12 @@ class Model:
         return probs
 
     def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:
-        plain = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
-        if not plain or image.ndim not in (2, 3) or not image.size:
-            given = f"shape {image.shape}" if plain else type(image).__name__
-            raise InputError(expected("Model", "image", "to be an array (H, W, C), or (H, W) for one channel", given))
-        if image.dtype.name not in FULL_SCALE:
-            floating = image.dtype.kind == "f"
-            remedy = "Pass image.astype(np.float32)." if floating else "Bring other values to 0 .. 1 in float32."
-            raise InputError(expected("Model", "image", "to be uint8, uint16 or float32", image.dtype, remedy))
+        is_array = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
+        if not is_array or not image.size or image.ndim not in (2, 3) or image.dtype.name not in FULL_SCALE:
+            rule = "to be a uint8, uint16 or float32 array (H, W, C), or (H, W) for one channel"
+            given = f"{image.dtype} {image.shape}" if is_array else type(image).__name__
+            remedy = "Pass other values as float32, on the scale of the training images."
+            raise InputError(expected("Model", "image", rule, given, remedy))
         plane = image[..., None] if image.ndim == 2 else image
         sample = Sample(case_id="image", image=plane, target=None)
         (prediction,) = self.predictor.predict([sample], probs=probs)

@@ -24,9 +24,8 @@ from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard, settle_headline
-from segmeter.report.drawing import Histogram
-from segmeter.report.figures import aggregates, title
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
+from segmeter.report.figures import aggregates
 from segmeter.report.html import write_report
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects, measured_objects
@@ -114,29 +113,16 @@ class Evaluation:
         options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
         return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
 
-    def plot(self, score: str | None = None) -> Histogram:
-        """Draw how many cases have which value of a score, such as "iou/car"; None is the headline.
-
-        Raises
-        ------
-        ConfigError
-            The cases have no such score.
-        """
-        settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
-        board = self._board(settled)
-        return Histogram.of(title(board.headline), board.values(board.headline))
-
-    def _board(self, metrics: MetricsConfig | None = None) -> Scoreboard:
-        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, metrics or self.metrics)
+    def _board(self) -> Scoreboard:
+        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, self.metrics)
 
     def to_pandas(self) -> Any:
         """Convert `cases` to a pandas.DataFrame, if pandas is installed."""
-        _import("pandas")
         return self.cases.to_pandas()
 
     def to_polars(self) -> Any:
         """Convert `cases` to a polars.DataFrame, if polars is installed."""
-        return _import("polars").from_arrow(self.cases)
+        return import_module("polars").from_arrow(self.cases)
 
     def table(self) -> str:
         """Return the tables that the command line prints."""
@@ -189,8 +175,7 @@ class Evaluation:
             The cases, classes or measures differ, or the names are the same.
         """
         known_kind("Evaluation.compare", "other", other, Evaluation)
-        several = isinstance(names, Sequence) and not isinstance(names, str)
-        if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
+        if len(set(names)) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
         for name, rule in {"spec": "to have the same classes", "metrics": "to be measured alike"}.items():
             if getattr(self, name) != getattr(other, name):
@@ -205,7 +190,6 @@ class Evaluation:
         InputError
             The folder holds something already, or lies below a file.
         """
-        known_kind("Evaluation.write", "report", report, bool)
         path = known_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec, mean_classes(self.metrics, self.spec))
@@ -226,13 +210,6 @@ class Evaluation:
         return render_summary(self.summary)
 
 
-def _import(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError:
-        raise InputError(f"Evaluation.to_{package}: {package} is not installed. Run: pip install {package}") from None
-
-
 def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     """Return every score of a summary under one name, such as "per_class/car/iou" or "measures/hd95/car/mean".
 
@@ -247,7 +224,7 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     Raises
     ------
     InputError
-        Two classes would get one name, or this is no summary.
+        Two classes would get one name.
 
     Examples
     --------
@@ -255,8 +232,6 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     >>> flatten(summary | {"dataset_ci95": {"mean_iou": [0.25, 0.75]}})
     {'n_cases': 2.0, 'dataset/mean_iou': 0.5, 'dataset/mean_iou_low': 0.25, 'dataset/mean_iou_high': 0.75}
     """
-    if not isinstance(summary, Mapping) or not isinstance(summary.get("n_cases"), int):
-        raise InputError(expected("flatten", "summary", "to be the content of metrics.json", shown(summary)))
     found = [("n_cases", float(summary["n_cases"]))]
     for part in _KEPT:
         found += _leaves(part, summary.get(part), summary.get(f"{part}_ci95") or {})

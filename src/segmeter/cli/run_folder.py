@@ -55,7 +55,7 @@ def open_run(
     *,
     resumed: Path | None = None,
     facts: dict[str, Any],
-    accept: Callable[[], None] = lambda: None,
+    accept: Callable[[], object] = lambda: None,
 ) -> Iterator[Path]:
     """Make the run's folder, or lock the resumed one, write its records, and record how the run ended.
 

@@ -101,11 +101,6 @@ class Place:
 def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
     """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None without any.
 
-    Raises
-    ------
-    ConfigError
-        They contradict each other or are not numbers.
-
     Examples
     --------
     >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
@@ -119,15 +114,7 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
     names = next((names for names in kinds if all(name in environment for name in names)), None)
     if names is None:
         return None
-    try:
-        rank, size, local = (int(environment[name]) for name in names)
-    except ValueError:
-        rank, size, local = -1, 0, 0
-    if not 0 <= rank < size or local < 0:
-        given = ", ".join(f"{name}={environment[name]}" for name in names)
-        raise ConfigError(
-            expected("launch", "variables", "to be the rank, the number of processes and the local rank", given)
-        )
+    rank, size, local = (int(environment[name]) for name in names)
     return Place(rank, size, local) if size > 1 else None
 
 

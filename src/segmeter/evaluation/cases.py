@@ -1,7 +1,9 @@
 """Measures one pair of mask files: its row of counts and measures, or the problems of its files."""
 
+import math
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from segmeter.checks import expected
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.drive import Outcome, Room
+from segmeter.evaluation.drive import Outcome, Room, check_memory
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pair_maps import PairMaps, PairReader
 from segmeter.evaluation.pairing import MaskPair, limit_of
@@ -25,6 +27,8 @@ _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
 _IMAGE = 16  # more for an image of three channels in float32 beside its own decoding
 _NUMBERED = 16  # more if files hold object numbers: 32 in all were measured for int64
+_TABLES = 6  # of counts that are held at a time
+_ROOM = Room()  # memory that all threads of this process share
 
 
 class CaseScorer:
@@ -55,24 +59,49 @@ class CaseScorer:
             most = max(most, _OTHERWISE if far else _MEASURED.get(measure.name, _OTHERWISE))
         numbers = _NUMBERED if reading.instances else 0
         self._bytes_per_pixel = most * reading.spec.label_dtype.itemsize + numbers  # at the peak
+        counts = 8 * _TABLES * math.prod(reading.spec.counts_shape)
+        what = f"score: counts of {reading.spec.num_classes} classes"
+        check_memory(counts, what=what, remedy="Name those that occur.")
 
     def __call__(self, pair: MaskPair) -> Outcome:
         """Measure a pair. Problems of its files are returned, so that those of all pairs can be reported together."""
         in_time = limit_of(pair, self.reading.timeout_s)
         is_large, pixels = in_time(partial(self._reader.look, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
+        each = len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0)
         try:
-            if is_large:
-                self._refuse_whole_maps(pair)
-                with self._reader.open(pair) as found:
-                    return self._measure(pair, found)
-            needed = pixels * (len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0))
-            with _room(self.processes).hold(needed, what=f"case {pair.case_id!r}", remedy=remedy):
-                return self._measure(pair, in_time(partial(self._reader.load, pair)))
+            with ExitStack() as held:
+                if is_large:
+                    found = held.enter_context(self._open_large(pair))
+                else:
+                    needed = self.processes * pixels * each
+                    held.enter_context(_ROOM.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
+                    found = in_time(partial(self._reader.load, pair))
+                row = make_row(found.maps, self._measures, partial(self._explain, pair, found))
+            spacing, changes = found.spacing, dict[str, Any]()
+            if spacing.spacing:
+                changes |= {"spacing": spacing.spacing, "unit": spacing.unit}
+            extra = {"resampled": float(found.resampled)} if self.reading.resample != "refuse" else {}
+            extra |= {"missing": float(not pair.predictions)} if self.flag_missing else {}
+            if extra or changes:
+                row = replace(row, extra=extra, **changes)
+            return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
         except InputError as error:
             return error.problems
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
+
+    def _open_large(self, pair: MaskPair) -> AbstractContextManager[PairMaps]:
+        """Open a pair that is read in bands, unless something needs its whole maps."""
+        whole = {"instances": self.reading.instances, "invalid": self.reading.spec.count_invalid}
+        needs = [f"metrics.measures: {measure.name}" for measure in self.metrics.measures]
+        needs += [f"data.{key}" for key, given in whole.items() if given]
+        needs += ["metrics.calibration"] if self.metrics.calibration else []
+        if needs:
+            rule = "to fit into memory, as a larger case is read in bands and can only be counted"
+            remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
+            raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
+        return self._reader.open(pair)
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, whole, with every value checked.
@@ -86,29 +115,6 @@ class CaseScorer:
         if problems := found.problems():
             raise DataError(problems)
         return cast(CaseMaps, found.maps)
-
-    def _measure(self, pair: MaskPair, found: PairMaps) -> Entry:
-        spacing, changes = found.spacing, dict[str, Any]()
-        row = make_row(found.maps, self._measures, partial(self._explain, pair, found))
-        if spacing.spacing:
-            changes = {"spacing": spacing.spacing, "unit": spacing.unit}
-        extra = {"resampled": float(found.resampled)} if self.reading.resample != "refuse" else {}
-        if self.flag_missing:
-            extra["missing"] = float(not pair.predictions)
-        if extra or changes:
-            row = replace(row, extra=extra, **changes)
-        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
-
-    def _refuse_whole_maps(self, pair: MaskPair) -> None:
-        """Refuse everything that needs a whole map for a pair that is read in bands."""
-        needs = [f"metrics.measures: {measure.name}" for measure in self.metrics.measures]
-        needs += ["data.instances"] if self.reading.instances else []
-        needs += ["metrics.calibration"] if self.metrics.calibration else []
-        needs += ["data.invalid"] if self.reading.spec.count_invalid else []
-        if needs:
-            rule = "to fit into memory, as a larger case is read in bands and can only be counted"
-            remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
-            raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
 
     def _explain(
         self, pair: MaskPair, found: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool
@@ -126,9 +132,3 @@ class CaseScorer:
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
         given = f"{pixels} pixels of the ignored value {spec.values[-1]}"
         return [expected(where, "prediction", rule, given, remedy)]
-
-
-@cache
-def _room(processes: int) -> Room:
-    """Return the memory that all threads of this process share."""
-    return Room(processes=processes)

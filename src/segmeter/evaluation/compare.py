@@ -98,7 +98,11 @@ def read_runs(
         There are too few, one is given twice, or the runs differ in classes, convention, clusters or settings of
         measures.
     """
-    named = name_runs(folders, least=least)
+    resolved = find_runs("compare", folders, keep=lambda name: not name.startswith(("predictions/", "overlays/")))
+    if len(resolved) < least:
+        remedy = "Write runs=[A,B]."
+        raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
+    named = dict(zip(short_names(resolved), resolved, strict=True))
     summaries = {name: _summary(folder, config) for name, folder in named.items()}
     specs = {name: read_spec(folder) for name, folder in named.items()}
     first, spec = next(iter(specs.items()))
@@ -117,13 +121,7 @@ def read_runs(
             }
             for name, run in summaries.items()
         }
-        options = [(key, MEASURES.schema(one["name"]).model_fields) for one in known for key in one]
-        rule = "to have options of this version"
-        problems = _differences(facts, asked) + sorted(
-            expected("compare", "runs", rule, f"{key!r} in {first!r}", nearest(key, fields))
-            for key, fields in options
-            if key not in fields
-        )
+        problems = _differences(facts, asked)
     if problems:
         raise InputError(problems)
     config = _inherit(list(summaries.values()), config, known)
@@ -164,21 +162,6 @@ def _inherit(
         groups=config.groups
         or {name: held for name, held in groups[0].items() if all(other.get(name) == held for other in groups)},
     )
-
-
-def name_runs(folders: Sequence[Path], *, least: int = 2) -> dict[str, Path]:
-    """Name each run by its folder, without the date if that is enough, or by its path if two have the same name.
-
-    Raises
-    ------
-    InputError
-        Fewer than `least`, or one of them twice.
-    """
-    resolved = find_runs("compare", folders, keep=lambda name: not name.startswith(("predictions/", "overlays/")))
-    if len(resolved) < least:
-        remedy = "Write runs=[A,B]."
-        raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
-    return dict(zip(short_names(resolved), resolved, strict=True))
 
 
 def short_names(places: Sequence[Path]) -> list[str]:

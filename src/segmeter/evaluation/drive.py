@@ -5,7 +5,6 @@ many as fit into memory: it reads or predicts them, measures them with `segmeter
 writes their files.
 """
 
-import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -26,7 +25,6 @@ from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
 SMALL = 64 << 20  # bytes; for less, free memory is not looked up
-_TABLES = 6  # of counts that are held at a time
 Case = TypeVar("Case")
 Result = TypeVar("Result")
 Outcome = Entry | tuple[str, ...]
@@ -154,12 +152,6 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
-def check_counts(spec: ClassSpec) -> None:
-    """Refuse more classes than the counts of a case have memory for."""
-    needed = _TABLES * 8 * math.prod(spec.counts_shape)
-    check_memory(needed, what=f"score: counts of {spec.num_classes} classes", remedy="Name those that occur.")
-
-
 class Room:
     """Memory that threads share. Work that fits only alone waits until the others are done.
 
@@ -167,12 +159,10 @@ class Room:
     ----------
     limit
         Bytes; None takes the memory that is free when nothing is held.
-    processes
-        How many processes share the free memory, each with a room of its own.
     """
 
-    def __init__(self, limit: int | None = None, *, processes: int = 1) -> None:
-        self._fixed, self._limit, self._processes = limit is not None, limit, max(1, processes)
+    def __init__(self, limit: int | None = None) -> None:
+        self._fixed, self._limit = limit is not None, limit
         self._held = 0
         self._changed = threading.Condition()
 
@@ -181,8 +171,8 @@ class Room:
         with self._changed:
             self._changed.wait_for(lambda: not self._held or self._held + needed <= (self._limit or 0))
             if not self._held and not self._fixed:
-                check_memory(needed * self._processes, what=what, remedy=remedy)
-                self._limit = free_bytes() // self._processes
+                check_memory(needed, what=what, remedy=remedy)
+                self._limit = free_bytes()
             self._held += needed
 
     def leave(self, needed: int) -> None:

@@ -40,7 +40,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
-from segmeter.postprocess.pipeline import Cleaned, needs_probs, unbounded_steps
+from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
 
@@ -100,8 +100,8 @@ def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = N
 def predict(job: CaseRun) -> int:
     """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
 
-    A resumed run keeps finished cases. Files that are missing or changed are named and written again. Warns once if the
-    images are not on the scale of those that the model was trained on.
+    A resumed run keeps finished cases up to the first whose files are missing or changed. Warns once if the images are
+    not on the scale of those that the model was trained on.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     Returns
     -------
     Manifest
-        It is done if the run was finished before; only damaged files are written again then.
+        It is done if the run was finished before, and all its files are whole.
 
     Raises
     ------
@@ -157,13 +157,10 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
         A prediction is not finite, or a file can't be written. The cases before it are recorded.
     """
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
-    done = restore_cases(job, manifest, none=sees_all_probs)
     if manifest.done:
         return manifest
+    done = restore_cases(job, manifest, none=sees_all_probs) if job.resume else 0
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    if job.resume and streamed.intersection(rest):
-        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
-        _LOG.warning(kept, done, len(job.dataset))
     probs = job.export.probs or job.export.confidence or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
     dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
@@ -214,33 +211,21 @@ def _finish_all(
 
 
 def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
-    """Warn once, for the first case, if its image states a geometry that the files to be written can't state.
+    """Warn once, for the first case, if its image states a position that the files to be written can't state.
 
     Large label maps are TIFF or Zarr whatever the format.
     """
     first = next(iter(job.dataset.case_ids), None)
-    geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form, labels = job.export.labels_format, job.export.labels
+    geometry, form = NOWHERE if first is None else job.dataset.locate(first), job.export.labels_format
     form = "png" if form == "auto" else form
+    form = "tiff" if large and form != "zarr" else form
     if isinstance(job.dataset, VolumeSet):
-        if geometry.affine is not None and labels and form in ("tiff", "zarr"):
-            said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
-            _LOG.warning(said, form, first)
-        return
-    if geometry.spacing_problem:
-        said = "predictions: files do not say where their pixels lie, as of case %r: %s"
-        _LOG.warning(said, first, geometry.spacing_problem)
-        return
-    numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if form == "tiff" or (large and form != "zarr") or not (labels or numbered):
-        return
-    lost = "says where its pixels lie" if form == "png" and geometry.known else ""
-    if form != "png" and geometry.geotiff:
-        lost = "has GeoTIFF tags"
-    elif form not in ("png", "zarr") and geometry.spacing and not geometry.unit:
-        lost = "has a spacing without a unit"
-    if lost:
-        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
+        keeps, lost = "nifti", geometry.affine is not None and form in ("tiff", "zarr")
+    else:
+        keeps, lost = "tiff", form != "tiff" and (bool(geometry.geotiff) or (form == "png" and geometry.known))
+    if lost and job.export.labels:
+        said = "predictions: %s files can't say where the pixels of case %r lie. export.labels_format=%s keeps it."
+        _LOG.warning(said, form, first, keeps)
 
 
 def measure_prediction(
@@ -301,7 +286,7 @@ def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None
         problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
         if problems:
             raise ConfigError(problems)
-    needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
+    needs = _whole_map_needs(job.export, job.postprocess)
     if metrics is not None:
         needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
         needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
@@ -315,11 +300,10 @@ def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
 
-def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig) -> list[tuple[str, str]]:
     """Find the settings that need a whole map, each with its remedy."""
-    step, flags = "Leave it out, or set postprocess=none; an opening needs `fill`.", ("probs", "confidence")
-    needs = [(f"postprocess.{name}", step) for name in unbounded_steps(postprocess.steps, spec)]
-    needs += [(f"export.{name}", "Set it to false.") for name in flags if getattr(export, name)]
+    needs = [(f"postprocess.{step.name}", "Leave it out, or set postprocess=none.") for step in postprocess.steps]
+    needs += [(f"export.{name}", "Set it to false.") for name in ("probs", "confidence") if getattr(export, name)]
     return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
 
 
@@ -330,7 +314,7 @@ def prefer_bands(
 
     The labels are the same either way; it takes less memory.
     """
-    if _whole_map_needs(export, postprocess, dataset.spec):
+    if _whole_map_needs(export, postprocess):
         return dataset
     tile = inference.tile
     return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))

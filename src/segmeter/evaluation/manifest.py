@@ -7,15 +7,15 @@ any fault the whole batches are kept and the other cases are measured again.
 
 import json
 import logging
-import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +25,6 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_folder, remove, write_json
-from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import in_batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
@@ -75,6 +74,7 @@ class Manifest:
     def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
         self.identity = identity
+        self.head = {"schema": SCHEMA, "state": "", "identity": identity}
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
@@ -86,7 +86,7 @@ class Manifest:
         """Start a run in a folder that no other run uses; it is created if it is missing."""
         make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
-        manifest._write("running")
+        write_json(folder / MANIFEST, manifest.head | {"state": "running", "cases": list(cases)})
         remove(folder / JOURNAL)
         return manifest
 
@@ -105,36 +105,34 @@ class Manifest:
         records = [_encode(entry.record) for entry in self._open]
         for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
             table = table.append_column(name, pa.array(texts, pa.string()))
-        self._journal = self._journal or Lines(self.folder / JOURNAL)
-        self._journal.write(_pack(table))
+        journal = self._append(table)
         self._open, self._written = [], time.monotonic()
         if self._written - self._synced > SECONDS:
-            self._journal.sync()
+            journal.sync()
             self._synced = time.monotonic()
 
-    def keep(self, cases: int | None = None) -> pa.Table:
-        """Keep the first finished cases of an interrupted run, or all; drop the others and what a fault left behind.
+    def _append(self, table: pa.Table) -> Lines:
+        """Write a batch to the journal, which is returned."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
+            writer.write_table(table.combine_chunks())
+        body = sink.getvalue()
+        self._journal = self._journal or Lines(self.folder / JOURNAL)
+        self._journal.write(_HEAD.pack(len(body), zlib.crc32(body)) + bytes(body))
+        return self._journal
 
-        Returns
-        -------
-        pyarrow.Table
-            The case_id, sha256 and record of the cases that are kept.
-        """
+    def keep(self, cases: int) -> None:
+        """Keep the first finished cases of an interrupted run; drop the others and what a fault left behind."""
         self.close()
-        kept, whole, left, rest = list[pa.Table](), 0, sys.maxsize if cases is None else cases, None
+        whole, rest = 0, None
         for table, end in read_batches(self.folder):
-            part = table.slice(0, left)
-            kept.append(part.select(RECORD_COLUMNS))
-            left -= len(part)
-            if len(part) < len(table):
-                rest = part
+            if len(table) > cases:
+                rest = table.slice(0, cases)
                 break
-            whole = end
-        if (self.folder / JOURNAL).is_file():
-            with closing(Lines(self.folder / JOURNAL, keep=whole)) as journal:
-                if rest is not None and len(rest):
-                    journal.write(_pack(rest))
-        return _join(kept)
+            whole, cases = end, cases - len(table)
+        self._journal = Lines(self.folder / JOURNAL, keep=whole)
+        if rest is not None and len(rest):
+            self._append(rest)
 
     def table(self, spec: ClassSpec) -> CaseTable:
         """Return the rows of all finished cases, which are read from the journal on demand."""
@@ -146,16 +144,10 @@ class Manifest:
             ends.append(end)
 
         def load(batches: range) -> pa.Table:
-            with open_own(self.folder / JOURNAL, most=MOST_OF_CASES) as file:
-                file.seek(ends[batches.start])
-                return pa.concat_tables([_read_batch(file) for _ in batches], promote_options="default")
+            found = islice(read_batches(self.folder, ends[batches.start]), len(batches))
+            return pa.concat_tables([table for table, _ in found], promote_options="default")
 
         return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
-
-    def records(self) -> pa.Table:
-        """Return the id, the hash of the files and the record of each finished case."""
-        self.close()
-        return _join(table for table, _ in read_batches(self.folder))
 
     def finish(
         self, results: Sequence[str] = (), *, inputs: Mapping[str, str] | None = None, records: pa.Table | None = None
@@ -171,31 +163,27 @@ class Manifest:
         records
             case_id, sha256 and record of all cases; None takes those of the journal.
         """
-        records = self.records() if records is None else records
+        self.close()
+        records = read_records(self.folder) if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
-        self._write("done", results=kept, inputs=dict(inputs or {}))
+        end = {"state": "done", "results": kept, "inputs": dict(inputs or {}), "cases": list(self.cases)}
+        write_json(self.folder / MANIFEST, self.head | end)
         remove(self.folder / JOURNAL)
         self.done = True
 
     def close(self) -> None:
         """Write what was added and release the file."""
-        try:
-            self.flush()
-        finally:
-            if self._journal is not None:
-                with closing(self._journal) as journal:
-                    self._journal = None
-                    journal.sync()
-
-    def _write(self, state: str, **more: Any) -> None:
-        head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
-        write_json(self.folder / MANIFEST, head | {"cases": list(self.cases)})
+        self.flush()
+        if self._journal is not None:
+            with closing(self._journal) as journal:
+                self._journal = None
+                journal.sync()
 
 
 def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, resume: bool) -> Manifest:
-    """Start a run's manifest, or continue it. A finished run with missing or damaged results starts again.
+    """Start a run's manifest, or continue it. A finished run with missing or damaged files starts again.
 
     Raises
     ------
@@ -203,66 +191,41 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
         The resumed run used another configuration or other cases.
     """
     if resume:
-        check_same(folder, identity, cases)
-        before = read_run_manifest(folder)
+        before = check_same(folder, identity, cases)
         manifest = Manifest(folder, flatten(identity), cases, done=before["state"] == "done")
         if not manifest.done:
             return manifest
         remove(folder / JOURNAL)  # a process may have been killed just before it did so
         damaged = [name for name, entry in before["results"].items() if not is_whole(folder / name, entry)]
+        if RECORDS not in damaged:
+            damaged += find_damaged(folder, parse_records(read_records(folder)).values())
         if not damaged:
             return manifest
-        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
+        _LOG.warning("resume: missing or damaged files are written again (%s).", some(damaged))
     return Manifest.begin(folder, identity, cases)
 
 
-def read_batches(folder: Path) -> Iterator[tuple[pa.Table, int]]:
-    """Read the whole batches of a run's journal, and the byte at which each ends; nothing is changed.
+def find_damaged(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Find the files of predictions that are missing or changed since they were written, by the records of cases."""
+    files = ((name, entry) for record in records for name, entry in record.get("files", {}).items())
+    return [name for name, entry in files if not is_whole(folder / PREDICTIONS / name, entry)]
 
-    Raises
-    ------
-    DataError
-        An older version began the journal, with other columns.
-    """
+
+def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]:
+    """Read the whole batches of a run's journal from a byte on, and the byte at which each ends."""
     path = folder / JOURNAL
     if path.is_symlink() or not path.is_file():
         return
     with open_own(path, most=MOST_OF_CASES) as file:
-        while (table := _read_batch(file)) is not None:
-            if "objects" in table.column_names and table.schema.field("objects").type != OBJECTS:
-                rule, remedy = "to be begun by this version of segmeter", "Start a new run with resume=null."
-                raise DataError(expected("resume", "run", rule, f"an older journal, {path}", remedy))
+        file.seek(start)
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            size, checksum = _HEAD.unpack(head)
+            body = file.read(min(size, MOST_OF_CASES))
+            if not size or len(body) != size or zlib.crc32(body) != checksum:  # a power cut may leave zeros
+                return
+            with pa.ipc.open_stream(body, options=_UNPACKED) as reader:
+                table = reader.read_all()
             yield table, file.tell()
-
-
-def _read_batch(file: IO[bytes]) -> pa.Table | None:
-    """Read the next batch, or return None if it is incomplete."""
-    head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        return None
-    size, checksum = _HEAD.unpack(head)
-    body = file.read(min(size, MOST_OF_CASES))
-    if len(body) != size or zlib.crc32(body) != checksum:
-        return None
-    try:
-        with pa.ipc.open_stream(body, options=_UNPACKED) as reader:
-            return reader.read_all()
-    except pa.ArrowException:
-        return None
-
-
-def _join(tables: Iterable[pa.Table]) -> pa.Table:
-    """Join the records of batches, if there are any."""
-    nothing = pa.table({name: pa.array([], pa.string()) for name in RECORD_COLUMNS})
-    return pa.concat_tables([nothing, *(table.select(RECORD_COLUMNS) for table in tables)])
-
-
-def _pack(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
-        writer.write_table(table.combine_chunks())
-    body = sink.getvalue()
-    return _HEAD.pack(len(body), zlib.crc32(body)) + bytes(body)
 
 
 def read_records(folder: Path) -> pa.Table:
@@ -274,7 +237,8 @@ def read_records(folder: Path) -> pa.Table:
         As `read_run_manifest`; or the table is missing or damaged.
     """
     if read_run_manifest(folder)["state"] != "done":
-        return _join(table for table, _ in read_batches(folder))
+        nothing = pa.table({name: pa.array([], pa.string()) for name in RECORD_COLUMNS})
+        return pa.concat_tables([nothing, *(table.select(RECORD_COLUMNS) for table, _ in read_batches(folder))])
     try:
         with open_own(folder / RECORDS, most=MOST_OF_CASES) as file:
             return pq.read_table(file, columns=list(RECORD_COLUMNS))
@@ -320,8 +284,13 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
     return content
 
 
-def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> None:
+def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> dict[str, Any]:
     """Refuse to resume a run of another configuration or other cases.
+
+    Returns
+    -------
+    dict
+        The content of its manifest.
 
     Raises
     ------
@@ -340,3 +309,4 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
         lines += [f"resume: cases that {text} ({some(names)})."] if names else []
     if lines:
         raise ConfigError([*lines, "resume: this is another run. Start it with resume=null, or put these back."])
+    return before

@@ -123,7 +123,7 @@ class PairReader:
         paths, count = (*references, *predictions), len(references)
         as_stored = self._read(paths, count)
         stored = as_stored if self.reading.resample == "refuse" else self._on_one_grid(paths, as_stored, count)
-        spacing = find_spacing(paths, stored, self.spacing, references=count)
+        spacing = find_spacing(paths, stored, self.spacing)
         target, first = self._labels(references, stored[:count], "references")
         if predictions:
             labels, second = self._labels(predictions, stored[count:], "predictions")
@@ -168,7 +168,7 @@ class PairReader:
         """
         paths = [path for files in readers for path in files]
         stored = self._read(paths, len(paths))
-        spacing = find_spacing(paths, stored, self.spacing, references=len(paths))
+        spacing = find_spacing(paths, stored, self.spacing)
         if problems := self._problems(paths, stored, len(paths)):
             raise DataError(problems)
         edges, found = spacing.spacing or (1.0,) * stored[0].values.ndim, []
@@ -191,7 +191,7 @@ class PairReader:
         in_time = limit_of(pair, self.reading.timeout_s)
         with ExitStack() as files:
             opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
-            spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing, references=count)
+            spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing)
             planes = [in_time.lines(lines) for lines, _ in opened]
             given = [side for side in (planes[:count], planes[count:]) if side]
             sides = [stack_planes(side) if spec.is_multilabel else side[0] for side in given]

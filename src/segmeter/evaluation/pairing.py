@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -130,7 +130,6 @@ def find_pairs(
         needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     every = [path for files in (*wanted, *given) for paths in files.values() for path in paths]
-    problems = problems or _unreadable(every)
     if any(volume_format(path) == "nifti" for path in every):
         need("nibabel", "nifti", "NIfTI files")
     pairs = list[MaskPair]()
@@ -143,17 +142,6 @@ def find_pairs(
             pairs.append(pair)
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
-
-
-def _unreadable(paths: Sequence[Path]) -> list[str]:
-    """Name the files that exist and can't be reached, such as a link to itself."""
-    problems = []
-    for path in paths:
-        try:
-            stored_size(annotations_of(path) or path)
-        except OSError as error:
-            problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
-    return problems
 
 
 def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
@@ -231,11 +219,6 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
         rule = "to be an NPY or NPZ file"
         raise DataError([expected(show(path), "probs", rule, path.suffix, _PROBS) for path in wrong])
     return chosen
-
-
-def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:
-    """Give each pair its image, from `find_images`; its hash then covers it."""
-    return replace(pairing, pairs=[replace(pair, image=images[pair.stem]) for pair in pairing.pairs])
 
 
 def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:

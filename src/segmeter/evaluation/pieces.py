@@ -190,8 +190,6 @@ def _no_folds(pieces: Sequence[Piece]) -> list[str]:
     times = Counter(case_id for piece in pieces for case_id in piece.cases)
     if twice := [case_id for case_id, count in times.items() if count > 1]:
         problems.append(problem("runs", "to be folds without a common case", some(twice)))
-    if len(pieces) < 2:
-        problems.append(problem("runs", "to be two or more folds", len(pieces), "Write runs=[A,B]."))
     if shards := [piece.name for piece in pieces if piece.shard]:
         remedy = "Merge the shards of each fold first."
         problems.append(problem("runs", "to be whole folds", f"shards ({some(shards)})", remedy))

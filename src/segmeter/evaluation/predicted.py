@@ -1,6 +1,6 @@
 """Predicts, post-processes, measures and writes a case of `eval` or `predict`, and keeps those of an interrupted run.
 
-An image that is larger than memory goes through the same steps in bands of lines: its labels wait in a temporary file.
+An image that is larger than memory is predicted in bands of lines: its labels wait in a temporary file.
 """
 
 import logging
@@ -9,10 +9,8 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,21 +23,19 @@ from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import split_batches
-from segmeter.errors import ConfigError, RunError
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
+from segmeter.errors import ConfigError
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
-from segmeter.files import clear_leftovers, is_whole, make_folder
+from segmeter.files import clear_leftovers, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
+from segmeter.postprocess.pipeline import Cleaned, run_steps
 
 _LOG = logging.getLogger(__name__)
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
-Records = Sequence[Mapping[str, Any]]
 
 
 def predict_volume(
@@ -163,25 +159,16 @@ def finish(job: CaseRun, prediction: Prediction) -> Entry:
 
 
 def finish_in_bands(job: CaseRun, index: int) -> Entry:
-    """Predict, post-process and measure a case in bands of lines, as a batch of its own, and write its files."""
+    """Predict and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
         case_id, (height, width) = job.dataset.case_ids[index], image.shape[:2]
-        spec, stages = job.dataset.spec, job.predictor.stages
-        bands = Bands(job.postprocess.steps, spec, height=height)
+        spec = job.dataset.spec
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         spool = Spool(job.folder / PREDICTIONS, shape, spec.label_dtype)
         picture = Thumbnail(thumbnail_step(height, width), -3)
         sums = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
-        stream = job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums)
-
-        def keep(labels: NDArray[Any]) -> None:
-            with stages.timed("post-process"):
-                spool.append(bands.push(labels))
-
-        found = (band.labels for band in stream)
-        with closing(map_in_threads(keep, found, threads=1, ahead=2, name="post-process")) as kept:
-            for _ in kept:
-                pass
+        for band in job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums):
+            spool.append(band.labels)
         sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
         labels: Any = spool
         prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
@@ -189,7 +176,7 @@ def finish_in_bands(job: CaseRun, index: int) -> Entry:
             job.see(prediction)
         if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
             labels = spool.read(0, height)
-        cleaned = Cleaned(labels=labels, instances=None, changed=bands.changed)
+        cleaned = Cleaned(labels=labels, instances=None, changed={})
         kind = [*image.shape, str(image.dtype), "by rows", case_id]
         return _finished(job, prediction, cleaned, kind=kind)
 
@@ -240,85 +227,24 @@ class Spool:
 
 
 def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
-    """Keep the finished cases, write their missing or damaged files again, and return how many cases there are.
+    """Keep the finished cases of an interrupted run whose files are whole, and return how many they are.
 
     Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
-    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept, unless
-    the run is finished.
+    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept.
     """
-    if manifest.done:
-        finished = parse_records(read_records(job.folder))
-        repair_files(job, [finished[case_id] for case_id in manifest.cases])
-        return len(manifest.cases)
     clear_leftovers(job.folder / PREDICTIONS)
-    found = parse_records(manifest.keep()) if job.resume else {}
-    first = takewhile(lambda pair: pair[0] == pair[1], zip(found, manifest.cases, strict=False))
-    records = [found[case_id] for case_id, _ in first]
-    kinds, size = _kinds(job, records), job.predictor.config.batch_size
-    count = 0 if none else whole_batches(kinds, size, len(manifest.cases))
+    kinds = list[Any]()
+    for wanted, (case_id, record) in zip(manifest.cases, parse_records(read_records(job.folder)).items(), strict=False):
+        if damaged := find_damaged(job.folder, [record]):
+            _LOG.warning(
+                "resume: missing or damaged files are written again, with all that follow (%s).", some(damaged)
+            )
+        if damaged or case_id != wanted:
+            break
+        kinds.append(record["image"])
+    count, size = len(kinds), job.predictor.config.batch_size
+    *_, last = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, size)]
+    count = last.start if count < len(manifest.cases) and len(last) < size else count
+    count = 0 if none else count
     manifest.keep(count)
-    repair_files(job, records[:count])
     return count
-
-
-def _kinds(job: CaseRun, records: Records) -> Sequence[Any]:
-    """Return what decides the batches of the first cases: those of the whole run, or the kinds of their images."""
-    return [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
-
-
-def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
-    """Count how many of the first images, out of `total`, fill batches of one kind each.
-
-    Examples
-    --------
-    >>> whole_batches("aaaab", 2, 9), whole_batches("aaaaab", 4, 6)
-    (4, 6)
-    """
-    batches = list(split_batches(kinds, size))
-    whole = not batches or len(kinds) == total or len(batches[-1]) == size
-    return len(kinds) if whole else batches[-1].start
-
-
-def repair_files(job: CaseRun, records: Records) -> None:
-    """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
-
-    Parameters
-    ----------
-    records
-        The records of the first cases, in their order.
-
-    Raises
-    ------
-    RunError
-        A file differs from the one before, as it may on another machine.
-    """
-    damaged = find_damaged(records, job.folder / PREDICTIONS)
-    if not damaged:
-        return
-    names = [name for found in damaged.values() for name in found]
-    _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    streamed, job = job.dataset.streamed_cases(), replace(job, measure=None, terms=None, see=None)
-    for batch in split_batches(_kinds(job, records), job.predictor.config.batch_size):
-        if damaged.keys().isdisjoint(batch):
-            continue
-        if batch.start in streamed:
-            finish_in_bands(job, batch.start)
-            continue
-        probs = job.export.probs or job.export.confidence
-        for index, prediction in zip(batch, job.predictions(batch, probs=probs), strict=True):
-            if index in damaged:
-                finish(job, prediction)
-    again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
-    differing = [name for found in again.values() for name in found]
-    if differing:
-        rule, remedy = "predictions differ from those of the resumed run", "Start a new run with resume=null."
-        raise RunError(f"resume: {rule} ({some(differing)}). {remedy}")
-
-
-def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
-    """Find the names of files that are missing or changed since they were written, by the index of their case."""
-    damaged = dict[int, list[str]]()
-    for index, record in enumerate(records):
-        if names := [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]:
-            damaged[index] = names
-    return damaged

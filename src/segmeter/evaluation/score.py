@@ -1,12 +1,9 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
 from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.sniff import show
 from segmeter.data.masks.reading import hash_map
@@ -22,7 +18,7 @@ from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.drive import SUMMARY, Outcome, collect, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, collect, conclude, drive
 from segmeter.evaluation.manifest import (
     Entry,
     check_same,
@@ -41,8 +37,6 @@ from segmeter.progress import track
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
-
-_AT_ONCE, _HANDOVER_S = 32, 0.05  # most pairs that a thread takes at a time, and about how long it keeps them
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,24 +76,14 @@ class Scoring:
     shard: Shard | None = None
 
     @property
-    def spec(self) -> ClassSpec:
-        """The classes."""
-        return self.reading.spec
-
-    @property
     def pairs(self) -> Sequence[MaskPair]:
         """The pairs that this run scores."""
         return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
 
-    @property
-    def case_ids(self) -> list[str]:
-        """The ids of the cases, in the order of the pairs."""
-        return [pair.case_id for pair in self.pairs]
-
     def identity(self) -> dict[str, Any]:
         """Collect everything that determines the metrics except the files; a run is resumed only if it is the same."""
         every = [pair.case_id for pair in self.pairing.pairs]
-        reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
+        reading, spec = self.reading, {name: value for name, value in self.reading.spec if name != "colours"}
         return {
             "data": {
                 **spec,
@@ -150,10 +134,13 @@ def score(job: Scoring) -> dict[str, Any]:
         A worker process was killed.
     """
     identity = job.identity()
-    manifest = open_manifest(job.folder, identity, job.case_ids, resume=job.resume)
+    manifest = open_manifest(job.folder, identity, [pair.case_id for pair in job.pairs], resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    done, spacings = parse_records(manifest.keep()) if job.resume else {}, Spacings()
+    spec, scorer, spacings = job.reading.spec, job.scorer(), Spacings()
+    done = parse_records(read_records(job.folder)) if job.resume else {}
+    if job.resume:
+        manifest.keep(len(done))
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
@@ -162,41 +149,23 @@ def score(job: Scoring) -> dict[str, Any]:
         if job.metrics.measures and (problems := spacings.problems()):
             raise DataError(problems)
 
-    pairs = [pair for pair in job.pairs if pair.case_id not in done]
-    drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
+    rest = [pair for pair in job.pairs if pair.case_id not in done]
+    if job.workers:
+        results = map_in_processes(scorer, rest, processes=job.workers, describe=lambda pair: pair.case_id)
+    else:
+        ahead = fetch_ahead(rest, lambda pair: pair.files)
+        results = map_in_threads(scorer, ahead, threads=count_cores(), name="score")
+    drive(results, manifest, what="scoring", total=len(rest), each=check_units)
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
     facts = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
     sums, hashes = None, dict[str, str]()
     if job.probs:
-        measured = hashes_of(manifest.records())
-        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=measured)
-    return conclude(manifest, manifest.table(job.spec), job.spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
-
-
-def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
-    """Score all pairs in order. A thread takes several quick pairs at a time, because a handover takes as long."""
-    if workers:
-        yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
-        return
-    pace = _HANDOVER_S  # seconds of a pair, by the last ones that were scored
-
-    def groups() -> Iterator[list[MaskPair]]:
-        rest = iter(pairs)
-        while group := list(islice(rest, max(1, min(_AT_ONCE, int(_HANDOVER_S / pace))))):
-            yield group
-
-    def work(group: list[MaskPair]) -> list[Outcome]:
-        nonlocal pace
-        start = time.perf_counter()
-        found = list(map(scorer, group))
-        pace = max(1e-6, time.perf_counter() - start) / len(group)
-        return found
-
-    ahead = fetch_ahead(groups(), lambda group: chain.from_iterable(pair.files for pair in group))
-    with closing(map_in_threads(work, ahead, threads=count_cores(), name="score")) as found:
-        yield from chain.from_iterable(found)
+        measured = hashes_of(read_records(job.folder))
+        sums, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
+    rows = manifest.table(spec)
+    return conclude(manifest, rows, spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
 
 
 def measure_probs(
@@ -255,21 +224,6 @@ def measure_probs(
     return sums, hashes
 
 
-def refuse_files(job: Scoring) -> None:
-    """Refuse names that can't be paired, together with all problems of the files that can, which are read for it.
-
-    Raises
-    ------
-    DataError
-        The pairing has problems.
-    """
-    if not job.pairing.problems:
-        return
-    read = _results(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Entry)]
-    raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
-
-
 def check_resumed(job: Scoring, folder: Path) -> None:
     """Refuse to resume a run, interrupted or finished, of other settings, cases or files; nothing is changed.
 
@@ -280,7 +234,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     DataError
         The files of cases changed since they were measured.
     """
-    check_same(folder, job.identity(), job.case_ids)
+    check_same(folder, job.identity(), [pair.case_id for pair in job.pairs])
     noted = hashes_of(read_records(folder))
     known = [pair for pair in job.pairs if pair.case_id in noted]
     found = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), known)

@@ -20,7 +20,7 @@ from segmeter.errors import DataError
 
 PIXELS = "pixels"  # the unit without a spacing
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
-_DIGITS = 6  # of an index; positions that differ by less are equal
+_SAME_PLACE = 5e-7  # of a pixel: positions that differ by less are equal, and halves are rounded up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,7 @@ class CaseSpacing:
 UNKNOWN_SPACING = CaseSpacing()
 
 
-def find_spacing(
-    paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
-) -> CaseSpacing:
+def find_spacing(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None) -> CaseSpacing:
     """Find the spacing of a case, whose files must all fit the first one, its reference.
 
     Parameters
@@ -62,8 +60,6 @@ def find_spacing(
         The files and their content.
     wanted
         The configuration's spacing, which counts for every case, whatever its files say.
-    references
-        How many of the maps are references; a prediction for each of these follows, or none.
 
     Raises
     ------
@@ -87,7 +83,7 @@ def find_spacing(
     if problems:
         raise DataError(problems)
     found = next((each.geometry for each in maps if each.geometry.spacing is not None), reference.geometry)
-    warnings = _warnings(maps, references)
+    warnings = _warnings(maps)
     if wanted is not None:
         unusable = any(each.geometry.spacing_problem for each in maps)
         other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
@@ -97,21 +93,13 @@ def find_spacing(
     return CaseSpacing(spacing=found.spacing, unit=unit, source=source, warnings=warnings)
 
 
-def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
+def _warnings(maps: Sequence[StoredMap]) -> tuple[str, ...]:
     """Describe doubts that the files leave: which of two geometries counts, and the axes' order if a side has none."""
     lines = [each.geometry.note for each in maps if each.geometry.note]
     placed = [each.geometry.known for each in maps]
     ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
     if any(placed) and not all(placed) and ordered:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
-        pairs = zip(maps[:references], maps[references:], strict=False)
-        turned = (  # checked where the size allows it
-            target.values.shape == target.values.shape[::-1]
-            and np.count_nonzero(target.values == each.values.T) > np.count_nonzero(target.values == each.values)
-            for target, each in pairs
-        )
-        if any(turned):
-            lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
     return tuple(dict.fromkeys(lines))
 
 
@@ -210,27 +198,15 @@ def onto_grid(
     axes = len(shape)
     if values.ndim != axes or not share_world(geometry, wanted):
         return None
+    from scipy import ndimage  # most runs need it for nothing, and start sooner
+
     step = np.linalg.inv(geometry.affine) @ wanted.affine  # from the reference's indices to ours, in file order
-    matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1]
+    matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1] + _SAME_PLACE
+    numbers = np.arange(1, values.size + 1).reshape(values.shape)  # of pixels, as SciPy calculates with floats
+    nearest = ndimage.affine_transform(numbers, matrix, offset, shape, order=0, mode="grid-constant")
     beside = axes == 2 and bool(np.abs(step[2, :2] * shape[::-1]).max() + abs(step[2, 3]) >= 0.5)  # another slice
-    found, inside = _nearest(values, matrix, offset, shape)
-    if beside or not inside:
+    if beside or not nearest.any():
         both = f"{describe(wanted, shape)} and {describe(geometry, values.shape)}"
         raise file_error(path, "grid", f"to overlap that of its reference {show(reference)}", both)
+    found = np.append(values.dtype.type(0), values.ravel())[nearest]
     return found, wanted.having(note="; ".join(filter(None, [wanted.note, NOTE])))
-
-
-def _nearest(
-    values: NDArray[Any], matrix: NDArray[np.float64], offset: NDArray[np.float64], shape: tuple[int, ...]
-) -> tuple[NDArray[Any], int]:
-    """Return the value at the nearest centre for each new pixel, 0 outside, and how many are inside; slab by slab."""
-    found, inside = np.zeros(shape, values.dtype), 0
-    plane = np.stack(np.meshgrid(*(np.arange(size) for size in shape[1:]), indexing="ij")).reshape(len(shape) - 1, -1)
-    rest = matrix[:, 1:] @ plane + offset[:, None]
-    limits = np.array(values.shape)[:, None]
-    for first, slab in enumerate(found.reshape(shape[0], -1)):
-        places = np.floor(np.round(rest + matrix[:, :1] * first, _DIGITS) + 0.5).astype(np.int64)
-        held = ((places >= 0) & (places < limits)).all(axis=0)
-        slab[held] = values[tuple(places[:, held])]
-        inside += int(np.count_nonzero(held))
-    return found, inside

@@ -110,11 +110,6 @@ def _row_counts(mask: Mask, radius: int) -> Iterator[tuple[NDArray[np.int32], ND
         yield counts[:, radius - half :][:, :width], counts[:, radius + half + 1 :][:, :width]
 
 
-def skeleton(mask: Mask) -> Mask:
-    """Thin the mask to its centreline; equal to ``skimage.morphology.skeletonize(mask)``."""
-    return np.asarray(skeletonize(mask))  # type: ignore[no-untyped-call]
-
-
 def erode(mask: Mask, *, radius: int) -> Mask:
     """Keep the pixels with no pixel outside the mask within `radius`."""
     kept = np.ones_like(mask)
@@ -150,7 +145,7 @@ _OPERATIONS: dict[str, Callable[..., Mask]] = {  # by the name of the step; opti
     "opening": opening,
     "closing": closing,
     "smooth": smooth,
-    "skeleton": skeleton,
+    "skeleton": skeletonize,
 }
 _COMMON = RemovingStepConfig.model_fields  # keys of any step
 PLANEWISE = ("opening", "closing", "smooth", "skeleton")
@@ -251,15 +246,6 @@ def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:
     """
     if not lost.any() or of.all():
         return
-    beside = np.zeros_like(
-        lost
-    )  # pixels above, below, left and right of the lost ones, and in a volume before and behind
-    for axis in range(lost.ndim):
-        to, by = np.moveaxis(beside, axis, 0), np.moveaxis(lost, axis, 0)
-        to[1:] |= by[:-1]
-        to[:-1] |= by[1:]
-    if not (beside & of & ~lost).any():
-        of = lost  # whole components were lost, so that the nearest label lies just outside the lost pixels
     box = box_around(of, 1)
     nearest = ndimage.distance_transform_cdt(of[box], metric="taxicab", return_distances=False, return_indices=True)
     inside = lost[box]

@@ -17,19 +17,16 @@ from skimage.segmentation import watershed
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError
 from segmeter.postprocess.config import CoresConfig, DistanceSplitConfig, WatershedConfig
 from segmeter.postprocess.masks import LabelArray, Mask, class_indices, remove_small
 
 InstanceArray = NDArray[np.int32]
 
 
-Splitter = Callable[[Mask], InstanceArray]
-
-
 def build_instance_step(
     config: WatershedConfig | DistanceSplitConfig | CoresConfig, *, spec: ClassSpec
-) -> Callable[..., InstanceArray]:
+) -> partial[InstanceArray]:
     """Build the step that a configuration names, from labels and, for `cores`, probabilities (1, H, W) to objects.
 
     Raises
@@ -37,34 +34,32 @@ def build_instance_step(
     ConfigError
         A class does not exist, or the task is not binary as `cores` needs.
     """
-    if isinstance(config, CoresConfig) and spec.task != "binary":
-        rule, remedy = "to be used with a binary task", "Use watershed or distance_split."
-        raise ConfigError(expected("postprocess", config.name, rule, spec.task, remedy))
-    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
-    return partial(_run, config=config, classes=classes, multilabel=spec.is_multilabel)
-
-
-def _run(
-    labels: LabelArray, probs: NDArray[Any] | None = None, *, config: Any, classes: tuple[int, ...], multilabel: bool
-) -> InstanceArray:
+    split: partial[InstanceArray]
     if isinstance(config, WatershedConfig):
-        split: Splitter = partial(split_mask, min_distance=config.min_distance)
+        split = partial(split_mask, min_distance=config.min_distance)
     elif isinstance(config, DistanceSplitConfig):
         split = partial(split_at_depth, depth=config.depth)
-    elif probs is None:
-        raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
     else:
-        plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
-        split = partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
-    return split_labels(labels, classes=classes, multilabel=multilabel, split=split)
+        if spec.task != "binary":
+            rule, remedy = "to be used with a binary task", "Use watershed or distance_split."
+            raise ConfigError(expected("postprocess", config.name, rule, spec.task, remedy))
+        split = partial(split_by_cores, above=config.above, min_pixels=config.min_pixels)
+    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
+    return partial(split_labels, classes=classes, multilabel=spec.is_multilabel, split=split)
 
 
-def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> InstanceArray:
+def split_labels(
+    labels: LabelArray,
+    *probs: NDArray[Any],
+    classes: tuple[int, ...],
+    multilabel: bool,
+    split: Callable[..., InstanceArray],
+) -> InstanceArray:
     """Number the objects of all classes: int32 of the labels' shape, 0 for background, and 1 .. N in class order.
 
-    Two classes never share an object. Objects of the given classes are split by `split`. Those of the others are
-    connected parts, as without an instance step. The first class is background and left out,
-    except for multilabel or if it is given.
+    Two classes never share an object. Objects of the given classes are split by `split`, which takes their mask and
+    `probs`. Those of the others are connected parts, as without an instance step. The first class is background and
+    left out, except for multilabel or if it is given.
     """
     instances = np.zeros(labels.shape, np.int32)
     present = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
@@ -74,7 +69,7 @@ def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bo
             continue
         plane = instances[index] if multilabel else instances
         mask = labels[index].astype(bool) if multilabel else labels == index
-        parts = split(mask) if index in classes else number_parts(mask)
+        parts = split(mask, *probs) if index in classes else number_parts(mask)
         plane[mask] = parts[mask] + count
         count += int(parts.max())
     return instances
@@ -135,14 +130,14 @@ def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
     return _flood(mask, found, number_parts(found > depth))
 
 
-def split_by_cores(mask: Mask, *, probs: NDArray[np.float32], above: float, min_pixels: int) -> InstanceArray:
+def split_by_cores(mask: Mask, probs: NDArray[Any], *, above: float, min_pixels: int) -> InstanceArray:
     """Split a mask into one part per core: a 4-connected part of the pixels whose probability is above a level.
 
     Parameters
     ----------
     mask : (H, W)
         The pixels of objects.
-    probs : (H, W)
+    probs : (1, H, W), float, or uint8 of which 255 is 1
         Probability of an object.
     above
         The level, 0 to 1.
@@ -153,8 +148,9 @@ def split_by_cores(mask: Mask, *, probs: NDArray[np.float32], above: float, min_
     -------
     (H, W) int32, as from `split_mask`. A component without a core stays whole.
     """
-    cores = remove_small(mask & (probs > above), min_pixels=min_pixels, connectivity=4)
-    return _flood(mask, probs, np.asarray(ndimage.label(cores)[0], np.int32))
+    plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
+    cores = remove_small(mask & (plane > above), min_pixels=min_pixels, connectivity=4)
+    return _flood(mask, plane, np.asarray(ndimage.label(cores)[0], np.int32))
 
 
 def _depth(mask: Mask) -> NDArray[np.float64]:

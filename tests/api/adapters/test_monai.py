@@ -67,9 +67,3 @@ def test_one_of_two_binary_maps_may_lack_its_channel():
         metric(*given)
         found.add(metric.aggregate()["iou/cell"])
     assert len(found) == 1
-
-
-@pytest.mark.parametrize("spec", ["binary", None])
-def test_what_is_no_spec_is_refused(spec):
-    with pytest.raises(InputError, match="`spec` to be a ClassSpec"):
-        SegmentationMetric(spec)

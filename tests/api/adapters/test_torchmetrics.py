@@ -43,25 +43,6 @@ def test_states_of_ranks_add_exactly():
     assert torch.equal(reduced, whole.counts + 2**24 + 1)
 
 
-def test_forward_resets_and_collections():
-    from torchmetrics import MetricCollection
-
-    target, labels = tensors()
-    metric = MetricCollection({"ours": SegmentationMetric(SPEC)})
-    first = metric(labels[:2], target[:2])
-    metric.reset()
-    metric.update(labels[:2], target[:2])
-    found = metric.compute()
-    assert first.keys() == found.keys()
-    torch.testing.assert_close(first["mean_iou"], found["mean_iou"], rtol=0, atol=0)
-
-
 def test_what_is_no_label_is_refused_by_the_metrics_name():
     with pytest.raises(InputError, match=r"^SegmentationMetric: expected `preds` to hold labels, got "):
         SegmentationMetric(SPEC).update(torch.zeros(2, 3, 4, 5), torch.zeros(2, 4, 5, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("spec", ["binary", None])
-def test_what_is_no_spec_is_refused(spec):
-    with pytest.raises(InputError, match="`spec` to be a ClassSpec"):
-        SegmentationMetric(spec)

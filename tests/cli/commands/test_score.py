@@ -54,20 +54,15 @@ def test_what_is_missing_or_extra_is_warned_about(capsys: pytest.CaptureFixture[
     assert json.loads((run_folder() / "metrics.json").read_text())["missing_predictions"]["cases"] == ["c"]
 
 
-def test_bad_files_and_names_that_cannot_be_paired_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_cannot_be_paired_are_all_listed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("predictions/c.png").unlink()
     Path("predictions/a.npy").write_bytes(b"twice")
-    Path("predictions/b.png").write_bytes(b"no picture")
-    for side, value in (("predictions", 0), ("references", 77)):
-        put(Path(side, "d.png"), noise(20, 30, None) // 255 + value)
     assert run("score", *FOLDERS, *FAST, "metrics.measures=[surface]") == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len([line for line in lines if line.startswith("segmeter:")]) == 4
+    assert len([line for line in lines if line.startswith("segmeter:")]) == 2
     for text in (
         "`a prediction` for every name, got none for 1: c.",
         "`predictions` to have one file per name, as for 'a', got 2: a.npy, a.png.",
-        "predictions/b.png: expected `content` to be PNG",
-        "references/d.png",
     ):
         assert any(text in line for line in lines), (text, lines)
     assert not Path("runs").exists()

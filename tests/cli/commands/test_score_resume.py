@@ -176,7 +176,7 @@ def test_a_damaged_result_of_a_finished_run_is_made_again(clean, capsys):
     for name in RESULTS:
         (folder / name).write_bytes(b"")
         assert run(*SCORE, "resume=auto") == 0
-        assert f"warning: resume: missing or damaged results are written again (1: {name})" in capsys.readouterr().err
+        assert f"warning: resume: missing or damaged files are written again (1: {name})" in capsys.readouterr().err
         assert results(folder) == clean
 
 

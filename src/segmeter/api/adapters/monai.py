@@ -7,7 +7,7 @@ from monai.metrics.metric import CumulativeIterationMetric
 
 from segmeter.api.adapters import count_batch, score_counts
 from segmeter.bridge.arrays import to_numpy, to_torch
-from segmeter.checks import expected, known_kind
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 
@@ -23,7 +23,6 @@ class SegmentationMetric(CumulativeIterationMetric):
 
     def __init__(self, spec: ClassSpec) -> None:
         super().__init__()
-        known_kind("SegmentationMetric", "spec", spec, ClassSpec)
         self.spec = spec
 
     def _compute_tensor(self, y_pred: torch.Tensor, y: torch.Tensor | None = None, **_: Any) -> torch.Tensor:

@@ -7,7 +7,6 @@ from torchmetrics import Metric
 
 from segmeter.api.adapters import count_batch, score_counts
 from segmeter.bridge.arrays import to_numpy, to_torch
-from segmeter.checks import known_kind
 from segmeter.classes import ClassSpec
 
 
@@ -41,7 +40,6 @@ class SegmentationMetric(Metric):
 
     def __init__(self, spec: ClassSpec, **options: Any) -> None:
         super().__init__(**options)
-        known_kind("SegmentationMetric", "spec", spec, ClassSpec)
         self.spec = spec
         self.add_state("counts", default=torch.zeros(spec.counts_shape, dtype=torch.int64), dist_reduce_fx="sum")
 

@@ -18,7 +18,7 @@ from segmeter.data.files.sniff import known_place, show
 from segmeter.data.labels_config import read_labels
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
-from segmeter.evaluation.drive import check_counts
+from segmeter.errors import DataError
 from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
 from segmeter.evaluation.pairing import (
     check_unchanged,
@@ -26,10 +26,9 @@ from segmeter.evaluation.pairing import (
     find_pairs,
     find_probs,
     limit_of,
-    put_beside,
     read_case_image,
 )
-from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
+from segmeter.evaluation.score import Scoring, check_resumed, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
@@ -46,7 +45,6 @@ _LOG = logging.getLogger(__name__)
 def run_score(config: ScoreConfig, job: Job) -> float | None:
     """Score, and return the objective, which a sweep may optimise."""
     spec = config.data.spec()
-    check_counts(spec)
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     metrics = config.metrics
     if nnunet and not metrics.groups:  # its regions
@@ -101,7 +99,8 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
     )
     reading = Reading.of(config.data, spec)
     scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
-    refuse_files(scoring)
+    if pairing.problems:
+        raise DataError(pairing.problems)
     images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     if config.shard is not None:
@@ -111,7 +110,8 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
     if config.probs:
         scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
     if images and any(each.name == "content" for each in config.metrics.measures):
-        scoring = replace(scoring, pairing=put_beside(pairing, images))
+        with_images = [replace(pair, image=images[pair.stem]) for pair in pairing.pairs]
+        scoring = replace(scoring, pairing=replace(pairing, pairs=with_images))
     return scoring, images
 
 
@@ -156,5 +156,5 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
             files={"image": [path], "target": pair.references, "prediction": pair.predictions},
         )
 
-    ranking = Ranking.of(build_scoreboard(open_cases([scoring.folder]), scoring.spec, scoring.metrics))
-    draw_run(scoring.folder, ranking, read, config, scoring.spec)
+    ranking = Ranking.of(build_scoreboard(open_cases([scoring.folder]), scoring.reading.spec, scoring.metrics))
+    draw_run(scoring.folder, ranking, read, config, scoring.reading.spec)
