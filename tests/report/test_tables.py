@@ -62,17 +62,6 @@ def test_spare_columns_give_way_where_a_terminal_is_too_narrow(printed, columns,
     assert "pages" not in SPARE.markdown() + SPARE.html()
 
 
-WORDS = Table.of(
-    [Column("a name", "name"), Column("value", "value", "{:.30f}".format, 1), Column("always", "value")],
-    [{"name": "three words here", "value": 0.25}],
-)
-
-
-def test_a_name_is_wrapped_before_a_column_gives_way(printed):
-    assert "value" in printed(lambda printer: printer.table(WORDS), 54)
-    assert "value" not in printed(lambda printer: printer.table(WORDS), 53)
-
-
 def test_a_column_without_a_cell_is_left_out():
     columns = [Column("name", "name"), Column("none", "none", spare=1), Column("by", "by"), Column("n", "n")]
     table = Table.of(columns, [{"name": "x", "none": None, "by": "", "n": 0}], names=3)

@@ -173,19 +173,26 @@ class Printer:
         never cut.
         """
         table = table.narrow()
-        widths, least = _widths(table, wrapped=self._room is not None)
-        while any(table.spares) and least > (self._room or WIDTH):
+        while True:
+            texts = [[printable(cell) for cell in row] for row in table.rows]
+            heads = [max(printable(head).split() or [""], key=cell_len) for head in table.heads]  # words are stacked
+            widths = [max(map(cell_len, column)) for column in zip(heads, *texts, strict=True)]
+            gaps = _GAP * (len(widths) - 1)
+            if not any(table.spares):
+                break
+            usual = [min(width, _USUAL) if i < table.names else width for i, width in enumerate(widths)]
+            if sum(usual) + gaps <= (self._room or WIDTH):
+                break
             table = table.narrow(max(table.spares))
-            widths, least = _widths(table, wrapped=self._room is not None)
         for i in sorted(range(table.names), key=lambda i: -widths[i]):
-            over = sum(widths) + _GAP * (len(widths) - 1) - (self._room or _ENDLESS)
+            over = sum(widths) + gaps - (self._room or _ENDLESS)
             widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
         drawn = RichTable(box=self._box, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
         for i, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
             side: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
             drawn.add_column(Text(printable(head)), width=width, **side)
-        for index, row in enumerate(table.rows):
-            drawn.add_row(*(Text(printable(cell), "bold" if index in table.strong else "") for cell in row))
+        for index, row in enumerate(texts):
+            drawn.add_row(*(Text(text, "bold" if index in table.strong else "") for text in row))
         self._console.print(Text(printable(table.title), "bold") if table.title else "")
         self._console.print(drawn)
         if table.note:
@@ -194,22 +201,6 @@ class Printer:
     def line(self, text: str) -> None:
         """Print a line of small print."""
         self._console.print(Text(printable(text), style="dim"), width=self._room or WIDTH)
-
-
-def _widths(table: Table, *, wrapped: bool) -> tuple[list[int], int]:
-    """Return the width of each column, and that of the table with the least width of its names.
-
-    The words of a head are stacked, and on a terminal names are `wrapped`.
-    """
-    rows = [[printable(cell) for cell in row] for row in table.rows]
-    heads = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
-    widths = [max(column) for column in zip(heads, *([cell_len(cell) for cell in row] for row in rows), strict=True)]
-    narrow = widths.copy()
-    for i in range(table.names):
-        words = [cell_len(word) for row in rows for word in row[i].split()]
-        least = max(_SHORTEST, *words) if wrapped and words else widths[i]
-        narrow[i] = min(widths[i], least, _USUAL)
-    return widths, sum(narrow) + _GAP * (len(narrow) - 1)
 
 
 def print_tables(tables: Sequence[Table], lines: Sequence[str], *, file: IO[str] | None = None) -> None:

@@ -32,9 +32,8 @@ from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
-from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects, slice_objects
-from segmeter.report.pictures.worst import FOLDER as CROPS
-from segmeter.report.pictures.worst import find_errors, write_crops
+from segmeter.report.pictures.maps import find_errors
+from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
@@ -44,7 +43,7 @@ _SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls th
 def draw_run(
     folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
-    """Draw the chosen cases of a finished run, and crop the worst.
+    """Draw the chosen cases of a finished run.
 
     Parameters
     ----------
@@ -55,44 +54,37 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases to draw and to crop, and how large.
+        Which cases to draw, and how large.
 
     Raises
     ------
     DataError
         One line for each file that can't be read.
     """
-    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
-    for name in (OVERLAYS, LAYERS, CROPS):
+    drawn = choose_cases(ranking, config)
+    for name in (OVERLAYS, LAYERS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in ranking.case_ids if name in drawn or name in worst]
+    chosen = [name for name in ranking.case_ids if name in drawn]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
             volume = read(case_id)
             case, title, notes = _flat(case_id, volume, spec)
-            planes = _scrolled(case_id, volume, spec, notes) if case_id in drawn and "slice" in notes else []
+            planes = _scrolled(case_id, volume, spec, notes) if "slice" in notes else []
         except DataError as error:
             return error.problems
-        large = case.large
-        if case_id in drawn:
-            maps = case.image, case.target, case.labels, spec
-            if large:
-                layers = draw_layers(*maps, errors=large.errors, notes=notes | {"size": large.size})
-                tiles: Sequence[Layers] = large.tiles
-            else:
-                whole = draw_layers(*maps, objects=case.objects, notes=notes)
-                tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))
-                layers = whole.reduce(LONGEST)
-            words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
-            write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
-            write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
-        image, target, labels = large.worst[0] if large else (case.image, case.target, case.labels)
-        if case_id in worst and target is not None:
-            place: dict[str, Any] = {"slice_number": notes["slice"][0]} if "slice" in notes else {}
-            place |= {"corner": large.worst[1], "wrong_pixels": large.wrong} if large else {}
-            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, **place)
+        maps = case.image, case.target, case.labels, spec
+        if case.large:
+            layers = draw_layers(*maps, errors=case.large.errors, notes=notes | {"size": case.large.size})
+            tiles: Sequence[Layers] = case.large.tiles
+        else:
+            whole = draw_layers(*maps, objects=case.objects, notes=notes)
+            tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))
+            layers = whole.reduce(LONGEST)
+        words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
+        write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
+        write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
         return ()
 
     found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
@@ -106,8 +98,7 @@ def _scrolled(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str
     for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
         if place != chosen - 1:
             flat, _, said = _flat(case_id, case, spec, place)
-            options: dict[str, Any] = {"edge": _SCROLLED_EDGE, "objects": flat.objects, "notes": said}
-            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, **options))
+            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, edge=_SCROLLED_EDGE, notes=said))
     return found
 
 
@@ -127,8 +118,7 @@ def _flat(
         place = choose_slice(labels if target is None else target, labels, spec)
     flat = replace(case, image=case.image[place], labels=labels[..., place, :, :], objects=NO_OBJECTS)
     if target is not None:
-        objects = slice_objects(case.objects, target, labels, spec, place)
-        flat = replace(flat, target=target[..., place, :, :], objects=objects)
+        flat = replace(flat, target=target[..., place, :, :])
     return flat, f"{case_id}, slice {place + 1} of {depth}", {"files": files, "slice": [place + 1, depth]}
 
 

@@ -244,19 +244,13 @@ class LargeParts:
         Rows and columns of the case.
     errors : (h, w), uint8
         The kind of error in each block of pixels, as `classify_errors` finds it.
-    wrong
-        Number of wrong pixels of the case.
     tiles
         Real pixels, the places with the most errors first.
-    worst
-        Maps of the first tile, and its corner.
     """
 
     size: tuple[int, int]
     errors: NDArray[np.uint8] | None
-    wrong: int
     tiles: Sequence[Layers]
-    worst: tuple[Maps, tuple[int, int]]
 
 
 def read_large(
@@ -294,8 +288,7 @@ def read_large(
     for place in places:
         real, its_target, its_labels = found[place]
         tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
-    worst = found[places[0]], places[0]
-    parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
+    parts = LargeParts(size=(height, width), errors=errors, tiles=tiles)
     return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, large=parts)
 
 

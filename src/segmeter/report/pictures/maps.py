@@ -122,6 +122,12 @@ def _void(mask: Mask) -> _Kind:
     return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
+def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> Mask:
+    """Find the valid pixels (H, W) in which any class is wrong."""
+    wrong = (target != labels) & spec.valid(target)
+    return np.asarray(wrong.any(axis=0) if spec.is_multilabel else wrong)
+
+
 def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
     """Find the kind of error of each pixel (H, W).
 
@@ -160,8 +166,7 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
 def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
     """Make outlines of the objects of both sides, and an error map with all of them filled."""
     kinds = find_kinds(objects, target, labels, spec)
-    where = "" if objects.kinds is None else " in the volume"
-    words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
+    words = (f"matched (IoU above {objects.threshold:g})", "missed", "false")
     matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
     lost, hit, extra = (missed, MISSED, kinds.missed), (matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)
     filled, edges = list[_Kind](), list[_Kind]()
