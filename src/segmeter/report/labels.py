@@ -107,19 +107,10 @@ def _names(result: Mapping[str, Any]) -> list[str]:
 
 
 def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    """Lay out the mean score of each pair; the darker, the better the agreement."""
-    names, rows, shades = _names(result), list[list[str]](), list[list[int]]()
-    means = {(a, b): one["mean"] for a in names for b, one in entry["matrix"][a].items()}
-    known = [mean for mean in means.values() if isinstance(mean, float)]
-    worst, best = min(known, default=0.0), max(known, default=0.0)
-    worst, best = (best, worst) if entry["better"] == "lower" else (worst, best)
-    for a in names:
-        rows.append([a, *(number(means[a, b]) if (a, b) in means else "" for b in names)])
-        shades.append([-1] * len(rows[-1]))
-        for place, b in enumerate(names, 1):
-            if isinstance(means.get((a, b)), float) and best != worst:
-                shades[-1][place] = round(4 * (means[a, b] - worst) / (best - worst))
-    return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
+    """Lay out the mean score of each pair."""
+    names, matrix = _names(result), entry["matrix"]
+    rows = [[a, *(number(matrix[a][b]["mean"]) if b in matrix[a] else "" for b in names)] for a in names]
+    return Table(heads=["", *names], rows=rows, title=words, strong=())
 
 
 def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
