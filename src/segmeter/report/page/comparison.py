@@ -18,10 +18,11 @@ from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.columns import part_columns
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
-from segmeter.report.page.evaluation import cases_link, explorer_values, part_columns
+from segmeter.report.page.evaluation import cases_link, explorer_values
 from segmeter.report.page.render import if_there
 from segmeter.report.tables import escape_markdown, print_tables, printable
 

@@ -115,7 +115,7 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
         index = each.index.repeat(factor, axis=0).repeat(factor, axis=1)
         colours, shares = _looks(each, layers.spec)
         colour, share = colours[index], shares[index][..., None]
-        if each.file == f"{role}.png" and role != "errors":
+        if any("class" in entry for entry in each.entries):
             edge = contours(index)[..., None] & (share > 0)
             colour, share = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, share)
         painted = painted * (1 - share) + colour * share
@@ -126,11 +126,6 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
 
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
-    if each.planes:
-        bits = (np.arange(2 ** len(each.planes))[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
-        count = bits.sum(axis=1)
-        colours = bits @ np.array([spec.colours[k] for k in each.planes], float) / np.maximum(count, 1)[:, None]
-        return colours, np.where(count > 0, TINT, 0.0)
     colours, opacities = np.zeros((len(each.entries), 3)), np.zeros(len(each.entries))
     for i, entry in enumerate(each.entries):
         if entry.get("hidden") or entry.get("hatched"):

@@ -97,14 +97,13 @@ class Layers:
 
         ``size`` (rows, columns) of the case and ``shown`` of its layers; ``range``, between which a dim image is worth
         stretching; ``task``; ``classes``: name and colour of those that occur, by number; ``maps``: ``role``, ``file``
-        and ``entries`` or ``planes`` of each; and the facts.
+        and ``entries`` of each; and the facts.
         """
         found, maps = set[int](), []
         for each in self.maps:
-            found |= {*each.planes, *(entry["class"] for entry in each.entries if "class" in entry)}
+            found |= {entry["class"] for entry in each.entries if "class" in entry}
             small = {"small": f"small-{each.file}"} if max(self.image.shape) > SMALL and "at" not in self.facts else {}
-            values = {"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)}
-            maps.append({"role": each.role, "file": each.file, **small, **values})
+            maps.append({"role": each.role, "file": each.file, **small, "entries": list(each.entries)})
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
         shown: dict[str, Any] = {"shown": self.image.shape[:2], "range": find_range(self.image)}
         shown |= {"task": self.spec.task, "classes": classes, "maps": maps}
@@ -118,8 +117,7 @@ class Layers:
         if max(self.image.shape) > SMALL and "at" not in self.facts:  # a tile is shown large alone
             maps |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
         for name, each in maps.items():
-            values = 2 ** len(each.planes) if each.planes else len(each.entries)
-            spread = each.index * np.uint8(255 // max(1, values - 1))
+            spread = each.index * np.uint8(255 // max(1, len(each.entries) - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files
 

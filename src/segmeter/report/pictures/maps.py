@@ -30,7 +30,6 @@ _IGNORED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 _MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
 IGNORED = 4  # of the kinds of error, the last
-_PLANES = 6  # of a multilabel map: each combination is an entry
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +41,7 @@ class LayerMap:
     role, file
         "target", "prediction" or "errors", and the name of its file.
     index : (H, W), integer
-        The entry of each pixel, or with `planes` one bit for each of these classes.
+        The entry of each pixel.
     entries
         A class, or a name with a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` is more
         transparent, ``strong`` covers the image, and ``hatched`` marks ignored pixels.
@@ -51,8 +50,7 @@ class LayerMap:
     role: str
     file: str
     index: NDArray[Any]
-    entries: Sequence[Entry] = ()
-    planes: Sequence[int] = ()
+    entries: Sequence[Entry]
 
     def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
         """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
@@ -61,8 +59,6 @@ class LayerMap:
         """
         if self.index.shape == shape:
             return self
-        if self.planes:
-            return replace(self, index=reduce_ranks(self.index, shape, np.bitwise_or))
 
         def importance(i: int) -> tuple[bool, ...]:
             entry = self.entries[i]
@@ -79,14 +75,10 @@ def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
 
 
 def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Make the map of a label map (H, W), or maps of planes (K, H, W)."""
+    """Make the map of a label map (H, W), or a map for each plane (K, H, W) that occurs."""
     if labels.ndim == 3:
-        present, found = [k for k in range(len(labels)) if (labels[k] == 1).any()], list[LayerMap]()
-        for start in range(0, len(present), _PLANES):  # one bit per class that occurs
-            planes = present[start : start + _PLANES]
-            bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
-            name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
-            found.append(LayerMap(role=role, file=name, index=bits, planes=planes))
+        planes = [k for k in range(len(labels)) if (labels[k] == 1).any()]
+        found = [_kind_map(role, f"{role}-{k}.png", [({"class": k}, labels[k] == 1)]) for k in planes]
         void = _ignored(labels, spec)
         return [*found, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else found
     values, counts = np.unique(labels, return_counts=True)

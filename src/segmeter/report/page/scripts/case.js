@@ -68,7 +68,7 @@ class CaseView {
   // a chip that hides each class of the maps, the names of their other entries, and a button for each layer
   legend(maps) {
     const { colours, classes } = this.page;
-    const entries = maps.flatMap((map) => map.entries ?? map.planes.map((k) => ({ class: k })));
+    const entries = maps.flatMap((map) => map.entries);
     const occurring = [...new Set(entries.map((entry) => entry.class))].filter((k) => k !== undefined).sort((a, b) => a - b);
     const named = new Map(entries.filter((entry) => entry.name && !entry.absent).map(({ name, colour }) => [name, colour]));
     const words = (name, colour) => [swatchOf(`rgb(${colour.join(",")})`), name];
