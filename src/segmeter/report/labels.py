@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.objects.planted import SHARE
@@ -137,15 +138,12 @@ def draw_crop(
         first = min(max(0, start - (edge - length) // 2), max(0, side - edge))
         window.append(slice(first, min(side, first + edge)))
     rows, columns = window
-    shown = image[rows, columns].copy()
+    shown = Image.fromarray(np.ascontiguousarray(image[rows, columns]))
     top, left = row["top"] - rows.start, row["left"] - columns.start
-    bottom, right = top + row["height"] - 1, left + row["width"] - 1
-    colour = DRAWN.colours[1 + KINDS.index(row["kind"])]
-    for line in (max(0, top - 1), min(len(shown) - 1, bottom + 1)):
-        shown[line, left : right + 1] = colour
-    for column in (max(0, left - 1), min(shown.shape[1] - 1, right + 1)):
-        shown[top : bottom + 1, column] = colour
-    maps = (shown, target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
+    right, bottom = min(shown.width - 1, left + row["width"]), min(shown.height - 1, top + row["height"])
+    box, colour = (max(0, left - 1), max(0, top - 1), right, bottom), DRAWN.colours[1 + KINDS.index(row["kind"])]
+    ImageDraw.Draw(shown).rectangle(box, outline=colour)
+    maps = (np.asarray(shown), target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
     return encode(draw_overlay(*maps, panel=_PANEL), "WEBP", quality=80, method=2)
 
 

@@ -119,14 +119,11 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
     if several := len(regions) > MOST_CLASSES:
         regions.sort(key=lambda row: (row["iou"] is None, row["iou"]))
     classes = Table.of(_CLASSES, regions, strong=())
-    every = measured = figures.measures(summary)
-    if len(every) > MOST_ROWS:
-        averaged = {row["metric"] for row in every if row["region"] == MEAN}
-        kept = [row for row in every if row["region"] == MEAN or row["metric"] not in averaged]
-        kept.sort(key=lambda row: not figures.headline(summary).startswith(f"{row['metric']}/"))
-        measured = kept[:MOST_ROWS]
-    note = f"{len(every) - len(measured)} more {_FILES}." if len(every) > len(measured) else ""
-    tables = [Table.of(MEASURES, measured, names=2, strong=(), note=note)]
+    measured, leads = figures.measures(summary), figures.headline(summary).partition("/")[0]
+    if len(measured) > MOST_ROWS:
+        averaged = {row["metric"] for row in measured if row["region"] == MEAN}
+        measured.sort(key=lambda row: (row["region"] != MEAN and row["metric"] in averaged, row["metric"] != leads))
+    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(MOST_ROWS, f"{_FILES}.")]
     tables.append(slice_table(summary, figures.slices(summary)))
     calibration = zip(CALIBRATION, figures.calibration(summary), strict=True)
     tables += [Table.of(columns, found, strong=()) for columns, found in calibration]

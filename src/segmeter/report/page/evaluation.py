@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.files import link_error, safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
-from segmeter.report.cases import HEADLINE, STATUS_WORDS, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.cases import HEADLINE, SLICE, STATUS_WORDS, board_of, case_columns, slice_columns
 from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, part_columns, score_steps
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
@@ -60,7 +60,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), _sorted(f"group/{place}", here))
     slices, outside = figures.slices(summary), _sorted("invalid", here, "above 0")
     for row in slices:
-        key = slice_key(row["by"])
+        key = f"{SLICE}{row['by']}"
         link = cases_link({f"is.{key}": row["slice"]}) if key in here else None
         row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
     told = [(line, outside if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]

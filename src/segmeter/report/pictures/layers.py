@@ -155,13 +155,10 @@ def draw_layers(
     InputError
         The shapes do not go together.
     """
-    where = "draw_layers"
-    if image.ndim != 3 or not image.size:
-        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
-    if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
-        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
-    if target is not None and target.shape != labels.shape:
-        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
+    shapes = [each.shape for each in (target, labels) if each is not None]
+    if image.ndim != 3 or not image.size or any(shape[-2:] != image.shape[:2] for shape in shapes):
+        given = f"{image.shape} and {shapes}"
+        raise InputError(expected("draw_layers", "image", "(H, W, C), of the size of its maps", given))
     maps = label_maps("prediction", labels, spec)
     if target is not None:
         maps += label_maps("target", target, spec)
