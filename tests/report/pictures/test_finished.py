@@ -146,7 +146,7 @@ def test_label_maps_of_every_format_are_read_back_and_instances_where_they_were_
     np.testing.assert_array_equal(case.image, noise(*SIZE, seed=1))
     assert [path.name for role in ("image", "target") for path in case.files[role]] == ["b.png", "b.png"]
     np.testing.assert_equal(case.objects.prediction, numbers if form == "png" else None)
-    assert case.large is None
+    assert case.size is None
 
 
 def test_planes_of_a_multilabel_task_are_stacked(data):
@@ -189,11 +189,11 @@ def test_a_case_larger_than_memory_keeps_a_thin_structure_whole_and_its_own_pixe
     case = written(tmp_path, dataset, labels, labels_format=form)("a")
     blocks = np.pad(mask, ((0, 0), (0, 1))).reshape(100, 3, 67, 3)
     np.testing.assert_array_equal(case.target == 2, (blocks == 2).any(axis=(1, 3)))
-    np.testing.assert_array_equal(case.large.errors > 0, (blocks == 2).any(axis=(1, 3)))
+    np.testing.assert_array_equal(case.errors > 0, (blocks == 2).any(axis=(1, 3)))
     assert [label(found, np.ones((3, 3)))[1] for found in (mask == 2, case.target == 2)] == [5, 5]
-    assert case.large.size == (300, 200)
+    assert case.size == (300, 200)
     np.testing.assert_array_equal(case.image[5, 7], image[15:18, 21:24].mean(axis=(0, 1)).astype(np.uint8))
-    assert len(case.large.tiles) == 3
-    for tile in case.large.tiles:
+    assert len(case.tiles) == 3
+    for tile in case.tiles:
         top, left = tile.facts["at"]
         np.testing.assert_array_equal(tile.image, image[top : top + 63, left : left + 63])

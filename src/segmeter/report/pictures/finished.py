@@ -75,9 +75,8 @@ def draw_run(
         except DataError as error:
             return error.problems
         maps = case.image, case.target, case.labels, spec
-        if case.large:
-            layers = draw_layers(*maps, errors=case.large.errors, notes=notes | {"size": case.large.size})
-            tiles: Sequence[Layers] = case.large.tiles
+        if case.size:
+            layers, tiles = draw_layers(*maps, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
         else:
             whole = draw_layers(*maps, objects=case.objects, notes=notes)
             tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))

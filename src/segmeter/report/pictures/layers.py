@@ -217,8 +217,9 @@ class DrawnCase:
         The objects of both sides.
     files
         The files that they come from: by "image", "target" and "prediction".
-    large
-        For a case larger than memory: the arrays are its overview, and these are its further parts.
+    size, errors, tiles
+        Only of a case larger than memory, whose maps are its overview: its rows and columns, the kind of error in each
+        block of pixels (h, w), as `classify_errors` finds it, and real pixels, the places with the most errors first.
     """
 
     image: NDArray[Any]
@@ -226,26 +227,9 @@ class DrawnCase:
     labels: NDArray[Any]
     objects: Objects = NO_OBJECTS
     files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
-    large: "LargeParts | None" = None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LargeParts:
-    """The parts of a case larger than memory beside its overview.
-
-    Parameters
-    ----------
-    size
-        Rows and columns of the case.
-    errors : (h, w), uint8
-        The kind of error in each block of pixels, as `classify_errors` finds it.
-    tiles
-        Real pixels, the places with the most errors first.
-    """
-
-    size: tuple[int, int]
-    errors: NDArray[np.uint8] | None
-    tiles: Sequence[Layers]
+    size: tuple[int, int] | None = None
+    errors: NDArray[np.uint8] | None = None
+    tiles: Sequence[Layers] = ()
 
 
 def read_large(
@@ -283,8 +267,8 @@ def read_large(
     for place in places:
         real, its_target, its_labels = found[place]
         tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
-    parts = LargeParts(size=(height, width), errors=errors, tiles=tiles)
-    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, large=parts)
+    own: dict[str, Any] = {"size": (height, width), "errors": errors, "tiles": tiles}
+    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, **own)
 
 
 def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
