@@ -42,7 +42,6 @@ from .metrics.statistics.intervals import Influence as Influence
 from .metrics.surfaces import SurfaceMetrics as SurfaceMetrics
 from .metrics.surfaces import surface_metrics as surface_metrics
 from .metrics.surfaces import surface_metrics_by_class as surface_metrics_by_class
-from .report.drawing import Histogram as Histogram
 
 __version__: str
 
@@ -56,7 +55,6 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "FocalLoss",
-    "Histogram",
     "HostCopier",
     "Influence",
     "InstanceMatch",

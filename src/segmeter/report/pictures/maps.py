@@ -26,7 +26,7 @@ FALSE: Colour = (64, 156, 255)
 WRONG: Colour = (255, 196, 0)
 MATCHED: Colour = (60, 200, 110)
 OUTLINE: Colour = (255, 255, 255)
-_IGNORED: Colour = (128, 128, 128)
+HATCHED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 _MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
 IGNORED = 4  # of the kinds of error, the last
@@ -88,7 +88,7 @@ def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMa
         if value < spec.num_classes:
             entries.append({"class": value})
         elif spec.is_ignored(value):
-            entries.append({"name": "ignored", "colour": _IGNORED, "hatched": True})
+            entries.append({"name": "ignored", "colour": HATCHED, "hatched": True})
         else:
             entries.append({"name": f"value {value}, no class", "colour": _UNKNOWN})
     index = np.searchsorted(kept, labels).clip(max=len(kept) - 1).astype(np.uint8)
@@ -111,7 +111,7 @@ def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
 
 
 def _void(mask: Mask) -> _Kind:
-    return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
+    return {"name": "ignored", "colour": HATCHED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
 def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> Mask:
