@@ -32,7 +32,7 @@ from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
-from segmeter.report.pictures.maps import find_errors
+from segmeter.report.pictures.maps import classify_errors
 from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
@@ -79,7 +79,7 @@ def draw_run(
             layers, tiles = draw_layers(*maps, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
         else:
             whole = draw_layers(*maps, objects=case.objects, notes=notes)
-            tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))
+            tiles = whole.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
             layers = whole.reduce(LONGEST)
         words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
         write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))

@@ -31,7 +31,6 @@ from segmeter.report.pictures.maps import (
     OUTLINE,
     RGB,
     LayerMap,
-    Mask,
     classify_errors,
     display_image,
     display_ranges,
@@ -76,15 +75,15 @@ class Layers:
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
         return replace(self, image=np.asarray(image), maps=maps)
 
-    def cut(self, wrong: Mask | None) -> "list[Layers]":
-        """Cut layers larger than an overview into tiles, those with the most `wrong` pixels (H, W) first."""
+    def cut(self, errors: NDArray[np.uint8] | None) -> "list[Layers]":
+        """Cut layers larger than an overview into tiles, those with the most `errors` first, see `classify_errors`."""
         height, width = self.image.shape[:2]
         if max(height, width) <= LONGEST:
             return []
         corners = [*itertools.product(range(0, height, TILE), range(0, width, TILE))]
         windows = {at: (slice(at[0], at[0] + TILE), slice(at[1], at[1] + TILE)) for at in corners}
-        if wrong is not None:
-            corners.sort(key=lambda at: -int(wrong[windows[at]].sum()))
+        if errors is not None:
+            corners.sort(key=lambda at: -_count_wrong(errors[windows[at]]))
         tiles = []
         for at in corners[:MOST_TILES]:
             maps = [replace(each, index=each.index[windows[at]]) for each in self.maps]
@@ -284,8 +283,11 @@ def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
         return (mean, None, reduced, None), 0
     kinds = classify_errors(target, labels, spec)
     errors = error_map(kinds, spec).reduce(shape, background=False).index
-    wrong = int(((kinds > 0) & (kinds < IGNORED)).sum())
-    return (mean, reduce_labels(target, shape, spec), reduced, errors), wrong
+    return (mean, reduce_labels(target, shape, spec), reduced, errors), _count_wrong(kinds)
+
+
+def _count_wrong(errors: NDArray[np.uint8]) -> int:
+    return int(((errors > 0) & (errors < IGNORED)).sum())
 
 
 def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec) -> NDArray[Any]:

@@ -114,12 +114,6 @@ def _void(mask: Mask) -> _Kind:
     return {"name": "ignored", "colour": HATCHED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
-def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> Mask:
-    """Find the valid pixels (H, W) in which any class is wrong."""
-    wrong = (target != labels) & spec.valid(target)
-    return np.asarray(wrong.any(axis=0) if spec.is_multilabel else wrong)
-
-
 def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
     """Find the kind of error of each pixel (H, W).
 

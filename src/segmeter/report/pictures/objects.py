@@ -7,19 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.config.measures import (
-    AveragePrecisionConfig,
-    EventsConfig,
-    InstancesConfig,
-    ObjectsConfig,
-    SizesConfig,
-)
+from segmeter.metrics.config.measures import MatchedConfig, ObjectsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.objects.scores import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
-_MATCHING = (InstancesConfig, EventsConfig, SizesConfig, AveragePrecisionConfig, ObjectsConfig)  # the first is drawn
 
 Map = NDArray[Any]
 
@@ -75,15 +68,13 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
 
     Of several measures, one with a single threshold comes before those with several thresholds or none.
     """
-    measures = metrics.measures if metrics else ()
-    measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
-    if measure is None:
+    measures = [one for one in (metrics.measures if metrics else ()) if isinstance(one, ObjectsConfig)]
+    if not measures:
         return Objects(target=target, prediction=prediction)
+    measure: Any = max(measures, key=lambda one: isinstance(one, MatchedConfig))  # the first of them
     numbers: dict[str, Any] = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
-    if isinstance(measure, AveragePrecisionConfig):
-        threshold = measure.thresholds[0]  # the lowest
-    else:
-        threshold = getattr(measure, "threshold", THRESHOLD)
+    thresholds = getattr(measure, "thresholds", (THRESHOLD,))  # the lowest leads
+    threshold = measure.threshold if isinstance(measure, MatchedConfig) else thresholds[0]
     return Objects(**numbers, connectivity=measure.connectivity, threshold=threshold, classes=measure.classes)
 
 
