@@ -193,32 +193,21 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
 
 
 def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
-    """Draw the score along the key with most numbers, a curve for each combination of the others, the chosen one's
-    first.
-    """
-    every, chosen = result["settings"], result["settings"][result["chosen"]]
-    places = {key: [_number(one["values"][key]) for one in every] for key in chosen["values"]}
+    """Draw the score along the key with most numbers, with the other keys as chosen."""
+    every, chosen = result["settings"], result["settings"][result["chosen"]]["values"]
+    places = {key: [_number(one["values"][key]) for one in every] for key in chosen}
     key = max(places, key=lambda name: len({*places[name]} - {None}))
-    lines: dict[str, list[tuple[float, dict[str, Any]]]] = {}
-    for one, place in zip(every, places[key], strict=True):
-        if place is not None and isinstance(one["score"], float):
-            rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
-            lines.setdefault(rest, []).append((place, one))
-    own = next((name for name, held in lines.items() if any(one is chosen for _, one in held)), None)
-    if len({*places[key]} - {None}) < 2 or own is None:
+    alike = [one for one in every if one["values"] | {key: ""} == chosen | {key: ""}]
+    numbered = [(_number(one["values"][key]), one) for one in alike if isinstance(one["score"], float)]
+    held = sorted(((at, one) for at, one in numbered if at is not None), key=lambda pair: pair[0])
+    at = _number(chosen[key])
+    if len(held) < 2 or at is None:
         return []
-    drawn, curves = sorted(lines, key=lambda name: name != own)[: len(COLOURS)], list[Curve]()
-    for name, colour in zip(drawn, COLOURS, strict=False):
-        held = sorted(lines[name], key=lambda pair: pair[0])
-        told = [pair for pair in held if name == own and all(isinstance(end, float) for end in pair[1]["ci95"])]
-        band, points = [(at, *one["ci95"]) for at, one in told], [(at, one["score"]) for at, one in held]
-        name = name.removeprefix("postprocess.")
-        curves.append(Curve(name=name, points=points, dots=points, band=band, colour=colour))
-    marks = {"chosen": float(chosen["values"][key])}
-    shown = f"{len(drawn)} of {len(lines)} curves"
-    caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
-    chart = Chart(curves=curves, x_label=key, y_label=title(result["by"]), vertical=marks)
-    return [(caption, chart)]
+    points = [(place, one["score"]) for place, one in held]
+    band = [(place, *one["ci95"]) for place, one in held if all(isinstance(end, float) for end in one["ci95"])]
+    curve = Curve(name="", points=points, dots=points, band=band)
+    chart = Chart(curves=[curve], x_label=key, y_label=title(result["by"]), vertical={"chosen": at})
+    return [(f"{title(result['by'])} by {key}, the other keys as chosen. The band is the 95 % interval.", chart)]
 
 
 def _number(text: str) -> float | None:
