@@ -75,8 +75,8 @@ def test_suspects_are_said_in_words_with_the_limits_of_their_chances(tmp_path, c
     print_shown(shown, {})
     text = capsys.readouterr().out
     assert "missing cell" in text
-    assert "if 5 % of the objects are wrong" in " ".join(labels.suspect_notes(found))
+    assert "if 5 % of the objects are wrong" in " ".join(shown.notes)
     assert "too few objects" not in text
     missing |= {"planted": 0, "recovered": None}
-    assert "errors of: missing" in labels.suspect_notes(found)[0]
+    assert "errors of: missing" in labels.show_suspects(found | {"suspects": []}, tmp_path).notes[0]
     assert "noise" in " ".join(labels.show_label_next({"by": "entropy", "images": []}).notes)

@@ -1,7 +1,7 @@
 """Shows what `segmeter agree` and `segmeter suspects` found out about labels: tables, words, and crops to look at."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,21 @@ _WORDS = {  # of each kind, and of one suspect
 
 def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
-    leading = result["scores"][result["headline"]]
+    leading, names = result["scores"][result["headline"]], [*result["readers"], *result["models"]]
+    means = leading["matrix"]
+    matrix = [[a, *(number(means[a][b]["mean"]) if b in means[a] else "" for b in names)] for a in names]
     words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
     further, heads = [], ["reference", "reader", "mean", "95 %", "cases"]
     for name, entry in result["scores"].items():
-        further += [_readers(result, entry, title(name))] if entry is not leading else []
-        pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
+        further += [_readers(names, entry, title(name))] if entry is not leading else []
+        pairs = [(a, b, one) for a in names for b, one in entry["matrix"][a].items()]
         rows = [[a, b, number(one["mean"]), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
         further.append(Table(heads=heads, rows=rows, names=2, title=f"{title(name)} of each pair", strong=()))
     return Shown(
-        tables=[_matrix(result, leading, words), _readers(result, leading, f"readers by {title(result['headline'])}")],
+        tables=[
+            Table(heads=["", *names], rows=matrix, title=words, strong=()),
+            _readers(names, leading, f"readers by {title(result['headline'])}"),
+        ],
         further=further,
         verdicts=verdicts(result),
         notes=agreement_notes(result),
@@ -103,21 +108,10 @@ def agreement_notes(result: Mapping[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _names(result: Mapping[str, Any]) -> list[str]:
-    return [*result["readers"], *result["models"]]
-
-
-def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    """Lay out the mean score of each pair."""
-    names, matrix = _names(result), entry["matrix"]
-    rows = [[a, *(number(matrix[a][b]["mean"]) if b in matrix[a] else "" for b in names)] for a in names]
-    return Table(heads=["", *names], rows=rows, title=words, strong=())
-
-
-def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
+def _readers(names: Sequence[str], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
-    for place, name in enumerate(_names(result)):
+    for place, name in enumerate(names):
         shown, found = [name], entry["contrast"].get(name)
         for form, one in ((number, entry["majority"].get(name)), (number, entry["rest"].get(name)), (signed, found)):
             shown.append(f"{form(one['mean'])} {interval(one['ci95'], 3)}".rstrip() if one else "")
@@ -161,6 +155,15 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
         if path.is_file():
             words = f"{one['rank']}. {says} in {one['case_id']}, chance {number(one['chance'], 2)}"
             crops.append((words, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
+    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
+    few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
+    notes = [
+        *([few] if unknown else []),
+        f"{result['n_cases']} cases of {len(result['runs'])} run(s), whose models never saw them",
+        f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
+        "the same kind there. If your share of errors is lower, so are the chances",
+        "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
+    ]
     heads = ["rank", "case", "suspect", "chance", "line", "column", "pixels", "size_z"]
     return Shown(
         tables=[
@@ -168,7 +171,7 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
             Table(heads=heads, rows=rows, names=3, strong=()),
         ],
         rest="suspects in suspects.json and on the page.",
-        notes=suspect_notes(result),
+        notes=notes,
         objections=_SUSPECT_OBJECTIONS,
         crops=crops,
         ids=list(dict.fromkeys(one["case_id"] for one in result["suspects"])),
@@ -189,16 +192,3 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         objections=["Images chosen this way are not a random sample: do not measure on them."],
         ids=[one["case_id"] for one in images],
     )
-
-
-def suspect_notes(result: Mapping[str, Any]) -> list[str]:
-    """State what a chance means."""
-    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
-    few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
-    return [
-        *([few] if unknown else []),
-        f"{result['n_cases']} cases of {len(result['runs'])} run(s), whose models never saw them",
-        f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
-        "the same kind there. If your share of errors is lower, so are the chances",
-        "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
-    ]
