@@ -2,6 +2,7 @@
 
 import html
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -112,6 +113,18 @@ def test_the_worst_cases_are_listed_and_shown():
         found.show("case11")
     with pytest.raises(SegmeterError, match="Give `evaluate` a list of pairs"):
         segmeter.evaluate(draw(4), classes=CLASSES, ignore_index=255).show("case1")
+
+
+def test_the_distribution_of_a_score_is_a_picture():
+    found = segmeter.evaluate([*draw(4)], classes=CLASSES, ignore_index=255)
+    drawn = found.plot()
+    np.testing.assert_array_equal(drawn.counts, np.histogram(found.cases["mean_iou"], 20, (0, 1))[0])
+    (area,) = (each for each in ElementTree.fromstring(drawn._repr_svg_()).iter() if "polygon" in each.tag)
+    tops = [float(point.partition(",")[2]) for point in area.get("points").split()][: 2 * len(drawn.counts) : 2]
+    heights = [max(tops) - top for top in tops]
+    np.testing.assert_allclose(heights, 230 * drawn.counts / drawn.counts.max(), atol=0.11)
+    with pytest.raises(SegmeterError, match="Did you mean 'iou/"):
+        found.plot("iuo/" + CLASSES[1])
 
 
 def test_numbered_objects_are_shown_as_matched_or_missed():

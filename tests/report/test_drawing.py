@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.report.drawing import HEIGHT, WIDTH, Chart, Curve, _log_ticks, _ticks
+from segmeter.report.drawing import HEIGHT, WIDTH, Chart, Curve, Histogram, _log_ticks, _ticks
 
 
 def chart(**more: object) -> Chart:
@@ -49,3 +49,10 @@ def test_ticks_are_round_and_inside_and_logarithmic_ones_are_one_two_and_five() 
     assert _ticks(3, 3) == [3]
     assert _log_ticks(5, 300) == [5, 10, 20, 50, 100, 200]
     assert _log_ticks(1, 1e6) == [1, 10, 100, 1e3, 1e4, 1e5, 1e6]
+
+
+def test_values_beyond_0_and_1_widen_the_axis_and_others_are_counted_apart():
+    wide = Histogram.of("a < b", np.array([np.nan, np.inf, 2, 7]))
+    assert repr(wide) == "a < b, 4 cases, 1 undefined, 1 infinite"
+    assert (wide.edges[0], wide.edges[-1], wide.counts.sum()) == (2, 7, 2)
+    assert "a &lt; b" in wide._repr_svg_()

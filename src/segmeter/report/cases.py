@@ -203,9 +203,5 @@ def slice_columns(
             columns.append(CaseColumn(f"{SLICE}{name}", name, labels, "choice", "slices", order=order))
         else:
             lost.append(name)
-    if not lost:
-        return columns, []
-    where = f"{table} is gone or has changed" if table else "their source has changed"
-    if any(hashes[name] is None for name in lost):
-        where = "an older version wrote the run and did not record them"
-    return columns, [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."]
+    why = f"{table or 'their source'} is gone or has changed, or an older version wrote the run"
+    return columns, [f"The cases of the slices by {', '.join(lost)} can't be listed: {why}."] if lost else []

@@ -1,6 +1,7 @@
 """Draws a small chart of curves, points and marks, as SVG for pages and as PNG for everything else.
 
-Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show such charts.
+Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show one chart each,
+and notebooks the distribution of a score over cases.
 """
 
 import io
@@ -8,16 +9,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, WIDTH - 14, 26, HEIGHT - 44  # of the axes
 _SCALE = 2  # of the PNG
-_INK, _GRID = "#737c88", "#80889040"  # read on light and on dark pages
+_INK, _GRID = "#737c88", "#80889040"  # read on light and on dark notebooks
 COLOURS = ("#2f6fde", "#e0662a", "#1a9d74", "#9a56c9")
 _MOST_TICKS = 6
+_BINS = 20  # of a distribution
 
 XY = tuple[float, float]
 
@@ -131,6 +135,49 @@ class Chart:
         for text, at in self.horizontal.items():
             yield _Line([(_LEFT, y(at)), (_RIGHT, y(at))], _INK)
             yield _Text((_RIGHT - 4, y(at) - 4), text, _INK, "end")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """A chart of how many cases have which score; a notebook shows it as a picture.
+
+    Parameters
+    ----------
+    title
+        The score, in words.
+    counts, edges
+        Numbers of cases (N,), and the ends of the bins (N + 1,).
+    undefined, infinite
+        Numbers of the cases that have no place on the axis.
+    """
+
+    title: str
+    counts: NDArray[Any]
+    edges: NDArray[Any]
+    undefined: int
+    infinite: int
+
+    @classmethod
+    def of(cls, title: str, values: NDArray[Any]) -> "Histogram":
+        """Count values (N,) in twenty bins from 0 to 1, or between their extremes if some lie outside."""
+        finite = values[np.isfinite(values)]
+        inside = not finite.size or (finite.min() >= 0 and finite.max() <= 1)
+        counts, edges = np.histogram(finite, _BINS, (0, 1) if inside else None)
+        undefined = int(np.isnan(values).sum())
+        infinite = len(values) - len(finite) - undefined
+        return cls(title=title, counts=counts, edges=edges, undefined=undefined, infinite=infinite)
+
+    def __repr__(self) -> str:
+        left = [f"{count} {name}" for name in ("undefined", "infinite") if (count := getattr(self, name))]
+        cases = int(self.counts.sum()) + self.undefined + self.infinite
+        return f"{self.title}, {', '.join([f'{cases} cases', *left])}"
+
+    def _repr_svg_(self) -> str:
+        bars = list(zip(self.edges[:-1], self.edges[1:], self.counts.tolist(), strict=True))
+        band = [(float(end), 0.0, float(count)) for *ends, count in bars for end in ends]
+        curve = Curve(name="", points=[(at, top) for at, _, top in band], band=band)
+        highest = max(1.0, float(self.counts.max()))
+        return Chart(curves=[curve], x_label=repr(self), y_label="cases", y_range=(0, highest)).svg()
 
 
 class _Line(NamedTuple):
