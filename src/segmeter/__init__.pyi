@@ -42,6 +42,7 @@ from .metrics.statistics.intervals import Influence as Influence
 from .metrics.surfaces import SurfaceMetrics as SurfaceMetrics
 from .metrics.surfaces import surface_metrics as surface_metrics
 from .metrics.surfaces import surface_metrics_by_class as surface_metrics_by_class
+from .report.drawing import Histogram as Histogram
 
 __version__: str
 
@@ -55,6 +56,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "FocalLoss",
+    "Histogram",
     "HostCopier",
     "Influence",
     "InstanceMatch",

@@ -166,8 +166,6 @@ def real_number(where: str, argument: str, given: Any) -> float:
 
 def real_numbers(where: str, argument: str, given: Any) -> tuple[float, ...]:
     """Return floats, from any sequence of real numbers; InputError for anything else."""
-    if type(given) is tuple and all(type(value) is float for value in given):
-        return given
     try:
         values = None if isinstance(given, str | bytes | Mapping) else list(given)
     except TypeError:

@@ -62,22 +62,9 @@ class ClassSpec(Config, title="ClassSpec"):
         """Rebuild the classes of a card, which says nothing about counting."""
         return cls(**{key: values[key] for key in ("task", "names", "colours", "ignore_index")})
 
-    @rule("names")
-    def _check_names(cls, names: tuple[str, ...], given: Given) -> None:
-        check_names(names, given.task)
-
-    @rule("colours")
-    def _check_colours(cls, colours: Colours, given: Given) -> None:
-        check_colours(colours, given.names)
-
-    @rule("ignore_index")
-    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
-        check_ignored(ignore_index, given.names, given.task)
-
-    @rule("count_invalid")
-    def _of_one_map(cls, count_invalid: bool, given: Given) -> None:
-        if count_invalid and given.task == "multilabel":  # planes of 0 and 1 can't hold invalid predictions
-            raise RuleError("to be false for multilabel")
+    @rule("names", "colours", "ignore_index", "count_invalid")
+    def _check(cls, value: Any, given: Given) -> None:
+        check_classes(given.own_key, value, value if given.own_key == "names" else given.names, given.task)
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -185,27 +172,28 @@ class ClassSpec(Config, title="ClassSpec"):
         return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
 
 
-def check_names(names: Sequence[str], task: Task, remedy: str = "") -> None:
-    """Raise a RuleError unless the names of classes go with the task."""
-    least = 1 if task == "multilabel" else 2
-    if len(names) < least:
+def check_classes(key: str, value: Any, names: Sequence[str], task: Task, remedy: str = "") -> None:
+    """Raise a RuleError unless the value of a key goes with the names and the task.
+
+    Parameters
+    ----------
+    key
+        "names", "colours", "ignore_index" or "count_invalid".
+    remedy
+        For names, if there are none.
+    """
+    least, values = (1, 2) if task == "multilabel" else (2, len(names))
+    if key == "names" and len(names) < least:
         raise RuleError(f"to name at least {least}", "" if names else remedy)
-    if len(names) > _MOST_CLASSES:
+    if key == "names" and len(names) > _MOST_CLASSES:
         raise RuleError(f"to name at most {_MOST_CLASSES}")
-    if task == "binary" and len(names) != 2:
+    if key == "names" and task == "binary" and len(names) != 2:
         raise RuleError("to be two names (background, object)")
-    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+    if key == "names" and (twice := sorted(name for name, count in Counter(names).items() if count > 1)):
         raise RuleError("to be distinct", f"Twice: {', '.join(twice)}.")
-
-
-def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> None:
-    """Raise a RuleError unless there is a colour per class."""
-    if len(colours) != len(names):
+    if key == "colours" and value is not None and len(value) != len(names):
         raise RuleError(f"to be {len(names)} colours, one per class")
-
-
-def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> None:
-    """Raise a RuleError if the ignored value is a class, or does not fit a label map."""
-    values = 2 if task == "multilabel" else len(names)
-    if ignore_index is not None and not values <= ignore_index <= 65535:
+    if key == "ignore_index" and value is not None and not values <= value <= 65535:
         raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")
+    if key == "count_invalid" and value and task == "multilabel":  # planes of 0 and 1 can't hold invalid predictions
+        raise RuleError("to be false for multilabel")

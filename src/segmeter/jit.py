@@ -26,51 +26,31 @@ FUSED = frozenset({"contract", "nsz"})
 FUSED_SUMS = FUSED | {"reassoc"}
 
 
-def kernel(function: Function) -> Function:
-    """Compile with exact float arithmetic, and keep the result on disk."""
-    return _keep_on_disk(function)
+def _decorator(*, kept: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """Make a decorator that compiles with some options of numba, and keeps the result on disk if told so."""
+
+    def decorate(function: Function) -> Function:
+        compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        if kept:
+            try:
+                compiled._cache = _StampedCache(function)
+            except RuntimeError:  # a read-only install and home
+                _warn_of_no_cache()
+        return cast(Function, compiled)
+
+    return decorate
 
 
-def inlined_part(function: Function) -> Function:
-    """Compile with exact arithmetic into the kernels that call it, so that constant arguments stay constants."""
-    return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
-
-
-def borrowing_part(function: Function) -> Function:
-    """Compile with exact arithmetic as a part of the kernels that call it; it must neither make nor return an array.
-
-    Its arrays are then not reference-counted, which takes longer than a row of pixels in a function of few branches.
-    """
-    return cast(Function, numba.njit(nogil=True, error_model="numpy", _nrt=False)(function))
-
-
-def fused_kernel(function: Function) -> Function:
-    """Compile with `FUSED` arithmetic, and keep the result on disk."""
-    return _keep_on_disk(function, FUSED)
-
-
-def fused_part(function: Function) -> Function:
-    """Compile with `FUSED` arithmetic as a part of kernels of the same folder, with which it is kept on disk."""
-    return cast(Function, _compile(function, FUSED))
-
-
-def fused_sums_part(function: Function) -> Function:
-    """Compile as `fused_part` does, with `FUSED_SUMS` arithmetic."""
-    return cast(Function, _compile(function, FUSED_SUMS))
-
-
-def _compile(function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", fastmath=set(fastmath))(function)
-
-
-def _keep_on_disk(function: Function, fastmath: frozenset[str] = frozenset()) -> Function:
-    compiled = _compile(function, fastmath)
-    try:
-        compiled._cache = _StampedCache(function)
-    except RuntimeError:  # a read-only install and home
-        _warn_of_no_cache()
-    return cast(Function, compiled)
-
+# Kernels are kept on disk, and parts with the kernels of the same folder that call them
+kernel = _decorator(kept=True)  # exact float arithmetic
+fused_kernel = _decorator(kept=True, fastmath=set(FUSED))
+fused_part = _decorator(fastmath=set(FUSED))
+fused_sums_part = _decorator(fastmath=set(FUSED_SUMS))
+# Exact, and compiled into the kernels that call it, so that constant arguments stay constants
+inlined_part = _decorator(inline="always")
+# Exact, and neither makes nor returns an array. Its arrays are not reference-counted, which takes longer than a row of
+# pixels in a function of few branches
+borrowing_part = _decorator(_nrt=False)
 
 _SAID = mmap(-1, 1)  # shared with forked processes and between threads, so that one of them says it
 

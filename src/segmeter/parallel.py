@@ -3,7 +3,6 @@
 Results come in the order of the items, a few items are worked on ahead, and leaving the loop ends the work.
 """
 
-import errno
 import logging
 import multiprocessing
 import os
@@ -17,7 +16,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from itertools import islice
-from multiprocessing import resource_tracker
 from typing import TypeVar
 
 import psutil
@@ -40,7 +38,12 @@ def free_bytes() -> int:
 
     Cached pages of files that were not read lately count as free, because the system reclaims them when needed.
     """
-    process, found = psutil.Process(), [psutil.virtual_memory().available, *_groups()]
+    process, found = psutil.Process(), [psutil.virtual_memory().available]
+    for folder in control_groups("memory"):  # as containers and schedulers set them (version 2)
+        with suppress(OSError, ValueError):  # "max" is no number
+            limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+            facts = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            found.append(max(0, limit - used + int(dict(facts).get("inactive_file", 0))))
     if hasattr(psutil, "RLIMIT_AS"):  # on Linux alone
         most = process.rlimit(psutil.RLIMIT_AS)[0]
         found += [] if most == psutil.RLIM_INFINITY else [most - process.memory_info().vms]
@@ -160,17 +163,9 @@ def map_in_processes(
         A process was killed, as the system does when memory runs out; the items that it may have had are named.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    _silence_tracker()
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
-    try:
-        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
-            raise
-        # of its semaphores, which name no file
-        raise OSError(error.errno, error.strerror, "/dev/shm") from error
-    with pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker) as pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # Ctrl-C is for the parent, never for a worker
@@ -227,24 +222,6 @@ def _awaited(future: Future[Result], number: int) -> Result:
         _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
 
 
-def _silence_tracker() -> None:
-    """Start Python's resource tracker without its warnings.
-
-    It removes the semaphores of a process that was ended at once, and would warn that the program leaked them. It takes
-    its warning filter from the environment in which it starts.
-    """
-    if not hasattr(os, "fork"):  # Windows counts the handles of a semaphore itself
-        return
-    name = "PYTHONWARNINGS"
-    before = os.environ.get(name)
-    os.environ[name] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        os.environ.pop(name)
-        os.environ.update({} if before is None else {name: before})
-
-
 @contextmanager
 def _terminal_signals_blocked() -> Iterator[None]:
     """Deliver terminal signals after the block; processes that start in it never get them."""
@@ -275,17 +252,3 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def _groups() -> Iterator[int]:
-    """Return the free bytes of each control group above this process, as containers and schedulers set them (version
-    2).
-    """
-    for folder in control_groups("memory"):
-        with suppress(OSError, ValueError):  # "max" is no number
-            limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-            cached = 0
-            with suppress(OSError, ValueError):
-                facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                cached = int(facts.get("inactive_file", 0))
-            yield max(0, limit - used + cached)

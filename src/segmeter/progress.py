@@ -39,21 +39,16 @@ def track(
         For items that take long, such as large images in tiles. It receives a function to call with how many of the
         next items are done, such as 0.25.
     """
-    done, reached = 0, 0.0
-
-    def text(passed: float) -> str:
-        left = f", {_time((total - reached) * passed / reached)} left" if 0 < reached < total else ""
-        return f"{int(reached)} of {total}, {100 * reached / total:.0f} % ({_rate(reached, passed)}{left})"
-
-    def end(passed: float) -> str:
-        return f"{int(reached)} in {passed:.1f} s ({_rate(reached, passed)})"
-
-    with _shown(what, total, end, quiet=QUIET_SECONDS) as show:
+    start, done, reached = time.monotonic(), 0, 0.0
+    with gauge(what, quiet=QUIET_SECONDS) as show:
+        show(0.0, "")
 
         def move(now: float) -> None:
             nonlocal reached
             reached = max(reached, now)  # a batch that is computed is not yet worked through
-            show(reached, text)
+            rate = reached / (time.monotonic() - start + 1e-9)
+            pace = f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
+            show(reached / total, f"{int(reached)} of {total} ({pace})")
 
         if parts is not None:
             parts(lambda part: move(done + part))
@@ -63,68 +58,53 @@ def track(
 
 
 @contextmanager
-def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Show the progress of work that is not counted in items, with text beside it.
+def gauge(what: str, *, quiet: float = LINE_SECONDS) -> Iterator[Callable[[float, str], None]]:
+    """Show the progress of work, with text beside it: live on a terminal, elsewhere in lines now and then.
+
+    Parameters
+    ----------
+    what
+        The name of the activity.
+    quiet
+        Work of fewer seconds prints no last line.
 
     Yields
     ------
     A function to call as ``show(fraction, text)``, as often as is convenient: the clock limits the output.
     """
-    first = None
-    with _shown(what, 1.0, "finished in {:.0f} s".format, quiet=LINE_SECONDS) as show:
-
-        def move(fraction: float, figures: str) -> None:
-            nonlocal first
-            now = time.monotonic()
-            first = first or (now, fraction)  # a resumed run does not start at zero
-            gained, spent = fraction - first[1], now - first[0]
-            left = f", {_time((1.0 - fraction) * spent / gained)} left" if gained > 0 and fraction < 1 else ""
-            show(fraction, lambda passed: f"{100 * fraction:.0f} %{left}, {figures}")
-
-        yield move
-
-
-@contextmanager
-def _shown(
-    what: str, total: float, end: Callable[[float], str], *, quiet: float
-) -> Iterator[Callable[[float, Callable[[float], str]], None]]:
-    """Show how much of the total is done, with a text of the seconds that passed: live on a terminal, elsewhere in
-    lines now and then.
-    """
     start = said = time.monotonic()
+    first, told = None, ""
+
+    def line(fraction: float, text: str) -> str:
+        nonlocal first, told
+        now, told = time.monotonic(), text
+        first = first or (now, fraction)  # a resumed run does not start at zero
+        gained, spent, left = fraction - first[1], now - first[0], ""
+        if gained > 0 and fraction < 1:
+            seconds = (1.0 - fraction) * spent / gained
+            left = f", {seconds:.0f} s left" if seconds < _IN_SECONDS else f", {timedelta(seconds=round(seconds))} left"
+        return f"{100 * fraction:.0f} %{left}, {text}"
+
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(what, total=total, text="")
-            yield lambda done, text: progress.update(task, completed=done, text=text(time.monotonic() - start))
+        name, beside = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
+        with Progress(name, BarColumn(), beside, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=1.0, text="")
+            yield lambda fraction, text: progress.update(task, completed=fraction, text=line(fraction, text))
         return
 
-    def show(done: float, text: Callable[[float], str]) -> None:
+    def show(fraction: float, text: str) -> None:
         nonlocal said
-        now = time.monotonic()
-        if done and now - said >= LINE_SECONDS:
+        words, now = line(fraction, text), time.monotonic()
+        if fraction and now - said >= LINE_SECONDS:
             said = now
-            sys.stderr.write(f"{what}: {text(now - start)}\n")
+            sys.stderr.write(f"{what}: {words}\n")
 
     yield show
     if (passed := time.monotonic() - start) >= quiet:
-        sys.stderr.write(f"{what}: {end(passed)}\n")
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < _IN_SECONDS else str(timedelta(seconds=round(seconds)))
-
-
-def _rate(count: float, seconds: float) -> str:
-    rate = count / (seconds + 1e-9)
-    return f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
+        sys.stderr.write(f"{what}: {', '.join(filter(None, [f'finished in {passed:.0f} s', told]))}\n")
 
 
 class Stages:

@@ -37,7 +37,6 @@ PACKAGES = [
 MOST_BYTES = 1 << 28
 MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
 MOST_YAML = 1 << 22
-_DEEPEST_YAML = 100  # the JSON parser itself stops at 200 levels
 _SCHEMA = 1  # of run.json; older files have neither schema nor seal
 _LISTED = (CONFIG, "manifest.json")  # files whose hashes run.json keeps
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
@@ -154,18 +153,11 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 class _Loader(yaml.SafeLoader):
     """Builds plain values; refuses aliases, by which a short file could expand beyond memory."""
 
-    depth = 0
-
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Build one node; called for each value."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has aliases (*name)")
-        self.depth += 1
-        if self.depth > _DEEPEST_YAML:
-            raise yaml.YAMLError("it is nested too deep")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -173,8 +165,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     content = read_own(path, most=MOST_YAML)
     try:
         values = yaml.load(content, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
-        raise _damaged(path, str(error)) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        raise _damaged(path, "it is nested too deep" if deep else str(error)) from error
     if not isinstance(values, dict):
         raise _damaged(path, "it holds no mapping")
     return {str(key): value for key, value in values.items()}

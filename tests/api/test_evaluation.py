@@ -1,7 +1,7 @@
 """`segmeter.evaluate`: the command line's bytes from arrays alone, and one line for whatever is wrong."""
 
 import html
-import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -76,6 +76,14 @@ def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(eval
         assert evaluation.summary["per_case"][name]["mean"] == pytest.approx(np.nanmean(cases), abs=1e-12), name
 
 
+def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
+    page = evaluation._repr_html_()
+    assert "<b>car</b>" not in page
+    assert "&lt;b&gt;car&lt;/b&gt;" in page
+    assert "mean IoU" in evaluation.table()
+    assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
+
+
 def test_a_notebook_shows_the_tables_of_the_command_line():
     """Every cell of every table."""
     config = segmeter.MetricsConfig(bootstrap=1000, slice_by=("^(.)",), convention="all", groups={"ways": ["road"]})
@@ -84,9 +92,10 @@ def test_a_notebook_shows_the_tables_of_the_command_line():
     found = segmeter.evaluate(cases, classes=CLASSES, ignore_index=255, measures=measures, metrics=config)
     page, tables = found._repr_html_(), summary_tables(found.summary)
     assert [table.heads[0] for table in tables] == ["score", "class", "measure", "slices by", "convention"]
-    shown = {html.unescape(cell).strip() for cell in re.findall(r">([^<>]+)<", page)}
-    cells = {cell for table in (each.narrow() for each in tables) for row in (table.heads, *table.rows) for cell in row}
-    assert {cell.strip() for cell in cells} - {""} <= shown
+    cells = {cell for table in (each.plain() for each in tables) for row in table.rows for cell in row}
+    assert page.startswith("<pre>")
+    assert html.unescape(page) == f"<pre>{found.table()}</pre>"
+    assert not {cell for cell in cells if cell not in found.table()}
 
 
 def test_the_worst_cases_are_listed_and_shown():
@@ -103,6 +112,18 @@ def test_the_worst_cases_are_listed_and_shown():
         found.show("case11")
     with pytest.raises(SegmeterError, match="Give `evaluate` a list of pairs"):
         segmeter.evaluate(draw(4), classes=CLASSES, ignore_index=255).show("case1")
+
+
+def test_the_distribution_of_a_score_is_a_picture():
+    found = segmeter.evaluate([*draw(4)], classes=CLASSES, ignore_index=255)
+    drawn = found.plot()
+    np.testing.assert_array_equal(drawn.counts, np.histogram(found.cases["mean_iou"], 20, (0, 1))[0])
+    (area,) = (each for each in ElementTree.fromstring(drawn._repr_svg_()).iter() if "polygon" in each.tag)
+    tops = [float(point.partition(",")[2]) for point in area.get("points").split()][: 2 * len(drawn.counts) : 2]
+    heights = [max(tops) - top for top in tops]
+    np.testing.assert_allclose(heights, 230 * drawn.counts / drawn.counts.max(), atol=0.11)
+    with pytest.raises(SegmeterError, match="Did you mean 'iou/"):
+        found.plot("iuo/" + CLASSES[1])
 
 
 def test_numbered_objects_are_shown_as_matched_or_missed():
@@ -124,7 +145,7 @@ def test_two_evaluations_are_compared(evaluation):
     assert found["gate"]["outcome"] == "pass"
     assert repr(found).startswith("Comparison of new and old on 6 cases: ")
     assert "old (new) minus new (base)" in found.table()
-    assert "<td" in found._repr_html_()
+    assert found._repr_html_().startswith("<pre>")
     means = found["metrics"]["mean_iou"]["per_case"]
     assert means["new"] > means["old"]
     with pytest.raises(SegmeterError, match="to have the same classes"):

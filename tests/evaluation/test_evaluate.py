@@ -181,5 +181,3 @@ def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
     predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
     assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
     assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
-
-

@@ -189,4 +189,6 @@ def test_a_run_that_recorded_no_hash_gives_no_slice(sliced, spec):
     board = board_of(as_table(sliced[0]), spec, sliced[2])
     columns, (line,) = slice_columns(board, {"ward": None}, table=None)
     assert not columns
-    assert line.endswith("by ward can't be listed: an older version wrote the run and did not record them.")
+    assert line.endswith(
+        "by ward can't be listed: their source is gone or has changed, or an older version wrote the run."
+    )

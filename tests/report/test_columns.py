@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from segmeter.report.columns import CaseColumn, CellLists, pack_page, within
+from segmeter.report import columns
+from segmeter.report.columns import CaseColumn, CellLists, pack_page
 
 from .conftest import unpack_page
 
@@ -43,26 +44,38 @@ def test_arrays_and_the_facts_of_columns_stand_beside_them():
     assert found["arrays"]["cells"]["values"].tolist() == [1, 2, 3]
 
 
-def test_groups_that_do_not_fit_are_left_out_whole():
+@pytest.fixture
+def fits(monkeypatch):
+    """Splits columns as a page of some bytes does."""
+
+    def split(given, most):
+        monkeypatch.setattr(columns, "DATA_BYTES", most)
+        monkeypatch.setattr(columns, "MOST_BYTES", 0)
+        return columns.part_columns(given)
+
+    return split
+
+
+def test_groups_that_do_not_fit_are_left_out_whole(fits):
     groups = {"a": 2, "b": 3, "a again": 1, "c": 1}  # columns, 20 bytes each
-    columns = [
+    given = [
         CaseColumn(key=f"{group}{k}", label="", values=[0.5] * 10, kind="score", group=group.partition(" ")[0])
         for group, count in groups.items()
         for k in range(count)
     ]
-    kept, left = within(columns, 70)
+    kept, left = fits(given, 70)
     assert [each.key for each in kept] == ["a0", "a1", "a again0"]
     assert [each.key for each in left] == ["b0", "b1", "b2", "c0"]
 
 
-def test_what_says_nothing_of_a_case_takes_no_room():
+def test_what_says_nothing_of_a_case_takes_no_room(fits):
     nothing = [column("score", [np.nan] * 9), column("number", [np.nan] * 9), column("count", [0] * 9)]
     texts = [column("text", ["a"] * 9), column("choice", ["missed"] * 9)]
-    assert within([*nothing, *texts], 0) == ([*nothing, *texts], [])
+    assert fits([*nothing, *texts], 0) == ([*nothing, *texts], [])
     for kind, value, size in (("score", 0.0, 2), ("number", np.inf, 4), ("count", 7, 4)):
         one = [column(kind, [value])]
-        assert within(one, size) == (one, [])
-        assert within(one, size - 1) == ([], one)
+        assert fits(one, size) == (one, [])
+        assert fits(one, size - 1) == ([], one)
 
 
 def lists_of(counts, *, step=7, **options):

@@ -46,12 +46,12 @@ def tuned(**more: Any) -> dict[str, Any]:
     return {"by": "iou/cell", "better": "higher", "settings": tried, **known, **more}
 
 
-def test_a_tuning_shows_the_chosen_setting_first_and_a_curve_per_size() -> None:
+def test_a_tuning_shows_the_chosen_setting_first_and_a_curve_of_those_alike() -> None:
     found = show_tuned(tuned())
     assert found.tables[0].rows[0][:3] == ["0.4", "0", "chosen"]
     ((caption, chart),) = found.charts
-    assert [curve.name for curve in chart.curves] == ["size=0", "size=8"]
-    assert caption.startswith("2 of 2 curves")
+    assert [[*curve.points] for curve in chart.curves] == [[(0.4, 0.6), (0.5, 0.5)]]
+    assert caption.startswith("IoU of cell by threshold, the other keys as chosen.")
     assert not any("can't tell" in note for note in found.notes)
     result = tuned()
     for one, value in zip(result["settings"], ("no", "yes", "no", "yes"), strict=True):

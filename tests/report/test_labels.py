@@ -46,17 +46,13 @@ def test_objections_stand_beside_the_figures() -> None:
 
 
 def test_tables_show_every_pair_and_leave_unmeasured_cells_empty() -> None:
-    """The darker a pair, the better it agrees, whatever the direction of the score."""
     given = result()
     matrix = given["scores"]["iou/cell"]["matrix"]
     matrix["x"]["y"], matrix["y"]["x"] = entry(0.9), entry(None)
     pairs, readers = labels.show_agreement(given).tables
     assert pairs.title.startswith("IoU of cell, mean over 9 cases")
     assert pairs.rows == [["x", "", "0.9000", "0.5000"], ["y", "n/a", "", "0.5000"], ["m", "0.5000", "0.5000", ""]]
-    assert pairs.shades == [[-1, -1, 4, 0], [-1, -1, -1, 0], [-1, 0, 0, -1]]
     assert readers.rows[2][:3] == ["m", "0.4000 [0.100, 0.300]", ""]
-    given["scores"]["iou/cell"]["better"] = "lower"
-    assert labels.show_agreement(given).tables[0].shades[0] == [-1, -1, 0, 4]
 
 
 ROW = {"rank": 1, "case_id": "a", "kind": "missing", "given": "background", "suggested": "cell", "chance": 0.5}
@@ -79,8 +75,8 @@ def test_suspects_are_said_in_words_with_the_limits_of_their_chances(tmp_path, c
     print_shown(shown, {})
     text = capsys.readouterr().out
     assert "missing cell" in text
-    assert "if 5 % of the objects are wrong" in " ".join(labels.suspect_notes(found))
+    assert "if 5 % of the objects are wrong" in " ".join(shown.notes)
     assert "too few objects" not in text
     missing |= {"planted": 0, "recovered": None}
-    assert "errors of: missing" in labels.suspect_notes(found)[0]
+    assert "errors of: missing" in labels.show_suspects(found | {"suspects": []}, tmp_path).notes[0]
     assert "noise" in " ".join(labels.show_label_next({"by": "entropy", "images": []}).notes)

@@ -1,11 +1,10 @@
 """One table on terminals, in files, in Markdown and in HTML."""
 
 import io
-import re
 
 import pytest
 
-from segmeter.report.tables import PAGE, Cell, Column, Printer, Table
+from segmeter.report.tables import Cell, Column, Table, html_of, print_tables
 
 NAMED = Table(heads=["name", "best score"], rows=[["a long name of a class", "0.123456789"], ["x" * 30, "1"]])
 
@@ -14,14 +13,14 @@ NAMED = Table(heads=["name", "best score"], rows=[["a long name of a class", "0.
 def printed(monkeypatch):
     """Prints into a file, or on a terminal of some columns."""
 
-    def show(call, columns=None):
+    def show(*given, columns=None):
         for key in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
             monkeypatch.delenv(key, raising=False)
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", str(columns or 80))
         file = io.StringIO()
         file.isatty = lambda: columns is not None
-        call(Printer(file))
+        print_tables(*given, file=file)
         return file.getvalue()
 
     return show
@@ -29,68 +28,49 @@ def printed(monkeypatch):
 
 def test_plain_text_keeps_long_names_whole_and_has_no_codes(printed):
     name = "x" * 300
-    text = printed(lambda printer: printer.table(Table(heads=["name", "score"], rows=[[name, "1"]])))
+    text = printed([Table(heads=["name", "score"], rows=[[name, "1"]])])
     assert name in text
     assert "\x1b" not in text
     assert text.isascii()
 
 
 def test_a_narrow_terminal_wraps_names_between_words_and_cuts_no_number(printed):
-    text = printed(lambda printer: printer.table(NAMED), 36)
+    text = printed([NAMED], columns=36)
     assert all(word in text for word in ["a", "long", "name", "of", "class", "0.123456789", "best", "score"])
     assert "x" * 30 not in text
     assert "…" in text
 
 
-SPARE = Table.of(
-    [
-        Column("a name", "name"),
-        Column("first to go", "value", "{:.20f}".format, 2),
-        Column("next", "value", "{:.20f}".format, 1),
-        Column("always", "value", "{:.20f}".format),
-        Column("only on pages", "value", str, PAGE),
-    ],
+PAGED = Table.of(
+    [Column("a name", "name"), Column("always", "value"), Column("only on pages", "value", str, paged=True)],
     [{"name": "x", "value": 0.25, "links": {"name": "#x"}}],
 )
 
 
-@pytest.mark.parametrize(("columns", "heads"), [(100, "first next always"), (66, "next always"), (40, "always")])
-def test_spare_columns_give_way_where_a_terminal_is_too_narrow(printed, columns, heads):
-    text = printed(lambda printer: printer.table(SPARE), columns)
-    assert max(map(len, re.sub(r"\x1b\[\d+m", "", text).splitlines())) <= columns
-    assert [word for word in ("first", "next", "always", "pages") if word in text] == heads.split()
-    assert "pages" not in SPARE.markdown() + SPARE.html()
-
-
-WORDS = Table.of(
-    [Column("a name", "name"), Column("value", "value", "{:.30f}".format, 1), Column("always", "value")],
-    [{"name": "three words here", "value": 0.25}],
-)
-
-
-def test_a_name_is_wrapped_before_a_column_gives_way(printed):
-    assert "value" in printed(lambda printer: printer.table(WORDS), 54)
-    assert "value" not in printed(lambda printer: printer.table(WORDS), 53)
+def test_columns_of_pages_are_neither_printed_nor_in_markdown(printed):
+    assert "always" in printed([PAGED])
+    assert "pages" not in PAGED.markdown() + html_of([PAGED], []) + printed([PAGED])
+    assert PAGED.heads == ["a name", "always", "only on pages"]
 
 
 def test_a_column_without_a_cell_is_left_out():
-    columns = [Column("name", "name"), Column("none", "none", spare=1), Column("by", "by"), Column("n", "n")]
+    columns = [Column("name", "name"), Column("none", "none", paged=True), Column("by", "by"), Column("n", "n")]
     table = Table.of(columns, [{"name": "x", "none": None, "by": "", "n": 0}], names=3)
-    assert (table.heads, table.names, table.spares, [*table.rows[0]]) == (["name", "n"], 1, [0, 0], ["x", "0"])
+    assert (table.heads, table.names, table.paged, [*table.rows[0]]) == (["name", "n"], 1, [], ["x", "0"])
     assert Table.of(columns, []).heads == ["name", "none", "by", "n"]
 
 
 def test_a_cell_of_a_page_has_its_value_and_link():
-    name, first, *_ = SPARE.rows[0]
+    name, first, *_ = PAGED.rows[0]
     assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
-    assert (Cell("1,234").value, SPARE.narrow(1).heads) == ("1234", ["a name", "always"])
+    assert Cell("1,234").value == "1234"
 
 
 def test_markup_and_control_characters_are_printed_as_text(printed):
     name = "[red]a[/red] :smile: \x1b[31m"
     table = Table(heads=[name, name], rows=[[name, name]], title=name, note=name)
-    for call in (lambda printer: printer.line(name), lambda printer: printer.table(table)):
-        text = " ".join(printed(call).split())
+    for given in ([[], [name]], [[table]]):
+        text = " ".join(printed(*given).split())
         assert "[red]a[/red] :smile: \N{REPLACEMENT CHARACTER}[31m" in text
         assert "\x1b" not in text
 
@@ -106,10 +86,8 @@ def test_markdown_and_html_escape_what_was_given():
         "",
         "2 more",
     ]
-    html = str(table.html())
-    assert "<th>&lt;b&gt;</th>" in html
-    assert "<b>a|b</b>" in html
-    assert "<p>2 more</p>" in html
+    assert html_of([table], ["a < b"]).startswith("<pre>@all\n&lt;b&gt;")
+    assert html_of([table], ["a < b"]).endswith("a &lt; b\n</pre>")
 
 
 def test_only_the_first_rows_are_kept_and_the_rest_is_counted():

@@ -24,8 +24,9 @@ from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
-from segmeter.report.figures import aggregates
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard, settle_headline
+from segmeter.report.drawing import Histogram
+from segmeter.report.figures import aggregates, title
 from segmeter.report.html import write_report
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects, measured_objects
@@ -113,8 +114,20 @@ class Evaluation:
         options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
         return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
 
-    def _board(self) -> Scoreboard:
-        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, self.metrics)
+    def plot(self, score: str | None = None) -> Histogram:
+        """Draw how many cases have which value of a score, such as "iou/car"; None is the headline.
+
+        Raises
+        ------
+        ConfigError
+            The cases have no such score.
+        """
+        settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
+        board = self._board(settled)
+        return Histogram.of(title(board.headline), board.values(board.headline))
+
+    def _board(self, metrics: MetricsConfig | None = None) -> Scoreboard:
+        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, metrics or self.metrics)
 
     def to_pandas(self) -> Any:
         """Convert `cases` to a pandas.DataFrame, if pandas is installed."""

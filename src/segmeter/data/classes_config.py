@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from segmeter.classes import BACKGROUNDS, ClassSpec, Colour, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.classes import BACKGROUNDS, ClassSpec, Colour, Colours, Task, check_classes
 from segmeter.schema import REQUIRED, Config, Given, RuleError, Unit, rule
 
 Instances = Literal[False, True, "references", "predictions"]
@@ -86,13 +86,10 @@ class ClassesConfig(Config, title="data"):
 
     @rule("classes", "colours", "ignore_index")
     def _check_classes(cls, value: Any, given: Given) -> None:
-        match given.own_key:
-            case "classes":
-                check_names(value, given.task, cls.naming if given.preset is None else "")
-            case "colours" if value is not None:
-                check_colours(value, given.classes)
-            case "ignore_index":
-                check_ignored(value, given.classes, given.task)
+        key, remedy = "names" if given.own_key == "classes" else given.own_key, ""
+        if key == "names" and given.preset is None:
+            remedy = cls.naming
+        check_classes(key, value, value if key == "names" else given.classes, given.task, remedy)
 
     @rule("label_map")
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:

@@ -27,6 +27,7 @@ from segmeter.report.columns import CaseColumn, CellLists, Kind
 
 ID = "id"
 HEADLINE = "headline"
+SLICE = "slice/"  # before the name of a fact, the key of the column with the slice of each case
 STATUS_WORDS = dict(zip(STATUSES, ("found", "absent", "missed", "false alarm"), strict=True))
 
 _FEW_CLASSES = 4  # whose IoU the table shows before the reader chooses
@@ -121,26 +122,24 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
 
 def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> Iterator[CaseColumn]:
     """Yield columns after one pass over the stored rows: invalid pixels, post-processing, further scores."""
-    found = defaultdict[str, list[NDArray[Any]]](list)
+    found = defaultdict[tuple[str, str, Kind, str], list[NDArray[Any]]](list)
     for part in map(pa.Table.combine_chunks, rows.parts()):
         counts = rows.counts(part)
         if cells is not None:
             cells.add(counts)
         if spec.count_invalid:
-            found["invalid"].append(counts[..., -1].sum(axis=-1))
+            found["invalid", "pixels predicted outside the classes", "count", "case"].append(
+                counts[..., -1].sum(axis=-1)
+            )
         for name in part.column_names:
             if name.startswith(CHANGED):
-                found[name].append(whole_numbers(part[name]))
-            elif name.startswith(SCORE) and not decode_key(name.removeprefix(SCORE)):
-                found[name].append(floats_of(part[name]))
-    for name, parts in found.items():
-        values, step, score = np.concatenate(parts), name.removeprefix(CHANGED), name.removeprefix(SCORE)
-        if name == "invalid":
-            yield CaseColumn(name, "pixels predicted outside the classes", values, "count", "case")
-        elif step != name:
-            yield CaseColumn(f"changed/{step}", f"changed by {step}", values, "count", "post-processing")
-        else:
-            yield CaseColumn(f"extra/{score}", score, values, "number", "further scores")
+                step = name.removeprefix(CHANGED)
+                column: Any = (f"changed/{step}", f"changed by {step}", "count", "post-processing")
+                found[column].append(whole_numbers(part[name]))
+            elif name.startswith(SCORE) and not decode_key(score := name.removeprefix(SCORE)):
+                found[f"extra/{score}", score, "number", "further scores"].append(floats_of(part[name]))
+    for (key, label, kind, group), parts in found.items():
+        yield CaseColumn(key, label, np.concatenate(parts), kind, group)
 
 
 def _measured(board: Scoreboard, summary: Mapping[str, Any]) -> tuple[list[CaseColumn], list[CaseColumn]]:
@@ -174,11 +173,6 @@ def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[st
     return CaseColumn(key, label, values, "count" if values.dtype.kind == "i" else "number", metric, **options)
 
 
-def slice_key(by: str) -> str:
-    """Return the key of the column that has the slice of each case by one fact."""
-    return f"slice/{by}"
-
-
 def slice_columns(
     board: Scoreboard, hashes: Mapping[str, str | None], *, table: str | None
 ) -> tuple[list[CaseColumn], list[str]]:
@@ -206,12 +200,8 @@ def slice_columns(
             labels = list(slice_labels(replace(board, config=config))[name])
         if labels and hash_labels(board.run.case_ids, labels) == known:
             order = tuple(order_labels(labels))
-            columns.append(CaseColumn(slice_key(name), name, labels, "choice", "slices", order=order))
+            columns.append(CaseColumn(f"{SLICE}{name}", name, labels, "choice", "slices", order=order))
         else:
             lost.append(name)
-    if not lost:
-        return columns, []
-    where = f"{table} is gone or has changed" if table else "their source has changed"
-    if any(hashes[name] is None for name in lost):
-        where = "an older version wrote the run and did not record them"
-    return columns, [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."]
+    why = f"{table or 'their source'} is gone or has changed, or an older version wrote the run"
+    return columns, [f"The cases of the slices by {', '.join(lost)} can't be listed: {why}."] if lost else []

@@ -7,10 +7,9 @@ there. The lists of a confusion matrix's cells say which cases are behind each c
 import base64
 import itertools
 import json
-import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -26,6 +25,9 @@ SCORE_STEPS = 10_000  # a score is kept with four decimals, as it is shown
 _UNDEFINED_SCORE = 65_535
 _KEPT_BITS = 16  # of the 23 of a number's fraction: five digits, in three bytes that compress
 _LARGEST = 2**31 - 1
+DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
+CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
+MOST_BYTES = 12_000_000  # of any run
 MOST_ENTRIES = 150_000  # pairs of cell and case that a page holds
 
 
@@ -55,7 +57,7 @@ class CaseColumn:
     shown
         Whether the table shows it before the reader chooses.
     order
-        The texts of a choice in order; by default alphabetical, with the numbers in them by size.
+        The texts of a choice in order; by default alphabetical.
     """
 
     key: str
@@ -92,13 +94,14 @@ def pack_page(
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
-def within(columns: Iterable[CaseColumn], most_bytes: int) -> tuple[list[CaseColumn], list[CaseColumn]]:
-    """Split columns, the most important first, into those that fit into a number of bytes and the rest.
+def part_columns(columns: Sequence[CaseColumn]) -> tuple[list[CaseColumn], list[CaseColumn]]:
+    """Split columns, the most important first, into those for the page and those that would make it too large.
 
     Neighbours of one group stay together, so that no table of a case's classes has gaps. Texts and choices are always
     kept and don't count. Neither do undefined values and zeros, which compress to almost nothing: a case contains few
     of many classes.
     """
+    most_bytes = max(DATA_BYTES, min(MOST_BYTES, CASE_BYTES * len(columns[0].values)))
     kept, left = list[CaseColumn](), list[CaseColumn]()
     for _, neighbours in itertools.groupby(columns, key=lambda column: column.group):
         group, size = list(neighbours), 0
@@ -120,7 +123,7 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
         return facts | {"values": [clean(value) for value in column.values]}
     if column.kind == "choice":
         shown = {text: clean(text) for text in set(column.values)}
-        names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""}, key=_natural)
+        names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""})
         place = {"": -1} | {name: index for index, name in enumerate(names)}
         facts["names"] = names
         kind = np.int8 if len(names) < 128 else np.int32
@@ -137,12 +140,6 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
         undefined = np.isnan(floats)
         values = np.where(undefined, _UNDEFINED_SCORE, score_steps(np.where(undefined, 0, floats))).astype(np.uint16)
     return facts | _put(values, parts)
-
-
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Sort key that puts "street 9" before "street 10"."""
-    parts = re.split(r"([0-9]+)", text)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
 
 
 def score_steps(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -17,7 +17,6 @@ from segmeter.report.figures import interval, number, signed, title
 from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
 _KINDS = {"dataset": "data set", "per_case": "mean of cases"}
-_SPARE = {"10 more": 3, "now": 2, "from": 1}  # columns of a plan that give way on a narrow terminal
 _PLAN_OBJECTIONS = (
     "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
     "and no interval here knows of it.",
@@ -92,8 +91,7 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
     if result["detect"]:
         aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
     heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
-    heads += ["now", "10 more", "from"]
-    spares = [_SPARE.get(head, 0) for head in heads]
+    heads, paged = [*heads, "now", "10 more", "from"], range(len(heads), len(heads) + 3)
     for aim, words in aims.items():
         lines = []
         for row in rows:
@@ -107,7 +105,7 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
                 law = "root law" if needed["extrapolated"] else "pilot"
                 line += [number(needed["now"], 3), number(needed["after_10_more"], 3), law]
             lines.append(line)
-        tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", spares=spares))
+        tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", paged=paged))
         charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
 
@@ -195,32 +193,21 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
 
 
 def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
-    """Draw the score along the key with most numbers, a curve for each combination of the others, the chosen one's
-    first.
-    """
-    every, chosen = result["settings"], result["settings"][result["chosen"]]
-    places = {key: [_number(one["values"][key]) for one in every] for key in chosen["values"]}
+    """Draw the score along the key with most numbers, with the other keys as chosen."""
+    every, chosen = result["settings"], result["settings"][result["chosen"]]["values"]
+    places = {key: [_number(one["values"][key]) for one in every] for key in chosen}
     key = max(places, key=lambda name: len({*places[name]} - {None}))
-    lines: dict[str, list[tuple[float, dict[str, Any]]]] = {}
-    for one, place in zip(every, places[key], strict=True):
-        if place is not None and isinstance(one["score"], float):
-            rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
-            lines.setdefault(rest, []).append((place, one))
-    own = next((name for name, held in lines.items() if any(one is chosen for _, one in held)), None)
-    if len({*places[key]} - {None}) < 2 or own is None:
+    alike = [one for one in every if one["values"] | {key: ""} == chosen | {key: ""}]
+    numbered = [(_number(one["values"][key]), one) for one in alike if isinstance(one["score"], float)]
+    held = sorted(((at, one) for at, one in numbered if at is not None), key=lambda pair: pair[0])
+    at = _number(chosen[key])
+    if len(held) < 2 or at is None:
         return []
-    drawn, curves = sorted(lines, key=lambda name: name != own)[: len(COLOURS)], list[Curve]()
-    for name, colour in zip(drawn, COLOURS, strict=False):
-        held = sorted(lines[name], key=lambda pair: pair[0])
-        told = [pair for pair in held if name == own and all(isinstance(end, float) for end in pair[1]["ci95"])]
-        band, points = [(at, *one["ci95"]) for at, one in told], [(at, one["score"]) for at, one in held]
-        name = name.removeprefix("postprocess.")
-        curves.append(Curve(name=name, points=points, dots=points, band=band, colour=colour))
-    marks = {"chosen": float(chosen["values"][key])}
-    shown = f"{len(drawn)} of {len(lines)} curves"
-    caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
-    chart = Chart(curves=curves, x_label=key, y_label=title(result["by"]), vertical=marks)
-    return [(caption, chart)]
+    points = [(place, one["score"]) for place, one in held]
+    band = [(place, *one["ci95"]) for place, one in held if all(isinstance(end, float) for end in one["ci95"])]
+    curve = Curve(name="", points=points, dots=points, band=band)
+    chart = Chart(curves=[curve], x_label=key, y_label=title(result["by"]), vertical={"chosen": at})
+    return [(f"{title(result['by'])} by {key}, the other keys as chosen. The band is the 95 % interval.", chart)]
 
 
 def _number(text: str) -> float | None:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from segmeter.metrics.config.scores import MEAN, is_number, is_overall
 from segmeter.report.figures import interval, number, probability, signed, title
-from segmeter.report.tables import MOST_ROWS, PAGE, Cell, Column, Table, printable
+from segmeter.report.tables import MOST_ROWS, Cell, Column, Table, printable
 
 CERTAIN = 0.05  # adjusted p-values below it count as a difference
 OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}
@@ -44,8 +44,8 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
 
 _REQUIREMENTS = (
     Column("required", "require"),
-    Column("base", "base", number, 1),
-    Column("new", "new", number, 2),  # a reader can add it up
+    Column("base", "base", number, paged=True),  # a reader can add it up, where there is room
+    Column("new", "new", number, paged=True),
     Column("new minus base", "changed"),
     Column("margin", "margin", signed),
     Column("95 % interval", "margin_ci95", _ENDS),
@@ -82,7 +82,7 @@ _RANKING = (
     Column("rank", "rank", "{:g}".format),
     Column("data set", "dataset"),
     Column("mean of cases", "per_case"),
-    Column("share of resampled data sets by rank", "shares", _rank_bars, PAGE),
+    Column("share of resampled data sets by rank", "shares", _rank_bars, paged=True),
     Column("first in", "first", lambda share: f"{100 * share:.1f} %"),
 )
 
@@ -98,31 +98,16 @@ def _ranking(result: Mapping[str, Any]) -> Table:
     return Table.of(_RANKING, rows, title=words)
 
 
-def _whisker(numbers: Sequence[Any]) -> Markup:
-    """Draw a difference and its interval on a scale of its own with zero in the middle."""
-    known = [each for each in numbers if isinstance(each, float | int)]
-    if len(known) < 3 or not any(known):
-        return Markup()
-    middle, low, high = (50 + 46 * each / max(map(abs, known)) for each in known)
-    return Markup(
-        '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="track" width="100" height="10"/><rect class="fill" x="{:.2f}" width="{:.2f}" y="3" height="4"/>'
-        '<rect class="whisker" x="49.8" width="0.4" height="10"/>'
-        '<rect class="whisker" x="{:.2f}" y="1" width="1.2" height="8"/></svg>'
-    ).format(low, high - low, middle - 0.6)
-
-
 _DIFFERENCES = (
     Column("score", "score"),
     Column("base, new", "runs"),
-    Column("base", "of_base", spare=2),
-    Column("new", "of_new", spare=1),
+    Column("base", "of_base"),
+    Column("new", "of_new"),
     Column("new minus base", "changed"),
-    Column("interval", "drawn", _whisker, PAGE),
     Column("95 % interval", "ends"),
-    Column("of", "of", spare=PAGE),
+    Column("of", "of", paged=True),
     Column("p (Holm)", "p", probability),
-    Column("cases", "n_used", lambda count: "" if count is None else f"{count:,}", PAGE),
+    Column("cases", "n_used", lambda count: "" if count is None else f"{count:,}", paged=True),
 )
 
 
@@ -156,7 +141,6 @@ def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], 
         "of_base": texts[0],
         "of_new": texts[1],
         "changed": Cell(texts[2], "" if difference is None else difference, address),
-        "drawn": (difference, *(ends or ())),
         "ends": texts[3],
         "of": of,
         "p": adjusted(pair),
@@ -166,8 +150,8 @@ def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], 
 
 
 _SLICES = (
-    Column("base, new", "runs", spare=1),
-    Column("score", "score", spare=PAGE),
+    Column("base, new", "runs"),
+    Column("score", "score", paged=True),
     Column("by", "by"),
     Column("slice", "slice"),
     Column("cases", "n"),
@@ -189,7 +173,7 @@ def _slices(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Table:
         said = Cell(changed(score["difference"], score["change"]), score["difference"], address)
         facts = {"runs": f"{base}, {new}", "score": title(name), "by": by, "slice": label, "n": entry["n"]}
         rows.append({**score, **facts, "changed": said, "links": {"slice": address, "n": address}})
-    columns = _SLICES if several else (replace(_SLICES[0], spare=PAGE), *_SLICES[1:])
+    columns = _SLICES if several else (replace(_SLICES[0], paged=True), *_SLICES[1:])
     words = f"{title(names[0])} by slice: {'new minus base' if several else pair_heading(pairs[0])}"
     table = Table.of(columns, rows, names=4, title=words, strong=())
     return table if whole else table.first(2 * MOST_ROWS, _FILES)

@@ -6,18 +6,22 @@ and notebooks the distribution of a score over cases.
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 26, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, WIDTH - 14, 26, HEIGHT - 44  # of the axes
 _SCALE = 2  # of the PNG
 _INK, _GRID = "#737c88", "#80889040"  # read on light and on dark notebooks
 COLOURS = ("#2f6fde", "#e0662a", "#1a9d74", "#9a56c9")
 _MOST_TICKS = 6
+_BINS = 20  # of a distribution
 
 XY = tuple[float, float]
 
@@ -61,102 +65,137 @@ class Chart:
 
     def svg(self) -> str:
         """Write the chart as one SVG element, with every text escaped."""
-        pen = _Svg()
-        self._draw(pen)
+        parts = []
+        for one in self._marks():
+            if isinstance(one, _Text):
+                place = f'x="{one.at[0]:.1f}" y="{one.at[1]:.1f}" text-anchor="{one.anchor}" fill="{one.colour}"'
+                parts.append(f'<text {place} font-family="sans-serif" font-size="12">{escape(one.text)}</text>')
+                continue
+            points = f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in one.points)}"'
+            if one.fill:
+                parts.append(f'<polygon {points} fill="{one.colour}" fill-opacity="{one.fill:g}"/>')
+            else:
+                parts.append(f'<polyline {points} fill="none" stroke="{one.colour}" stroke-width="{one.width}"/>')
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         label = f'role="img" aria-label="{escape(f"{self.y_label} by {self.x_label}")}"'
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {label}>{"".join(pen.parts)}</svg>'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {label}>{"".join(parts)}</svg>'
 
     def png(self) -> bytes:
         """Draw the chart as a PNG, with twice as many pixels on each side, on white."""
-        pen = _Png()
-        self._draw(pen)
-        content = io.BytesIO()
-        pen.image.save(content, "PNG")
+        image, content = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white"), io.BytesIO()
+        pen, font = ImageDraw.Draw(image, "RGBA"), ImageFont.load_default(12 * _SCALE)
+        for one in self._marks():
+            if isinstance(one, _Text):
+                place, side = (one.at[0] * _SCALE, one.at[1] * _SCALE), {"start": "ls", "middle": "ms", "end": "rs"}
+                pen.text(place, one.text, fill=one.colour, font=font, anchor=side[one.anchor])
+                continue
+            scaled = [(x * _SCALE, y * _SCALE) for x, y in one.points]
+            if one.fill:
+                pen.polygon(scaled, fill=f"{one.colour}{round(255 * one.fill):02x}")
+            else:
+                pen.line(scaled, fill=one.colour, width=one.width * _SCALE, joint="curve")
+        image.save(content, "PNG")
         return content.getvalue()
 
-    def _draw(self, pen: "_Svg | _Png") -> None:
-        """Draw everything on the chart, the lowest first."""
+    def _marks(self) -> Iterator["_Line | _Text"]:
+        """Yield everything on the chart, the lowest first."""
         places = [place for curve in self.curves for place in (*curve.points, *curve.dots)]
         xs = [x for x, _ in places] + [*self.vertical.values()]
         ys = [y for _, y in places] + [*self.horizontal.values()]
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
-        x = _axis(min(xs), max(xs), (_LEFT, WIDTH - _RIGHT), log=self.log_x)
+        x = _axis(min(xs), max(xs), (_LEFT, _RIGHT), log=self.log_x)
         low, high = self.y_range or (min(ys), max(ys))
-        y = _axis(low, high, (HEIGHT - _BOTTOM, _TOP), log=False)
-        self._draw_axes(pen, x, y, (min(xs), max(xs)), (low, high))
+        y = _axis(low, high, (_BOTTOM, _TOP), log=False)
+        for tick in _ticks(low, high):
+            yield _Line([(_LEFT, y(tick)), (_RIGHT, y(tick))], _GRID)
+            yield _Text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _INK, "end")
+        for tick in _log_ticks(min(xs), max(xs)) if self.log_x else _ticks(min(xs), max(xs)):
+            yield _Line([(x(tick), _BOTTOM), (x(tick), _BOTTOM + 4)], _INK)
+            yield _Text((x(tick), _BOTTOM + 17), f"{tick:g}", _INK, "middle")
+        yield _Line([(_LEFT, _BOTTOM), (_RIGHT, _BOTTOM)], _INK)
+        yield _Text(((_LEFT + _RIGHT) / 2, HEIGHT - 8), self.x_label, _INK, "middle")
+        yield _Text((8, 15), self.y_label, _INK, "start")
+        right = _RIGHT
+        for curve in reversed(self.curves if len(self.curves) > 1 else ()):
+            yield _Text((right, 15), curve.name, curve.colour, "end")
+            right -= 7 * len(curve.name) + 16
         for curve in self.curves:
             if curve.band:
                 upper = [(x(at), y(min(top, high))) for at, _, top in curve.band]
                 lower = [(x(at), y(min(bottom, high))) for at, bottom, _ in reversed(curve.band)]
-                pen.line([*upper, *lower], curve.colour, fill=0.18)
-            pen.line([(x(a), y(b)) for a, b in curve.points if low <= b <= high], curve.colour, width=2)
+                yield _Line([*upper, *lower], curve.colour, fill=0.18)
+            yield _Line([(x(a), y(b)) for a, b in curve.points if low <= b <= high], curve.colour, width=2)
             for at, value in (dot for dot in curve.dots if low <= dot[1] <= high):
                 left, top = x(at) - 3, y(value) - 3
-                square = [(left, top), (left + 6, top), (left + 6, top + 6), (left, top + 6)]
-                pen.line(square, curve.colour, fill=1.0)
+                yield _Line([(left, top), (left + 6, top), (left + 6, top + 6), (left, top + 6)], curve.colour, fill=1)
         for text, at in self.vertical.items():
-            pen.line([(x(at), _TOP), (x(at), HEIGHT - _BOTTOM)], COLOURS[1])
+            yield _Line([(x(at), _TOP), (x(at), _BOTTOM)], COLOURS[1])
             shift, side = (-5, "end") if x(at) > WIDTH * 0.6 else (5, "start")
-            pen.text((x(at) + shift, _TOP + 12), text, COLOURS[1], side)
+            yield _Text((x(at) + shift, _TOP + 12), text, COLOURS[1], side)
         for text, at in self.horizontal.items():
-            pen.line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _INK)
-            pen.text((WIDTH - _RIGHT - 4, y(at) - 4), text, _INK, "end")
-
-    def _draw_axes(
-        self, pen: "_Svg | _Png", x: Callable[[float], float], y: Callable[[float], float], xs: XY, ys: XY
-    ) -> None:
-        bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
-        for tick in _ticks(*ys):
-            pen.line([(_LEFT, y(tick)), (right, y(tick))], _GRID)
-            pen.text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _INK, "end")
-        for tick in _log_ticks(*xs) if self.log_x else _ticks(*xs):
-            pen.line([(x(tick), bottom), (x(tick), bottom + 4)], _INK)
-            pen.text((x(tick), bottom + 17), f"{tick:g}", _INK, "middle")
-        pen.line([(_LEFT, bottom), (right, bottom)], _INK)
-        pen.text(((_LEFT + right) / 2, HEIGHT - 8), self.x_label, _INK, "middle")
-        pen.text((8, 15), self.y_label, _INK, "start")
-        at = right
-        for curve in reversed(self.curves if len(self.curves) > 1 else ()):
-            pen.text((at, 15), curve.name, curve.colour, "end")
-            at -= 7 * len(curve.name) + 16
+            yield _Line([(_LEFT, y(at)), (_RIGHT, y(at))], _INK)
+            yield _Text((_RIGHT - 4, y(at) - 4), text, _INK, "end")
 
 
-class _Svg:
-    """Writes lines, areas (with an opacity `fill`) and texts, whose `anchor` lies at their place."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """A chart of how many cases have which score; a notebook shows it as a picture.
 
-    def __init__(self) -> None:
-        self.parts = list[str]()
+    Parameters
+    ----------
+    title
+        The score, in words.
+    counts, edges
+        Numbers of cases (N,), and the ends of the bins (N + 1,).
+    undefined, infinite
+        Numbers of the cases that have no place on the axis.
+    """
 
-    def line(self, points: Sequence[XY], colour: str, *, width: float = 1, fill: float = 0) -> None:
-        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        if fill:
-            self.parts.append(f'<polygon points="{text}" fill="{colour}" fill-opacity="{fill:g}"/>')
-        else:
-            self.parts.append(f'<polyline points="{text}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>')
+    title: str
+    counts: NDArray[Any]
+    edges: NDArray[Any]
+    undefined: int
+    infinite: int
 
-    def text(self, at: XY, text: str, colour: str, anchor: str) -> None:
-        place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" fill="{colour}"'
-        self.parts.append(f'<text {place} font-family="sans-serif" font-size="12">{escape(text)}</text>')
+    @classmethod
+    def of(cls, title: str, values: NDArray[Any]) -> "Histogram":
+        """Count values (N,) in twenty bins from 0 to 1, or between their extremes if some lie outside."""
+        finite = values[np.isfinite(values)]
+        inside = not finite.size or (finite.min() >= 0 and finite.max() <= 1)
+        counts, edges = np.histogram(finite, _BINS, (0, 1) if inside else None)
+        undefined = int(np.isnan(values).sum())
+        infinite = len(values) - len(finite) - undefined
+        return cls(title=title, counts=counts, edges=edges, undefined=undefined, infinite=infinite)
+
+    def __repr__(self) -> str:
+        left = [f"{count} {name}" for name in ("undefined", "infinite") if (count := getattr(self, name))]
+        cases = int(self.counts.sum()) + self.undefined + self.infinite
+        return f"{self.title}, {', '.join([f'{cases} cases', *left])}"
+
+    def _repr_svg_(self) -> str:
+        bars = list(zip(self.edges[:-1], self.edges[1:], self.counts.tolist(), strict=True))
+        band = [(float(end), 0.0, float(count)) for *ends, count in bars for end in ends]
+        curve = Curve(name="", points=[(at, top) for at, _, top in band], band=band)
+        highest = max(1.0, float(self.counts.max()))
+        return Chart(curves=[curve], x_label=repr(self), y_label="cases", y_range=(0, highest)).svg()
 
 
-class _Png:
-    """Draws the same as `_Svg`."""
+class _Line(NamedTuple):
+    """A line, or with an opacity `fill` the area inside it."""
 
-    def __init__(self) -> None:
-        self.image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
-        self._draw = ImageDraw.Draw(self.image, "RGBA")
+    points: Sequence[XY]
+    colour: str
+    width: int = 1
+    fill: float = 0
 
-    def line(self, points: Sequence[XY], colour: str, *, width: float = 1, fill: float = 0) -> None:
-        scaled = [(x * _SCALE, y * _SCALE) for x, y in points]
-        if fill:
-            self._draw.polygon(scaled, fill=f"{colour}{round(255 * fill):02x}")
-        else:
-            self._draw.line(scaled, fill=colour, width=round(width * _SCALE), joint="curve")
 
-    def text(self, at: XY, text: str, colour: str, anchor: str) -> None:
-        place, side = (at[0] * _SCALE, at[1] * _SCALE), {"start": "ls", "middle": "ms", "end": "rs"}[anchor]
-        self._draw.text(place, text, fill=colour, font=ImageFont.load_default(12 * _SCALE), anchor=side)
+class _Text(NamedTuple):
+    """A text whose `anchor` (its start, middle or end) lies at a place."""
+
+    at: XY
+    text: str
+    colour: str
+    anchor: str
 
 
 def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> Callable[[float], float]:

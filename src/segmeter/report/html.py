@@ -5,8 +5,9 @@ A page shows one run, or an index of all runs below a folder.
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from segmeter import records
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.files import TEMPORARY, write_bytes
+from segmeter.files import write_bytes
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.report import figures
 from segmeter.report.columns import CaseColumn
@@ -35,7 +36,6 @@ from segmeter.report.tables import Cell, Column, Table
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
 _LONGEST_CONFIG = 200_000  # characters shown
-_DEEPEST = 5  # folders below the root
 _LINKED = ("report.html", "compare.html", "agree.html", "suspects.html", "label_next.html")
 _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
@@ -59,18 +59,18 @@ class _Page(NamedTuple):
     form: Any = dict[str, Any]
 
 
-def _decision(name: str, show: Callable[[Any], Shown], form: Any = dict[str, Any]) -> _Page:
-    return _Page(name, "decision.html", lambda folder, read, config: {"shown": show(read)}, form)
+def _shown(show: Callable[[Any], Shown], folder: Path, read: Any, config: ReportConfig) -> dict[str, Any]:
+    return {"shown": show(read)}
 
 
 _PAGES = {
-    "plan.json": _decision("report.html", show_plan),
-    "tune.json": _decision("report.html", show_tuned),
-    "agree.json": _decision("agree.html", show_agreement, Agreement),
+    "plan.json": _Page("report.html", "decision.html", partial(_shown, show_plan)),
+    "tune.json": _Page("report.html", "decision.html", partial(_shown, show_tuned)),
+    "agree.json": _Page("agree.html", "decision.html", partial(_shown, show_agreement), Agreement),
     "suspects.json": _Page(
         "suspects.html", "decision.html", lambda folder, read, config: {"shown": show_suspects(read, folder)}
     ),
-    "label_next.json": _decision("label_next.html", show_label_next),
+    "label_next.json": _Page("label_next.html", "decision.html", partial(_shown, show_label_next)),
     "compare.json": _Page("compare.html", "compare.html", comparison_values, _Comparison),
     "metrics.json": _Page("report.html", "report.html", evaluation_values, records.Summary),
     "history.jsonl": _Page("report.html", "train.html", training_values),
@@ -114,12 +114,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
             values = page.values(run_folder, read, config)
         except InputError:
             raise
-        except (
-            LookupError,
-            TypeError,
-            AttributeError,
-            ValueError,
-        ) as error:  # it belongs to other cases, or lacks some
+        except (LookupError, TypeError, AttributeError, ValueError) as error:  # it is of other cases, or lacks some
             rule, remedy = "to be what the run wrote beside its other files", "Restore it, or run again."
             given = f"{path} ({type(error).__name__}: {error})"
             raise InputError(expected("write_report", name, rule, given, remedy)) from error
@@ -164,7 +159,12 @@ def write_index(root: Path) -> Path:
     InputError
         There is no run, or a record is damaged.
     """
-    runs = [_load(folder, root) for folder in _find(root)]
+    runs = []
+    for place, inner, files in os.walk(root):
+        if records.RUN in files:
+            runs.append(_load(Path(place), root))
+        # a run contains no other runs
+        inner[:] = [] if records.RUN in files else sorted(name for name in inner if not name.startswith("."))
     if not runs:
         rule = "to hold finished or begun runs, each with run.json"
         raise InputError(expected("write_index", "runs", rule, f"{root}, which has none", "Give a folder as runs/."))
@@ -175,20 +175,6 @@ def write_index(root: Path) -> Path:
     page = render("list.html", title=root.resolve().name, tables=tables, kind="runs", when=when)
     write_bytes(root / "index.html", page)
     return root / "index.html"
-
-
-def _find(root: Path, depth: int = 0) -> Iterator[Path]:
-    """Find the folders with run.json; a run contains no other runs."""
-    if (root / records.RUN).is_file():
-        yield root
-        return
-    if depth == _DEEPEST:
-        return
-    with os.scandir(root) as entries:
-        inner = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    for name in inner:
-        if not name.startswith((".", TEMPORARY)):
-            yield from _find(root / name, depth + 1)
 
 
 def _load(folder: Path, root: Path) -> dict[str, Any]:
@@ -203,10 +189,9 @@ def _load(folder: Path, root: Path) -> dict[str, Any]:
         with suppress(OSError):  # there is no configuration, or it may not be read
             settings = records.flatten(records.read_yaml(folder / records.CONFIG))
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
-    except (InputError, LookupError, TypeError, AttributeError) as error:
-        line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
-        _LOG.warning("%s", line)
-        summary, record, settings = None, {"command": folder.parent.name, "state": line}, {}
+    except InputError as error:
+        _LOG.warning("%s", error)
+        summary, record, settings = None, {"command": folder.parent.name, "state": str(error)}, {}
     for name, value in () if found else (record.get("result") or {}).items():
         if value in (None, "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
             found[name] = value

@@ -1,12 +1,13 @@
 """Shows what `segmeter agree` and `segmeter suspects` found out about labels: tables, words, and crops to look at."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.objects.planted import SHARE
@@ -47,16 +48,21 @@ _WORDS = {  # of each kind, and of one suspect
 
 def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
-    leading = result["scores"][result["headline"]]
+    leading, names = result["scores"][result["headline"]], [*result["readers"], *result["models"]]
+    means = leading["matrix"]
+    matrix = [[a, *(number(means[a][b]["mean"]) if b in means[a] else "" for b in names)] for a in names]
     words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
     further, heads = [], ["reference", "reader", "mean", "95 %", "cases"]
     for name, entry in result["scores"].items():
-        further += [_readers(result, entry, title(name))] if entry is not leading else []
-        pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
+        further += [_readers(names, entry, title(name))] if entry is not leading else []
+        pairs = [(a, b, one) for a in names for b, one in entry["matrix"][a].items()]
         rows = [[a, b, number(one["mean"]), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
         further.append(Table(heads=heads, rows=rows, names=2, title=f"{title(name)} of each pair", strong=()))
     return Shown(
-        tables=[_matrix(result, leading, words), _readers(result, leading, f"readers by {title(result['headline'])}")],
+        tables=[
+            Table(heads=["", *names], rows=matrix, title=words, strong=()),
+            _readers(names, leading, f"readers by {title(result['headline'])}"),
+        ],
         further=further,
         verdicts=verdicts(result),
         notes=agreement_notes(result),
@@ -102,30 +108,10 @@ def agreement_notes(result: Mapping[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _names(result: Mapping[str, Any]) -> list[str]:
-    return [*result["readers"], *result["models"]]
-
-
-def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    """Lay out the mean score of each pair; the darker, the better the agreement."""
-    names, rows, shades = _names(result), list[list[str]](), list[list[int]]()
-    means = {(a, b): one["mean"] for a in names for b, one in entry["matrix"][a].items()}
-    known = [mean for mean in means.values() if isinstance(mean, float)]
-    worst, best = min(known, default=0.0), max(known, default=0.0)
-    worst, best = (best, worst) if entry["better"] == "lower" else (worst, best)
-    for a in names:
-        rows.append([a, *(number(means[a, b]) if (a, b) in means else "" for b in names)])
-        shades.append([-1] * len(rows[-1]))
-        for place, b in enumerate(names, 1):
-            if isinstance(means.get((a, b)), float) and best != worst:
-                shades[-1][place] = round(4 * (means[a, b] - worst) / (best - worst))
-    return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
-
-
-def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
+def _readers(names: Sequence[str], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
-    for place, name in enumerate(_names(result)):
+    for place, name in enumerate(names):
         shown, found = [name], entry["contrast"].get(name)
         for form, one in ((number, entry["majority"].get(name)), (number, entry["rest"].get(name)), (signed, found)):
             shown.append(f"{form(one['mean'])} {interval(one['ci95'], 3)}".rstrip() if one else "")
@@ -146,15 +132,12 @@ def draw_crop(
         first = min(max(0, start - (edge - length) // 2), max(0, side - edge))
         window.append(slice(first, min(side, first + edge)))
     rows, columns = window
-    shown = image[rows, columns].copy()
+    shown = Image.fromarray(np.ascontiguousarray(image[rows, columns]))
     top, left = row["top"] - rows.start, row["left"] - columns.start
-    bottom, right = top + row["height"] - 1, left + row["width"] - 1
-    colour = DRAWN.colours[1 + KINDS.index(row["kind"])]
-    for line in (max(0, top - 1), min(len(shown) - 1, bottom + 1)):
-        shown[line, left : right + 1] = colour
-    for column in (max(0, left - 1), min(shown.shape[1] - 1, right + 1)):
-        shown[top : bottom + 1, column] = colour
-    maps = (shown, target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
+    right, bottom = min(shown.width - 1, left + row["width"]), min(shown.height - 1, top + row["height"])
+    box, colour = (max(0, left - 1), max(0, top - 1), right, bottom), DRAWN.colours[1 + KINDS.index(row["kind"])]
+    ImageDraw.Draw(shown).rectangle(box, outline=colour)
+    maps = (np.asarray(shown), target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
     return encode(draw_overlay(*maps, panel=_PANEL), "WEBP", quality=80, method=2)
 
 
@@ -172,6 +155,15 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
         if path.is_file():
             words = f"{one['rank']}. {says} in {one['case_id']}, chance {number(one['chance'], 2)}"
             crops.append((words, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
+    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
+    few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
+    notes = [
+        *([few] if unknown else []),
+        f"{result['n_cases']} cases of {len(result['runs'])} run(s), whose models never saw them",
+        f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
+        "the same kind there. If your share of errors is lower, so are the chances",
+        "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
+    ]
     heads = ["rank", "case", "suspect", "chance", "line", "column", "pixels", "size_z"]
     return Shown(
         tables=[
@@ -179,7 +171,7 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
             Table(heads=heads, rows=rows, names=3, strong=()),
         ],
         rest="suspects in suspects.json and on the page.",
-        notes=suspect_notes(result),
+        notes=notes,
         objections=_SUSPECT_OBJECTIONS,
         crops=crops,
         ids=list(dict.fromkeys(one["case_id"] for one in result["suspects"])),
@@ -200,16 +192,3 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         objections=["Images chosen this way are not a random sample: do not measure on them."],
         ids=[one["case_id"] for one in images],
     )
-
-
-def suspect_notes(result: Mapping[str, Any]) -> list[str]:
-    """State what a chance means."""
-    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
-    few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
-    return [
-        *([few] if unknown else []),
-        f"{result['n_cases']} cases of {len(result['runs'])} run(s), whose models never saw them",
-        f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
-        "the same kind there. If your share of errors is lower, so are the chances",
-        "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
-    ]

@@ -4,11 +4,12 @@ The table of a result is declared once, as columns over its rows. Names in it ar
 markup.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import io
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,10 +18,8 @@ from rich.text import Text
 
 MOST_ROWS = 10  # rows that a reader takes in at a glance; files have the rest
 WIDTH = 80  # of plain text, columns; tables with longer names are wider
-PAGE = 9  # `spare` of columns that only pages have room for
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
 _SHORTEST = 12  # of a shortened name, columns
-_USUAL = 24  # of a name; columns give way to it, and not to the rest of longer names
 _GAP = 2  # between two columns
 _PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # as SIMPLE_HEAD, in ASCII
 
@@ -50,14 +49,14 @@ class Column:
         Of the rows, for a value or a finished cell. ``links`` of a row has a page's links by key.
     form
         Formats a value.
-    spare
-        Columns with the highest number give way first where a terminal is too narrow; 0 never does.
+    paged
+        Whether only pages have room for it.
     """
 
     head: str
     key: str
     form: Callable[[Any], str] = lambda value: "" if value is None else str(value)
-    spare: int = 0
+    paged: bool = False
 
     def cell(self, row: Mapping[str, Any]) -> str:
         """Format the value of a row."""
@@ -84,10 +83,8 @@ class Table:
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
-    shades
-        How dark a page shows each cell, 0 to 4, or -1 for not at all; () for a table without shades.
-    spares
-        Of each column, as `Column.spare`; () if none gives way.
+    paged
+        Indices of the columns that only pages have room for.
     """
 
     heads: Sequence[str]
@@ -96,27 +93,24 @@ class Table:
     title: str = ""
     note: str = ""
     strong: Collection[int] = (0,)
-    shades: Sequence[Sequence[int]] = ()
-    spares: Sequence[int] = ()
+    paged: Collection[int] = ()
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], **facts: Any) -> "Table":
         """Lay out rows under columns, without those that are empty; `facts` are further fields."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        heads, spares = [each.head for each in columns], [each.spare for each in columns]
-        table = cls(heads=heads, rows=cells, spares=spares, **facts)
+        paged = [i for i, column in enumerate(columns) if column.paged]
+        table = cls(heads=[column.head for column in columns], rows=cells, paged=paged, **facts)
         return table._keep([i for i in range(len(columns)) if not rows or any(row[i] for row in cells)])
 
-    def narrow(self, least: int = PAGE) -> "Table":
-        """Leave out the columns whose `spare` is at least a number."""
-        if max(self.spares, default=0) < least:
-            return self
-        return self._keep([i for i, spare in enumerate(self.spares) if spare < least])
+    def plain(self) -> "Table":
+        """Leave out the columns that only pages have room for."""
+        return self._keep([i for i in range(len(self.heads)) if i not in self.paged])
 
     def _keep(self, kept: Sequence[int]) -> "Table":
         heads, *rows = ([row[i] for i in kept] for row in (self.heads, *self.rows))
-        spares = [self.spares[i] for i in kept]
-        return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
+        paged = [number for number, i in enumerate(kept) if i in self.paged]
+        return replace(self, heads=heads, rows=rows, paged=paged, names=sum(i < self.names for i in kept))
 
     def first(self, most: int, rest: str) -> "Table":
         """Keep the first rows, and say where the rest is; `rest` names the rows, in the plural."""
@@ -127,7 +121,7 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table in GitHub's Markdown."""
-        table = self.narrow()
+        table = self.plain()
         sides = [":--" if i < table.names else "--:" for i in range(len(table.heads))]
         names = [[*map(escape_markdown, row[: table.names]), *row[table.names :]] for row in table.rows]
         lines = [f"| {' | '.join(row)} |" for row in [[*map(escape_markdown, table.heads)], sides, *names]]
@@ -135,90 +129,50 @@ class Table:
         note = [f"\n{escape_markdown(table.note)}"] if table.note else []
         return "\n".join([*title, *lines, *note])
 
-    def html(self) -> Markup:
-        """Write the table as HTML without style, as notebooks show it."""
-        table = self.narrow()
-        sides = ["left" if i < table.names else "right" for i in range(len(table.heads))]
-        head = Markup().join(Markup("<th>{}</th>").format(head) for head in table.heads)
-        body = Markup()
-        for number, row in enumerate(table.rows):
-            weight = "b" if number in table.strong else "span"
-            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(weight)
-            body += Markup("<tr>{}</tr>\n").format(Markup().join(map(cell.format, sides, row)))
-        title = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup()
-        text = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)
-        return text + (Markup("<p>{}</p>\n").format(table.note) if table.note else Markup())
 
+def print_tables(tables: Iterable[Table], lines: Sequence[str] = (), *, file: IO[str] | None = None) -> None:
+    """Print tables, and the small print below them: in colour on a terminal, as plain text into a file.
 
-class Printer:
-    """Prints for people: in colour on a terminal, as plain text into a file.
+    Where a terminal is too narrow, names are wrapped or shortened. Numbers are never cut.
 
     Parameters
     ----------
     file
         Where to; None is the standard output.
     """
+    probe = Console(file=file, force_jupyter=False)
+    room = probe.width if probe.is_terminal else None
+    options: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False, "force_jupyter": False}
+    console = Console(file=file, width=_ENDLESS, no_color=room is None or None, **options)
 
-    def __init__(self, file: IO[str] | None = None) -> None:
-        probe = Console(file=file)
-        self._room = probe.width if probe.is_terminal else None
-        plain = True if self._room is None else None
-        self._console = Console(file=file, markup=False, highlight=False, emoji=False, width=_ENDLESS, no_color=plain)
-        self._box = _PLAIN if plain else box.SIMPLE_HEAD
+    def small(line: str) -> None:
+        console.print(Text(printable(line), style="dim"), width=room or WIDTH)
 
-    def table(self, table: Table) -> None:
-        """Print a table.
-
-        Where a terminal is too narrow, spare columns give way, and then names are wrapped or shortened. Numbers are
-        never cut.
-        """
-        table = table.narrow()
-        widths, least = _widths(table, wrapped=self._room is not None)
-        while any(table.spares) and least > (self._room or WIDTH):
-            table = table.narrow(max(table.spares))
-            widths, least = _widths(table, wrapped=self._room is not None)
-        for i in sorted(range(table.names), key=lambda i: -widths[i]):
-            over = sum(widths) + _GAP * (len(widths) - 1) - (self._room or _ENDLESS)
-            widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
-        drawn = RichTable(box=self._box, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
-        for i, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
-            side: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
-            drawn.add_column(Text(printable(head)), width=width, **side)
-        for index, row in enumerate(table.rows):
-            drawn.add_row(*(Text(printable(cell), "bold" if index in table.strong else "") for cell in row))
-        self._console.print(Text(printable(table.title), "bold") if table.title else "")
-        self._console.print(drawn)
+    for table in map(Table.plain, tables):
+        console.print(Text(printable(table.title), "bold") if table.title else "")
+        console.print(_draw(table, room))
         if table.note:
-            self.line(table.note)
-
-    def line(self, text: str) -> None:
-        """Print a line of small print."""
-        self._console.print(Text(printable(text), style="dim"), width=self._room or WIDTH)
-
-
-def _widths(table: Table, *, wrapped: bool) -> tuple[list[int], int]:
-    """Return the width of each column, and that of the table with the least width of its names.
-
-    The words of a head are stacked, and on a terminal names are `wrapped`.
-    """
-    rows = [[printable(cell) for cell in row] for row in table.rows]
-    heads = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
-    widths = [max(column) for column in zip(heads, *([cell_len(cell) for cell in row] for row in rows), strict=True)]
-    narrow = widths.copy()
-    for i in range(table.names):
-        words = [cell_len(word) for row in rows for word in row[i].split()]
-        least = max(_SHORTEST, *words) if wrapped and words else widths[i]
-        narrow[i] = min(widths[i], least, _USUAL)
-    return widths, sum(narrow) + _GAP * (len(narrow) - 1)
-
-
-def print_tables(tables: Sequence[Table], lines: Sequence[str], *, file: IO[str] | None = None) -> None:
-    """Print tables, and the small print below them; None is the standard output."""
-    out = Printer(file)
-    for table in tables:
-        out.table(table)
+            small(table.note)
     for line in lines:
-        out.line(line)
+        small(line)
+
+
+def _draw(table: Table, room: int | None) -> RichTable:
+    """Lay out a table for a terminal of `room` columns, or for a file. The words of a head are stacked."""
+    texts = [[printable(cell) for cell in row] for row in table.rows]
+    heads = [max(printable(head).split() or [""], key=cell_len) for head in table.heads]
+    widths = [max(map(cell_len, column)) for column in zip(heads, *texts, strict=True)]
+    for i in sorted(range(table.names), key=lambda i: -widths[i]):
+        over = sum(widths) + _GAP * (len(widths) - 1) - (room or _ENDLESS)
+        widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
+    style = _PLAIN if room is None else box.SIMPLE_HEAD
+    drawn = RichTable(box=style, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+    for i, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
+        side: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
+        drawn.add_column(Text(printable(head)), width=width, **side)
+    for index, row in enumerate(texts):
+        drawn.add_row(*(Text(text, "bold" if index in table.strong else "") for text in row))
+    return drawn
 
 
 def printable(text: str) -> str:
@@ -232,6 +186,8 @@ def escape_markdown(text: str) -> str:
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 
-def html_of(tables: Sequence[Table], lines: Sequence[str]) -> str:
-    """Join tables and the small print below them to one HTML text."""
-    return str(Markup().join(table.html() for table in tables) + Markup("<p>{}</p>").format(escape("; ".join(lines))))
+def html_of(tables: Iterable[Table], lines: Sequence[str]) -> str:
+    """Write tables and the small print below them as notebooks show them: as a file has them."""
+    text = io.StringIO()
+    print_tables(tables, lines, file=text)
+    return str(Markup("<pre>{}</pre>").format(text.getvalue()))

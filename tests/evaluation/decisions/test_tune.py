@@ -127,8 +127,6 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path,
     assert "none are kept" in caplog.text
 
 
-
-
 def test_a_score_that_no_case_has_is_refused():
     with pytest.raises(InputError, match="Did you mean"):
         tuned(Known(), headline="iou/cel")

@@ -12,7 +12,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import comparison_tables
 from segmeter.report.html import write_report
-from segmeter.report.page import comparison, evaluation
+from segmeter.report.page import comparison
 
 from ..conftest import make_rows, unpack_page, write_run
 from ..test_differences import RESAMPLING, compared, ran
@@ -78,8 +78,8 @@ def test_a_metric_whose_columns_are_left_out_has_no_link_and_a_run_that_has_gone
     tmp_path, result, monkeypatch
 ):
     assert links_of(tmp_path, result)["IoU of tree"].endswith("difference%2Fiou%2F1")
-    monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
-    monkeypatch.setattr(evaluation, "CASE_BYTES", 30)  # scores, sizes and losses of both runs
+    monkeypatch.setattr("segmeter.report.columns.DATA_BYTES", 0)
+    monkeypatch.setattr("segmeter.report.columns.CASE_BYTES", 30)  # scores, sizes and losses of both runs
     found = comparison.comparison_values(tmp_path, result, ReportConfig())["explorer"]["notes"]
     assert "IoU by class (6)" in found[0]
     links = links_of(tmp_path, result)
@@ -152,7 +152,7 @@ def test_a_requirement_is_one_line(changes, line):
 
 
 def test_requirements_stand_in_80_columns_in_every_text_with_the_same_change(capsys):
-    """The table was 90 columns wide, and then lacked the base. Mutation seen to fail: no column gives way."""
+    """With the base and the new run it would be 90 columns wide."""
     result = ran(0, 0.6, require=("mean_iou >= base - 0.005", "mean_dice >= base - 0.9"))
     comparison.print_comparison(result)
     text = capsys.readouterr().out

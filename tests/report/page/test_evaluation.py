@@ -28,10 +28,12 @@ def test_columns_that_are_too_much_are_left_out_and_named_the_iou_of_each_class_
     rows = make_rows(rng, spec, [f"{i:03}" for i in range(100)])
     whole = values_of(tmp_path, rows, spec)["explorer"]
     assert not whole["notes"]
-    monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
+    monkeypatch.setattr("segmeter.report.columns.DATA_BYTES", 0)
     large = unpack_page(values_of(tmp_path, rows, spec)["explorer"]["data"])
     assert {f"iou/{k}" for k in range(3)} <= {column["key"] for column in large["columns"]}
-    monkeypatch.setattr(evaluation, "CASE_BYTES", 35)  # 3 scores, 2 counts, a loss, then IoU and Dice of 3 classes
+    monkeypatch.setattr(
+        "segmeter.report.columns.CASE_BYTES", 35
+    )  # 3 scores, 2 counts, a loss, then IoU and Dice of 3 classes
     cut = values_of(tmp_path, rows, spec)["explorer"]
     left = "pixels by class (3), precision by class (3), recall by class (3)"
     assert cut["notes"] == [f"Left out of this page, not of cases.csv: {left}."]
@@ -41,8 +43,8 @@ def test_columns_that_are_too_much_are_left_out_and_named_the_iou_of_each_class_
 def test_a_page_that_leaves_scores_out_still_opens_what_became_of_a_class(tmp_path, rng, spec, monkeypatch):
     rows = make_rows(rng, spec, "ab")
     rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]
-    monkeypatch.setattr(evaluation, "CASE_BYTES", 10)
-    monkeypatch.setattr(evaluation, "DATA_BYTES", 10)
+    monkeypatch.setattr("segmeter.report.columns.CASE_BYTES", 10)
+    monkeypatch.setattr("segmeter.report.columns.DATA_BYTES", 10)
     found = values_of(tmp_path, rows, spec)
     assert found["evaluation"]["classes"][1]["statuses"] == [
         (1, "#?is.status%2F1=missed"),
@@ -151,11 +153,6 @@ def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(f
     fewer["headline"] = replace(fewer["headline"], better="lower")  # such as HD95: the largest is the worst
     link = choice(evaluation.classes(summary, fewer, columns)[1]["link"])
     assert link == {"has": "1", "sort": "-headline", "h": "headline"}
-    assert evaluation.calibration(summary, columns) == ([], [])
-    summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
-    _, (row,) = evaluation.calibration(summary, columns)
-    assert (row["name"], row["ece"]) == ("car", 0.5)
-    assert choice(row["links"]["name"]) == {"has": "2", **all_by("iou/2")}
 
 
 def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(found):
@@ -169,22 +166,30 @@ def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(f
     assert choice(rows["mean IoU"]["undefined"]) == {"un.headline": "undefined", "h": "headline"}
     assert rows["mean PQ"]["undefined"] is None
     assert {row["link"] for row in evaluation.aggregates(summary, {})} == {None}
-    assert choice(evaluation.groups(summary, columns)[0]["links"]["name"]) == all_by("group/0")
     rows = {(row["metric"], row["region"]): row for row in evaluation.measures(summary, columns)}
     wanted = {"sort": "-measure/extent_errors/car", "h": "measure/extent_errors/car"}
     assert choice(rows["extent_errors", "car"]["links"]["mean"]) == wanted
     assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == wanted  # cases have no gain
 
 
-def test_pixels_of_no_class_are_linked_to_their_cases(found):
-    summary, columns = found
-    invalid = CaseColumn(key="invalid", label="", values=[1] * 6, kind="count", group="case")
-    summary |= {"invalid": {"tree": 5, "car": 1}}
-    links = dict(evaluation.notes(summary, columns | {"invalid": invalid}))
-    line = "6 pixels predicted outside the classes, counted as missed"
+def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to_their_cases(tmp_path, rng, spec):
+    spec = spec.replace(count_invalid=True)
+    rows = [
+        replace(row, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=1))
+        for row in make_rows(rng, spec, ("x/1", "x/2", "y/1", "y/2"))
+    ]
+    config = MetricsConfig(bootstrap=0, groups={"all": ("tree", "car")}, slice_by=("prefix:/",))
+    summary = write_run(tmp_path, rows, spec, config)
+    summary["calibration"] = {"per_class": {"car": {**ENTRY, "ece": 0.5}}, "reliability": None}
+    page = evaluation_values(tmp_path, summary, ReportConfig())["evaluation"]
+    assert choice(page["groups"].rows[0][0].link) == all_by("group/0")
+    assert choice(page["slices"].rows[0][1].link) == {"is.slice/prefix:/": "x"}
+    (car,) = page["calibration"][1].rows
+    assert (car[:2], choice(car[0].link)) == (["car", "0.5000"], {"has": "2", **all_by("iou/2")})
+    links = dict(page["notes"])
+    line = "12 pixels predicted outside the classes, counted as missed"
     assert choice(links.pop(line)) == {"un.invalid": "above 0", "sort": "-invalid", "h": "invalid"}
     assert set(links.values()) == {None}
-    assert dict(evaluation.notes(summary, columns))[line] is None
 
 
 def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
@@ -223,8 +228,8 @@ def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):
     kinds = ("boundary", "extent", "segment")
     assert rows[2]["iou"] == pytest.approx(1 - sum(sums[f"{kind}_errors"] for kind in kinds))
     assert [part["gain"] for part in rows[2]["parts"]] == [sums[f"{kind}_gain"] for kind in kinds]
-    del summary["measures"], summary["slices"]
-    assert evaluation.error_types(summary, {}) == evaluation.slices(summary, {}) == []
+    del summary["measures"]
+    assert evaluation.error_types(summary, {}) == []
 
 
 def test_failures_of_a_group_and_of_a_mean_are_linked_to_the_cases_of_all_its_classes(found):

@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.report.pictures.objects import Objects, find_kinds, measured_objects, slice_objects
+from segmeter.report.pictures.objects import Objects, find_kinds, measured_objects
 
 CELLS = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (230, 57, 57)), ignore_index=255)
 
@@ -92,20 +92,3 @@ def test_the_measure_says_which_classes_count_and_whether_their_parts_are_the_ob
     numbers, cell = np.array([[1, 2]]), np.array([[1, 1]])  # one part, whatever its numbers
     config = MetricsConfig(measures=({"name": "instances", "objects": "components"},))
     assert find_kinds(measured_objects(config, numbers, numbers), cell, cell, CELLS).counts() == (1, 0, 0)
-
-
-def test_the_objects_of_a_slice_are_what_they_are_in_the_volume():
-    """The first object is found in two of three slices (IoU 2/3), the second in the last alone (1/3)."""
-    target, labels = np.zeros((2, 3, 4, 9), np.uint8)
-    target[:, :2, :3], target[:, :2, 5:8] = 1, 1
-    labels[:2, :2, :3], labels[2, :2, 5:8] = 1, 1
-    config = MetricsConfig(measures=({"name": "instances", "connectivity": 4, "threshold": 0.6},))
-    whole = measured_objects(config, None, None)
-    kinds = find_kinds(whole, target, labels, CELLS)
-    assert kinds.counts() == (1, 1, 1)
-    for place, counts in enumerate([(1, 1, 0), (1, 1, 0), (0, 1, 1)]):
-        cut = slice_objects(whole, target, labels, CELLS, place)
-        found = find_kinds(cut, target[place], labels[place], CELLS)
-        assert (cut.threshold, cut.connectivity, found.counts()) == (0.6, 4, counts)
-        for name in ("matched", "found", "missed", "spurious"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(kinds, name)[place])

@@ -30,8 +30,7 @@ from segmeter.report.page.comparison import gate_lines, markdown_summary, print_
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import layers_path
-from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_list
-from segmeter.report.summary import print_summary
+from segmeter.report.summary import print_summary, write_worst_list
 from segmeter.schema import Config
 
 _USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
@@ -124,16 +123,15 @@ def show_merged(folder: Path, summary: dict[str, Any]) -> None:
 
 def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path) -> None:
     """Take over the pictures that an unsharded run would have: its worst cases are among the worst of each part."""
-    spec, worst = pieces[0].spec, list[Path]()
+    spec = pieces[0].spec
     if spec is not None and metrics is not None:
         ranking = Ranking.of(build_scoreboard(open_cases([folder]), spec, metrics))
-        worst = [crops_path(folder, row["case_id"]) for row in worst_rows(folder, spec, metrics)[: config.worst]]
     else:  # predict: without scores none is worst
         ranking = Ranking(case_ids=[case_id for piece in pieces for case_id in piece.cases])
         config = config.replace(worst=0)
     chosen = sorted(choose_cases(ranking, config))
     drawn = [picture_path(folder / OVERLAYS, case_id) for case_id in chosen]
-    for target in (*drawn, *(layers_path(folder, case_id) for case_id in chosen), *worst):
+    for target in (*drawn, *(layers_path(folder, case_id) for case_id in chosen)):
         sources = (piece.folder / target.relative_to(folder) for piece in pieces)
         source = next((path for path in sources if path.exists()), None)
         if source is not None:

@@ -34,8 +34,7 @@ from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.worst import write_worst_list
-from segmeter.report.summary import print_summary
+from segmeter.report.summary import print_summary, write_worst_list
 
 NNUNET = "summary.json"
 
@@ -116,7 +115,7 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
-    """Draw the chosen cases of a finished run of `score`, and crop the worst.
+    """Draw the chosen cases of a finished run of `score`.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     images
         The image of every case, by stem.
     config
-        The report settings: which cases are drawn, their size, and the number of crops.
+        The report settings: which cases are drawn, and their size.
 
     Raises
     ------

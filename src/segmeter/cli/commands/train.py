@@ -37,6 +37,7 @@ from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
 from segmeter.report.pictures.layers import draw_layers
+from segmeter.report.pictures.maps import HATCHED
 from segmeter.schema import as_plain
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
@@ -312,7 +313,7 @@ def draw_batch(
         panels,
         title="first batch, as the network is given it",
         figure=f"{images.shape[1]} x {images.shape[2]} pixels",
-        legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
+        legend=[[*class_legend(drawn), *([("ignored", HATCHED)] if hatched else [])]],
     )
     return write_overlay(folder, Path(FIRST_BATCH).stem, picture)
 

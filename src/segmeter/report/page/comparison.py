@@ -17,11 +17,12 @@ from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch
-from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.cases import HEADLINE, ID, SLICE, board_of, case_columns, slice_columns
+from segmeter.report.columns import part_columns
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
-from segmeter.report.page.evaluation import cases_link, explorer_values, part_columns
+from segmeter.report.page.evaluation import cases_link, explorer_values
 from segmeter.report.page.render import if_there
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
@@ -204,8 +205,8 @@ def _link(
     elif region:
         key = f"measure/{metric}"
     choice, known = {"pair": f"{runs.index(base)}.{runs.index(new)}"}, f"0/{key}" in keys
-    if slice_key(part["by"]) not in keys if part else not known:
+    if f"{SLICE}{part['by']}" not in keys if part else not known:
         return None
     choice |= {"by": f"difference/{key}"} if known else {}
     choice |= {f"un.difference/{key}": "defined"} if defined else {}
-    return cases_link(choice | ({f"is.{slice_key(part['by'])}": part["value"]} if part else {}))
+    return cases_link(choice | ({f"is.{SLICE}{part['by']}": part["value"]} if part else {}))

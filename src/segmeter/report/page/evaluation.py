@@ -15,16 +15,13 @@ from segmeter.classes import ClassSpec
 from segmeter.files import link_error, safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
-from segmeter.report.cases import HEADLINE, STATUS_WORDS, board_of, case_columns, slice_columns, slice_key
-from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, score_steps, within
+from segmeter.report.cases import HEADLINE, SLICE, STATUS_WORDS, board_of, case_columns, slice_columns
+from segmeter.report.columns import SCORE_STEPS, CaseColumn, CellLists, pack_page, part_columns, score_steps
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 from segmeter.report.summary import CALIBRATION, GROUPS, MEASURES, convention_table, slice_table
 from segmeter.report.tables import Table
 
-DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
-CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
-MOST_BYTES = 12_000_000  # of any run
 MOST_POINTS = 600  # of one line; longer ones are thinned evenly
 MOST_CURVES = 4  # in one chart
 ERROR_TYPES = ("boundary", "extent", "segment")
@@ -56,36 +53,40 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
-    probabilities = zip(CALIBRATION, calibration(summary, here), strict=True) if charts else ()
+    calibrated, groups = figures.calibration(summary), figures.classes(summary, groups=True)
+    for row in calibrated[1]:
+        row["links"] = {"name": _holding(spec.names.index(row["name"]), here)}
+    for place, row in enumerate(groups):
+        row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), _sorted(f"group/{place}", here))
+    slices, outside = figures.slices(summary), _sorted("invalid", here, "above 0")
+    for row in slices:
+        key = f"{SLICE}{row['by']}"
+        link = cases_link({f"is.{key}": row["slice"]}) if key in here else None
+        row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
+    told = [(line, outside if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]
     evaluation = {
-        "notes": [*notes(summary, here), *((line, None) for line in unlisted)],
+        "notes": [*told, *((line, None) for line in unlisted)],
         "aggregates": aggregates(summary, here),
         "classes": classes(summary, here, columns),
-        "groups": Table.of(GROUPS, groups(summary, here), strong=()),
+        "groups": Table.of(GROUPS, groups, strong=()),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "errors": error_types(summary, here),
         "measures": Table.of(MEASURES, measures(summary, here), names=2, strong=()),
-        "slices": slice_table(summary, slices(summary, here)),
+        "slices": slice_table(summary, slices),
         "conventions": convention_table(summary),
         "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
-        "calibration": [Table.of(*table, strong=()) for table in probabilities],
+        "calibration": [Table.of(*each, strong=()) for each in zip(CALIBRATION, calibrated, strict=True) if charts],
         "calibration_charts": charts,
         "calibration_curves": script_json(charts),
         "loss": (summary.get("loss") or {}) | {"link": _sorted("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }
-    outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
-    facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
+    invalid = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
+    facts = {"matrix": matrix, "outside": invalid, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
     order = take_turns(Ranking.of(board))
     explorer = explorer_values(folder, kept, spec, config, order=order, facts=facts, left=left, arrays=arrays)
     return {"evaluation": evaluation, "explorer": explorer}
-
-
-def part_columns(columns: Sequence[CaseColumn]) -> tuple[list[CaseColumn], list[CaseColumn]]:
-    """Split columns, the most important first, into those for the page and those that would make it too large."""
-    grown = min(MOST_BYTES, CASE_BYTES * len(columns[0].values))
-    return within(columns, max(DATA_BYTES, grown))
 
 
 def explorer_values(
@@ -181,12 +182,6 @@ def cases_link(choice: Mapping[str, str]) -> str:
     return f"#?{urlencode(choice)}"
 
 
-def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
-    """List the notes below the scores, with a link for the one that counts pixels."""
-    link = _sorted("invalid", columns, "above 0")
-    return [(line, link if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]
-
-
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the leading scores, each linked to all cases, the worst first, and to the cases where it is undefined."""
     rows = figures.aggregates(summary)
@@ -231,13 +226,6 @@ def _holding(k: int, columns: Columns) -> str:
     return cases_link({"has": str(k), "sort": f"-{score}" if falling else score, "h": score})
 
 
-def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """List the groups of classes, each linked to all cases, the worst first."""
-    names = ("name", *figures.SCORES, "support")
-    rows = enumerate(figures.classes(summary, groups=True))
-    return [row | {"links": dict.fromkeys(names, _sorted(f"group/{place}", columns))} for place, row in rows]
-
-
 def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the results of measures; names link to all cases, the worst first, and counts to the cases they count.
 
@@ -263,16 +251,6 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     return rows
 
 
-def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """List the slices, each linked to its cases."""
-    rows = figures.slices(summary)
-    for row in rows:
-        key = slice_key(row["by"])
-        link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
-        row |= {"links": dict.fromkeys(("label", "n", "value", "difference"), link)}
-    return rows
-
-
 def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List classes and groups with their types of errors, linked to the cases with such errors, the most first.
 
@@ -295,14 +273,6 @@ def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
             parts.append({"name": name, "share": share, "gain": gain, "link": link, "left": left, "width": 100 * share})
         rows.append({"region": region, "iou": iou, "parts": parts, "link": _sorted(keys[region], columns, "defined")})
     return rows
-
-
-def calibration(summary: Mapping[str, Any], columns: Columns) -> tuple[list[Row], list[Row]]:
-    """List how well probabilities are calibrated; a class is linked to the cases that contain it."""
-    whole, classes = figures.calibration(summary)
-    for row in classes:
-        row["links"] = {"name": _holding(summary["classes"].index(row["name"]), columns)}
-    return whole, classes
 
 
 def _sorted(key: str, columns: Columns, having: str = "") -> str | None:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -79,23 +79,12 @@ def _when(record: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> _when({"start": "2026-11-22T00:17:52.2+00:00", "end": "2026-11-22T00:19:54.5+00:00", "state": "done"})
-    '2026-11-22 00:17 UTC · 2 min 2 s · done'
+    '2026-11-22 00:17 UTC · 0:02:02 · done'
     """
-    times = list[datetime | None]()
-    for name in ("start", "end"):
-        try:
-            times.append(datetime.fromisoformat(record.get(name)))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            times.append(None)
-    begun, took, (start, end) = str(record.get("start") or ""), "", times
-    if start is not None:
-        begun = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip()
-    if start is not None and end is not None:
-        seconds = (end - start).total_seconds()
-        hours, minutes = divmod(int(seconds) // 60, 60)
-        took = f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"
-        took = f"{seconds:.1f} s" if seconds < 60 else took
-    return " · ".join(filter(None, [begun, took, str(record.get("state") or "")]))
+    start, end = (datetime.fromisoformat(record[name]) if record.get(name) else None for name in ("start", "end"))
+    begun = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip() if start else ""
+    took = str(timedelta(seconds=round((end - start).total_seconds()))) if start and end else ""
+    return " · ".join(filter(None, [begun, took, record.get("state", "")]))
 
 
 def plain_text(value: Any) -> str:

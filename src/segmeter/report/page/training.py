@@ -4,14 +4,14 @@ import base64
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from segmeter.records import read_own, read_run
+from segmeter.records import flatten, read_own, read_run
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
@@ -57,7 +57,10 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     leading = (*_VALIDATED, figures.title(monitor)) if monitor not in ("", "loss") else None
     charts: dict[tuple[str, str], Series] = {_VALIDATED: {leading[-1]: []}} if leading else {}
     for place, row in enumerate(history):
-        for name, value in _numbers(row):
+        for name, value in flatten(row, separator="/").items():
+            if name in _PLACE or isinstance(value, bool) or not isinstance(value, int | float | None):
+                continue
+            value = value if value is None or math.isfinite(value) else None
             found = {_chart_of(name)} | ({leading} if leading and name == f"val/{monitor}" else set())
             for title, axis, line in found:
                 charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
@@ -75,15 +78,6 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
         "left_out": left_out,
         "first_batch": _source(folder, first_batch, config) if first_batch.is_file() else None,
     }
-
-
-def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | None]]:
-    for name, value in row.items():
-        name = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{name}/")
-        elif name not in _PLACE and not isinstance(value, bool) and isinstance(value, int | float | None):
-            yield name, value if value is None or math.isfinite(value) else None
 
 
 def _chart_of(name: str) -> tuple[str, str, str]:

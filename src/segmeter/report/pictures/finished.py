@@ -4,7 +4,7 @@ Every command that has images calls `draw_run` at its end, with a function that 
 run again replaces all its pictures.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,20 +31,18 @@ from segmeter.report.figures import clean
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
-from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects, slice_objects
-from segmeter.report.pictures.worst import FOLDER as CROPS
-from segmeter.report.pictures.worst import find_errors, write_crops
+from segmeter.report.pictures.layers import LONGEST, DrawnCase, draw_layers, read_large, write_layers
+from segmeter.report.pictures.maps import classify_errors
+from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
-_SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
 
 
 def draw_run(
     folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
-    """Draw the chosen cases of a finished run, and crop the worst.
+    """Draw the chosen cases of a finished run.
 
     Parameters
     ----------
@@ -55,44 +53,34 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases to draw and to crop, and how large.
+        Which cases to draw, and how large.
 
     Raises
     ------
     DataError
         One line for each file that can't be read.
     """
-    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
-    for name in (OVERLAYS, LAYERS, CROPS):
+    drawn = choose_cases(ranking, config)
+    for name in (OVERLAYS, LAYERS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in ranking.case_ids if name in drawn or name in worst]
+    chosen = [name for name in ranking.case_ids if name in drawn]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
-            volume = read(case_id)
-            case, title, notes = _flat(case_id, volume, spec)
-            planes = _scrolled(case_id, volume, spec, notes) if case_id in drawn and "slice" in notes else []
+            case, title, notes = _flat(case_id, read(case_id), spec)
         except DataError as error:
             return error.problems
-        large = case.large
-        if case_id in drawn:
-            maps = case.image, case.target, case.labels, spec
-            if large:
-                layers = draw_layers(*maps, errors=large.errors, notes=notes | {"size": large.size})
-                tiles: Sequence[Layers] = large.tiles
-            else:
-                whole = draw_layers(*maps, objects=case.objects, notes=notes)
-                tiles = whole.cut(None if case.target is None else find_errors(case.target, case.labels, spec))
-                layers = whole.reduce(LONGEST)
-            words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
-            write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
-            write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
-        image, target, labels = large.worst[0] if large else (case.image, case.target, case.labels)
-        if case_id in worst and target is not None:
-            place: dict[str, Any] = {"slice_number": notes["slice"][0]} if "slice" in notes else {}
-            place |= {"corner": large.worst[1], "wrong_pixels": large.wrong} if large else {}
-            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, **place)
+        maps = case.image, case.target, case.labels, spec
+        if case.size:
+            layers, tiles = draw_layers(*maps, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
+        else:
+            whole = draw_layers(*maps, objects=case.objects, notes=notes)
+            tiles = whole.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
+            layers = whole.reduce(LONGEST)
+        words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
+        write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
+        write_layers(folder, case_id, layers, tiles=tiles)
         return ()
 
     found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
@@ -100,21 +88,8 @@ def draw_run(
         raise DataError(problems)
 
 
-def _scrolled(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
-    """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
-    (chosen, depth), found = notes["slice"], []
-    for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
-        if place != chosen - 1:
-            flat, _, said = _flat(case_id, case, spec, place)
-            options: dict[str, Any] = {"edge": _SCROLLED_EDGE, "objects": flat.objects, "notes": said}
-            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, **options))
-    return found
-
-
-def _flat(
-    case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
-) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
+def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
+    """Reduce a volume to the slice that is worth a picture; also return the title and the notes of the picture."""
     files = {
         role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
         for role, paths in case.files.items()  # several come with their folders, which name classes
@@ -123,12 +98,10 @@ def _flat(
     if case.image.ndim != 4:
         return case, case_id, {"files": files}
     target, labels, depth = case.target, case.labels, len(case.image)
-    if place is None:
-        place = choose_slice(labels if target is None else target, labels, spec)
+    place = choose_slice(labels if target is None else target, labels, spec)
     flat = replace(case, image=case.image[place], labels=labels[..., place, :, :], objects=NO_OBJECTS)
     if target is not None:
-        objects = slice_objects(case.objects, target, labels, spec, place)
-        flat = replace(flat, target=target[..., place, :, :], objects=objects)
+        flat = replace(flat, target=target[..., place, :, :])
     return flat, f"{case_id}, slice {place + 1} of {depth}", {"files": files, "slice": [place + 1, depth]}
 
 

@@ -17,9 +17,11 @@ from segmeter.report.figures import title as score_title
 from segmeter.report.pictures.layers import Layers, draw_layers
 from segmeter.report.pictures.maps import RGB, LayerMap, contours, encode, lighten
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
+from segmeter.report.tables import printable
 
 OVERLAYS = "overlays"  # of a run's folder
 PANEL = 480  # longest side of a panel, pixels
+_LIKENESS = {0x2013: "-", 0x2014: "-", 0xD7: "x", 0xDF: "ss", 0x3BC: "u"}  # dashes, times, sharp s, mu
 INK: Colour = (236, 239, 244)
 FAINT: Colour = (150, 158, 171)
 PAPER: Colour = (22, 25, 31)
@@ -31,10 +33,9 @@ HATCH = 8  # pixels from stripe to stripe over ignored pixels
 _GREY_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R BT.601 luma
 _TITLE, _CAPTION = 17, 13  # font sizes, pixels
 _LINE = 22  # height of a legend line
-_SWATCH = 13
-_LIKENESS = {0x2013: "-", 0x2014: "-", 0xD7: "x", 0xDF: "ss", 0x3BC: "u"}  # dashes, times, sharp s, mu
+_SWATCH, _EDGE = 13, (110, 116, 128)
 
-Legend = Sequence[tuple[str, Colour | None]]  # names; without a colour they are hatched
+Legend = Sequence[tuple[str, Colour]]
 
 
 def draw_overlay(
@@ -87,7 +88,7 @@ def draw_picture(
     figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
     entries = [entry for each in layers.maps if each.role == "errors" for entry in each.entries]
     shown = [entry for entry in entries if not (entry.get("hidden") or entry.get("absent"))]
-    errors = {entry["name"]: None if entry.get("hatched") else entry["colour"] for entry in shown}
+    errors = {entry["name"]: entry["colour"] for entry in shown}
     return compose(panels, title=title, figure=figure, legend=[class_legend([layers]), list(errors.items())])
 
 
@@ -115,7 +116,7 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
         index = each.index.repeat(factor, axis=0).repeat(factor, axis=1)
         colours, shares = _looks(each, layers.spec)
         colour, share = colours[index], shares[index][..., None]
-        if each.file == f"{role}.png" and role != "errors":
+        if any("class" in entry for entry in each.entries):
             edge = contours(index)[..., None] & (share > 0)
             colour, share = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, share)
         painted = painted * (1 - share) + colour * share
@@ -126,11 +127,6 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
 
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
-    if each.planes:
-        bits = (np.arange(2 ** len(each.planes))[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
-        count = bits.sum(axis=1)
-        colours = bits @ np.array([spec.colours[k] for k in each.planes], float) / np.maximum(count, 1)[:, None]
-        return colours, np.where(count > 0, TINT, 0.0)
     colours, opacities = np.zeros((len(each.entries), 3)), np.zeros(len(each.entries))
     for i, entry in enumerate(each.entries):
         if entry.get("hidden") or entry.get("hatched"):
@@ -175,7 +171,9 @@ def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legen
         picture.paste(Image.fromarray(panel), (left, top))
     for index, line in enumerate(lines):
         for left, name, colour in line:
-            _draw_entry(draw, MARGIN + left, top + height + 12 + index * _LINE, name, colour)
+            x, y = MARGIN + left, top + height + 15 + index * _LINE
+            draw.rectangle((x, y, x + _SWATCH, y + _SWATCH), fill=colour, outline=_EDGE)
+            draw.text((x + _SWATCH + 6, y - 2), name, INK, _font(_CAPTION))
     return np.asarray(picture)
 
 
@@ -210,9 +208,9 @@ def drawable(text: str) -> str:
     >>> drawable("Zelle, größer als 3 µm²"), drawable("細胞")
     ('Zelle, grosser als 3 um2', '??')
     """
-    plain = unicodedata.normalize("NFKD", text).translate(_LIKENESS)
+    plain = unicodedata.normalize("NFKD", printable(text)).translate(_LIKENESS)
     letters = (letter for letter in plain if not unicodedata.combining(letter))
-    return "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in letters)
+    return "".join(letters).encode("ascii", "replace").decode()
 
 
 @cache
@@ -221,9 +219,9 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
 
 
-def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[float, str, Colour | None]]]:
+def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[float, str, Colour]]]:
     """Break a legend into lines of entries, each with its distance from the left."""
-    lines, font, used = list[list[tuple[float, str, Colour | None]]](), _font(_CAPTION), float(inner)
+    lines, font, used = list[list[tuple[float, str, Colour]]](), _font(_CAPTION), float(inner)
     for name, colour in legend:
         name = fit(name, inner - _SWATCH - 24, font)
         width = _SWATCH + 6 + font.getlength(name) + 18
@@ -233,12 +231,3 @@ def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[float, str, Col
         lines[-1].append((used, name, colour))
         used += width
     return lines
-
-
-def _draw_entry(draw: ImageDraw.ImageDraw, left: float, top: int, name: str, colour: Colour | None) -> None:
-    box = (left, top + 3, left + _SWATCH, top + 3 + _SWATCH)
-    draw.rectangle(box, fill=colour or (60, 64, 72), outline=(110, 116, 128))
-    for step in range(3, 2 * _SWATCH, 6) if colour is None else ():
-        start = (left + max(0, step - _SWATCH), top + 3 + min(step, _SWATCH))
-        draw.line((*start, left + min(step, _SWATCH), top + 3 + max(0, step - _SWATCH)), (160, 160, 160))
-    draw.text((left + _SWATCH + 6, top + 1), name, INK, _font(_CAPTION))

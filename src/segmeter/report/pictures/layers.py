@@ -31,7 +31,6 @@ from segmeter.report.pictures.maps import (
     OUTLINE,
     RGB,
     LayerMap,
-    Mask,
     classify_errors,
     display_image,
     display_ranges,
@@ -48,7 +47,6 @@ from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
-PLANE = "plane-"  # begins the name of a folder of a further plane
 QUALITY = 82  # of the image, WebP
 LONGEST = 1536  # side of the stored layers, pixels; larger cases also have tiles
 TILE = 512  # side of a tile, which has the case's own pixels
@@ -76,15 +74,15 @@ class Layers:
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
         return replace(self, image=np.asarray(image), maps=maps)
 
-    def cut(self, wrong: Mask | None) -> "list[Layers]":
-        """Cut layers larger than an overview into tiles, those with the most `wrong` pixels (H, W) first."""
+    def cut(self, errors: NDArray[np.uint8] | None) -> "list[Layers]":
+        """Cut layers larger than an overview into tiles, those with the most `errors` first, see `classify_errors`."""
         height, width = self.image.shape[:2]
         if max(height, width) <= LONGEST:
             return []
         corners = [*itertools.product(range(0, height, TILE), range(0, width, TILE))]
         windows = {at: (slice(at[0], at[0] + TILE), slice(at[1], at[1] + TILE)) for at in corners}
-        if wrong is not None:
-            corners.sort(key=lambda at: -int(wrong[windows[at]].sum()))
+        if errors is not None:
+            corners.sort(key=lambda at: -_count_wrong(errors[windows[at]]))
         tiles = []
         for at in corners[:MOST_TILES]:
             maps = [replace(each, index=each.index[windows[at]]) for each in self.maps]
@@ -97,14 +95,13 @@ class Layers:
 
         ``size`` (rows, columns) of the case and ``shown`` of its layers; ``range``, between which a dim image is worth
         stretching; ``task``; ``classes``: name and colour of those that occur, by number; ``maps``: ``role``, ``file``
-        and ``entries`` or ``planes`` of each; and the facts.
+        and ``entries`` of each; and the facts.
         """
         found, maps = set[int](), []
         for each in self.maps:
-            found |= {*each.planes, *(entry["class"] for entry in each.entries if "class" in entry)}
+            found |= {entry["class"] for entry in each.entries if "class" in entry}
             small = {"small": f"small-{each.file}"} if max(self.image.shape) > SMALL and "at" not in self.facts else {}
-            values = {"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)}
-            maps.append({"role": each.role, "file": each.file, **small, **values})
+            maps.append({"role": each.role, "file": each.file, **small, "entries": list(each.entries)})
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
         shown: dict[str, Any] = {"shown": self.image.shape[:2], "range": find_range(self.image)}
         shown |= {"task": self.spec.task, "classes": classes, "maps": maps}
@@ -118,8 +115,7 @@ class Layers:
         if max(self.image.shape) > SMALL and "at" not in self.facts:  # a tile is shown large alone
             maps |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
         for name, each in maps.items():
-            values = 2 ** len(each.planes) if each.planes else len(each.entries)
-            spread = each.index * np.uint8(255 // max(1, values - 1))
+            spread = each.index * np.uint8(255 // max(1, len(each.entries) - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files
 
@@ -157,13 +153,10 @@ def draw_layers(
     InputError
         The shapes do not go together.
     """
-    where = "draw_layers"
-    if image.ndim != 3 or not image.size:
-        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
-    if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
-        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
-    if target is not None and target.shape != labels.shape:
-        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
+    shapes = [each.shape for each in (target, labels) if each is not None]
+    if image.ndim != 3 or not image.size or any(shape[-2:] != image.shape[:2] for shape in shapes):
+        given = f"{image.shape} and {shapes}"
+        raise InputError(expected("draw_layers", "image", "(H, W, C), of the size of its maps", given))
     maps = label_maps("prediction", labels, spec)
     if target is not None:
         maps += label_maps("target", target, spec)
@@ -184,19 +177,16 @@ def layers_path(folder: Path, case_id: str) -> Path:
     return folder / FOLDER / safe_id(case_id)
 
 
-def write_layers(
-    folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = (), planes: Sequence[Layers] = ()
-) -> Path:
+def write_layers(folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = ()) -> Path:
     """Write a case's layers into a folder of its own, which appears complete or not at all; return it.
 
-    Tiles get the folders ``tile-0``, ``tile-1`` and so on, and further planes of a volume ``plane-00`` and so on.
+    Tiles get the folders ``tile-0``, ``tile-1`` and so on.
     """
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
         parts = {"": layers} | {f"tile-{number}": tile for number, tile in enumerate(tiles)}
-        parts |= {f"{PLANE}{number:02d}": plane for number, plane in enumerate(planes)}
         for below, each in parts.items():
             make_folder(fresh / below)
             for name, content in each.files.items():
@@ -222,8 +212,9 @@ class DrawnCase:
         The objects of both sides.
     files
         The files that they come from: by "image", "target" and "prediction".
-    large
-        For a case larger than memory: the arrays are its overview, and these are its further parts.
+    size, errors, tiles
+        Only of a case larger than memory, whose maps are its overview: its rows and columns, the kind of error in each
+        block of pixels (h, w), as `classify_errors` finds it, and real pixels, the places with the most errors first.
     """
 
     image: NDArray[Any]
@@ -231,32 +222,9 @@ class DrawnCase:
     labels: NDArray[Any]
     objects: Objects = NO_OBJECTS
     files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
-    large: "LargeParts | None" = None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LargeParts:
-    """The parts of a case larger than memory beside its overview.
-
-    Parameters
-    ----------
-    size
-        Rows and columns of the case.
-    errors : (h, w), uint8
-        The kind of error in each block of pixels, as `classify_errors` finds it.
-    wrong
-        Number of wrong pixels of the case.
-    tiles
-        Real pixels, the places with the most errors first.
-    worst
-        Maps of the first tile, and its corner.
-    """
-
-    size: tuple[int, int]
-    errors: NDArray[np.uint8] | None
-    wrong: int
-    tiles: Sequence[Layers]
-    worst: tuple[Maps, tuple[int, int]]
+    size: tuple[int, int] | None = None
+    errors: NDArray[np.uint8] | None = None
+    tiles: Sequence[Layers] = ()
 
 
 def read_large(
@@ -294,9 +262,8 @@ def read_large(
     for place in places:
         real, its_target, its_labels = found[place]
         tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
-    worst = found[places[0]], places[0]
-    parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
-    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, large=parts)
+    own: dict[str, Any] = {"size": (height, width), "errors": errors, "tiles": tiles}
+    return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, **own)
 
 
 def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
@@ -312,8 +279,11 @@ def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
         return (mean, None, reduced, None), 0
     kinds = classify_errors(target, labels, spec)
     errors = error_map(kinds, spec).reduce(shape, background=False).index
-    wrong = int(((kinds > 0) & (kinds < IGNORED)).sum())
-    return (mean, reduce_labels(target, shape, spec), reduced, errors), wrong
+    return (mean, reduce_labels(target, shape, spec), reduced, errors), _count_wrong(kinds)
+
+
+def _count_wrong(errors: NDArray[np.uint8]) -> int:
+    return int(((errors > 0) & (errors < IGNORED)).sum())
 
 
 def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec) -> NDArray[Any]:

@@ -26,11 +26,10 @@ FALSE: Colour = (64, 156, 255)
 WRONG: Colour = (255, 196, 0)
 MATCHED: Colour = (60, 200, 110)
 OUTLINE: Colour = (255, 255, 255)
-_IGNORED: Colour = (128, 128, 128)
+HATCHED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 _MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
 IGNORED = 4  # of the kinds of error, the last
-_PLANES = 6  # of a multilabel map: each combination is an entry
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +41,7 @@ class LayerMap:
     role, file
         "target", "prediction" or "errors", and the name of its file.
     index : (H, W), integer
-        The entry of each pixel, or with `planes` one bit for each of these classes.
+        The entry of each pixel.
     entries
         A class, or a name with a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` is more
         transparent, ``strong`` covers the image, and ``hatched`` marks ignored pixels.
@@ -51,8 +50,7 @@ class LayerMap:
     role: str
     file: str
     index: NDArray[Any]
-    entries: Sequence[Entry] = ()
-    planes: Sequence[int] = ()
+    entries: Sequence[Entry]
 
     def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
         """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
@@ -61,8 +59,6 @@ class LayerMap:
         """
         if self.index.shape == shape:
             return self
-        if self.planes:
-            return replace(self, index=reduce_ranks(self.index, shape, np.bitwise_or))
 
         def importance(i: int) -> tuple[bool, ...]:
             entry = self.entries[i]
@@ -79,14 +75,10 @@ def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
 
 
 def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Make the map of a label map (H, W), or maps of planes (K, H, W)."""
+    """Make the map of a label map (H, W), or a map for each plane (K, H, W) that occurs."""
     if labels.ndim == 3:
-        present, found = [k for k in range(len(labels)) if (labels[k] == 1).any()], list[LayerMap]()
-        for start in range(0, len(present), _PLANES):  # one bit per class that occurs
-            planes = present[start : start + _PLANES]
-            bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
-            name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
-            found.append(LayerMap(role=role, file=name, index=bits, planes=planes))
+        planes = [k for k in range(len(labels)) if (labels[k] == 1).any()]
+        found = [_kind_map(role, f"{role}-{k}.png", [({"class": k}, labels[k] == 1)]) for k in planes]
         void = _ignored(labels, spec)
         return [*found, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else found
     values, counts = np.unique(labels, return_counts=True)
@@ -96,7 +88,7 @@ def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMa
         if value < spec.num_classes:
             entries.append({"class": value})
         elif spec.is_ignored(value):
-            entries.append({"name": "ignored", "colour": _IGNORED, "hatched": True})
+            entries.append({"name": "ignored", "colour": HATCHED, "hatched": True})
         else:
             entries.append({"name": f"value {value}, no class", "colour": _UNKNOWN})
     index = np.searchsorted(kept, labels).clip(max=len(kept) - 1).astype(np.uint8)
@@ -119,7 +111,7 @@ def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
 
 
 def _void(mask: Mask) -> _Kind:
-    return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
+    return {"name": "ignored", "colour": HATCHED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
 def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
@@ -160,8 +152,7 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
 def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
     """Make outlines of the objects of both sides, and an error map with all of them filled."""
     kinds = find_kinds(objects, target, labels, spec)
-    where = "" if objects.kinds is None else " in the volume"
-    words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
+    words = (f"matched (IoU above {objects.threshold:g})", "missed", "false")
     matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
     lost, hit, extra = (missed, MISSED, kinds.missed), (matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)
     filled, edges = list[_Kind](), list[_Kind]()

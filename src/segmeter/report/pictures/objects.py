@@ -1,25 +1,18 @@
 """Matches the objects of two maps for drawing: which are found, which are missed, and which are false."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.config.measures import (
-    AveragePrecisionConfig,
-    EventsConfig,
-    InstancesConfig,
-    ObjectsConfig,
-    SizesConfig,
-)
+from segmeter.metrics.config.measures import MatchedConfig, ObjectsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.objects.scores import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
-_MATCHING = (InstancesConfig, EventsConfig, SizesConfig, AveragePrecisionConfig, ObjectsConfig)  # the first is drawn
 
 Map = NDArray[Any]
 
@@ -38,8 +31,6 @@ class Objects:
         A match has an IoU above this.
     classes
         Names of the classes whose objects count; None: all but the background.
-    kinds
-        For a slice, the matches in the whole volume; None: match these maps.
     """
 
     target: Map | None = None
@@ -47,7 +38,6 @@ class Objects:
     connectivity: int | None = None
     threshold: float = THRESHOLD
     classes: tuple[str, ...] | None = None
-    kinds: "ObjectKinds | None" = None
 
     @property
     def matched(self) -> bool:
@@ -78,34 +68,17 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
 
     Of several measures, one with a single threshold comes before those with several thresholds or none.
     """
-    measures = metrics.measures if metrics else ()
-    measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
-    if measure is None:
+    measures = [one for one in (metrics.measures if metrics else ()) if isinstance(one, ObjectsConfig)]
+    if not measures:
         return Objects(target=target, prediction=prediction)
+    measure: Any = max(measures, key=lambda one: isinstance(one, MatchedConfig))  # the first of them
     numbers: dict[str, Any] = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
-    if isinstance(measure, AveragePrecisionConfig):
-        threshold = measure.thresholds[0]  # the lowest
-    else:
-        threshold = getattr(measure, "threshold", THRESHOLD)
+    thresholds = getattr(measure, "thresholds", (THRESHOLD,))  # the lowest leads
+    threshold = measure.threshold if isinstance(measure, MatchedConfig) else thresholds[0]
     return Objects(**numbers, connectivity=measure.connectivity, threshold=threshold, classes=measure.classes)
 
 
-def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int) -> Objects:
-    """Take one slice of a volume's objects, which are matched in the whole volume as by the measures.
-
-    Parameters
-    ----------
-    objects, target, labels
-        The volume: maps (D, H, W), or multilabel (K, D, H, W), whose objects are not matched.
-    place
-        The slice, from 0.
-    """
-    kinds = find_kinds(objects, target, labels, spec, place) if objects.matched and target.ndim == 3 else None
-    first, second = (each if each is None else each[place] for each in (objects.target, objects.prediction))
-    return replace(objects, target=first, prediction=second, kinds=kinds)
-
-
-def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int | None = None) -> ObjectKinds:
+def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> ObjectKinds:
     """Match the objects of each class one to one by IoU; ignored pixels belong to none.
 
     Parameters
@@ -114,8 +87,6 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, plac
         Whose `matched` is True.
     target, labels : (H, W), integer
         Classes. An object is the part of its number in one class. Without a background class, every class has objects.
-    place
-        Keep only this slice of maps (D, H, W); None keeps all.
 
     Examples
     --------
@@ -125,10 +96,8 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, plac
     >>> found.matched, found.missed, found.spurious
     (array([[7, 7, 0, 0, 0, 0]]), array([[0, 0, 0, 0, 2, 2]]), array([[0, 0, 0, 0, 0, 9]]))
     """
-    if objects.kinds is not None:
-        return objects.kinds
-    shown, void, first = ... if place is None else place, ~spec.valid(target), 0
-    found = {name: np.zeros(target[shown].shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
+    void, first = ~spec.valid(target), 0
+    found = {name: np.zeros(target.shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
     counted = spec.names[1 if spec.has_background else 0 :] if objects.classes is None else objects.classes
     for k in np.union1d(target, labels).astype(int):
         if k >= spec.num_classes or spec.names[k] not in counted:
@@ -143,7 +112,7 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec, plac
             "spurious": (theirs, match.spurious_ids),
         }
         for name, (numbers, ids) in parts.items():
-            kept = np.isin(numbers[shown], ids) & ~void[shown]
-            found[name][kept] = numbers[shown][kept].astype(np.int64) + first
+            kept = np.isin(numbers, ids) & ~void
+            found[name][kept] = numbers[kept].astype(np.int64) + first
         first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
     return ObjectKinds(**found)

@@ -10,7 +10,7 @@ class CaseView {
     const clicks = { previous: () => step(-1), next: () => step(1), close: () => this.dialog.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
-    const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
+    const inputs = { opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
     for (const name of ["contrast", "gamma"]) inputs[name] = ({ value }) => this.tone((view[name] = 2 ** Number(value)));
     inputs["auto-contrast"] = ({ checked }) => this.tone((view.auto = checked));
     for (const [id, act] of Object.entries(inputs)) byId(id).oninput = (event) => act(event.target);
@@ -37,11 +37,6 @@ class CaseView {
     byId("case-place").textContent = place < 0 ? "not among the chosen cases" : `case ${whole(place + 1)} of ${whole(this.order.length)}`;
     byId("previous").disabled = place <= 0;
     byId("next").disabled = place < 0 || place === this.order.length - 1;
-    // the planes of a volume in their order, the one that is shown first among them; of a picture, itself
-    const picture = this.page.pictures.get(i);
-    this.planes = [picture, ...(picture?.planes ?? [])].sort((one, other) => (one?.slice?.[0] ?? 0) - (other?.slice?.[0] ?? 0));
-    byId("plane").parentElement.hidden = this.planes.length < 2;
-    Object.assign(byId("plane"), { max: this.planes.length - 1, value: this.planes.indexOf(picture) });
     this.draw();
     this.fit();
   }
@@ -53,7 +48,7 @@ class CaseView {
   }
 
   draw() {
-    this.picture = this.planes[byId("plane").value];
+    this.picture = this.page.pictures.get(this.shown);
     this.palette.clear();
     this.panes = this.panesOf(this.shown);
     const drawn = this.panes.map((pane) => pane.node);
@@ -68,7 +63,7 @@ class CaseView {
   // a chip that hides each class of the maps, the names of their other entries, and a button for each layer
   legend(maps) {
     const { colours, classes } = this.page;
-    const entries = maps.flatMap((map) => map.entries ?? map.planes.map((k) => ({ class: k })));
+    const entries = maps.flatMap((map) => map.entries);
     const occurring = [...new Set(entries.map((entry) => entry.class))].filter((k) => k !== undefined).sort((a, b) => a - b);
     const named = new Map(entries.filter((entry) => entry.name && !entry.absent).map(({ name, colour }) => [name, colour]));
     const words = (name, colour) => [swatchOf(`rgb(${colour.join(",")})`), name];
@@ -160,9 +155,8 @@ class CaseView {
     const [size, shown] = [this.picture.size, this.picture.shown].map((shape) => shape.join(" × "));
     const real = tiles.length ? `; zooming in shows its own pixels in ${plural(tiles.length, "tile")}, where most is wrong` : "";
     const most = maps.some((map) => map.role === "errors") ? "wrong" : "object";
-    const why = this.picture === this.page.pictures.get(this.shown) ? `, the one with the most ${most} pixels` : "";
     const files = Object.entries(names).filter(([, each]) => each.length).map(([role, each]) => `${role}: ${each.join(", ")}`);
-    const parts = [slice ? `slice ${slice.join(" of ")}${why}` : "", `${size} pixels${size === shown ? "" : `, reduced to ${shown}${real}`}`, ...files];
+    const parts = [slice ? `slice ${slice.join(" of ")}, the one with the most ${most} pixels` : "", `${size} pixels${size === shown ? "" : `, reduced to ${shown}${real}`}`, ...files];
     return el("p", { class: "minor about" }, parts.filter(Boolean).join(" · "));
   }
 }

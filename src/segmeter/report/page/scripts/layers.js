@@ -14,12 +14,7 @@ function entriesOf(map, page, hidden, opacity) {
   const plain = (k) => page.colours[k]?.join() === NO_TINT || (k === 0 && page.task === "binary");
   const share = (entry) => (entry.hidden || hidden.has(entry.class) || plain(entry.class) ? 0 : entry.strong ? 1.6 : entry.faint ? 0.5 : 1);
   const lookOf = (entry) => ({ colour: entry.colour ?? page.colours[entry.class] ?? [0, 0, 0], alpha: Math.min(1, share(entry) * opacity) });
-  const mixOf = (bits) => {
-    const on = map.planes.filter((k, bit) => (bits >> bit) & 1 && !hidden.has(k)).map((k) => page.colours[k]);
-    const mixed = [0, 1, 2].map((channel) => on.reduce((sum, colour) => sum + colour[channel], 0) / Math.max(1, on.length));
-    return { colour: mixed, alpha: on.length ? opacity : 0 };
-  };
-  return map.planes ? Array.from({ length: 2 ** map.planes.length }, (_, bits) => mixOf(bits)) : map.entries.map(lookOf);
+  return map.entries.map(lookOf);
 }
 
 // the look of some panes, and their filters; maps with the same entries share one
@@ -29,7 +24,7 @@ class Palette {
   }
 
   filterOf(map) {
-    const key = JSON.stringify(map.planes ?? map.entries);
+    const key = JSON.stringify(map.entries);
     if (!this.filters.has(key)) {
       const filter = byId("colours").cloneNode(true);
       filter.id = `colours${filterCount++}`;
