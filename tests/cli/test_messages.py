@@ -1,10 +1,9 @@
 """Warnings are shown at once and kept for the log of the run that is opened later; an error is shown once elsewhere."""
 
 import logging
-import sys
 import threading
 
-from segmeter.cli.messages import lenient_streams, logged, shown_warnings
+from segmeter.cli.messages import logged, shown_warnings
 
 LOG = logging.getLogger("segmeter.somewhere")
 
@@ -41,9 +40,3 @@ def test_what_ends_a_thread_is_one_line(capsys):
         thread.start()
         thread.join()
     assert capsys.readouterr().err == "warning: reader ended: ValueError: of this\n"
-
-
-def test_lenient_streams_have_the_names_that_python_gives_them(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
-    with lenient_streams():
-        assert sys.stderr.name == 2

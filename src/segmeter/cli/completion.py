@@ -1,4 +1,4 @@
-"""Tab completion of commands, groups, options, keys, choices, runs and files.
+"""Tab completion of commands, groups, options, keys, choices and runs; the shell itself completes files.
 
 A wheel holds an index of all of these, so that a shell need not wait until Hydra and the schemas are imported. An
 editable install has none and reads the schemas themselves.
@@ -51,7 +51,7 @@ def suggestions(line: str) -> list[str]:
     if command not in COMMANDS:
         return []
     if command in PLAIN:
-        return _starting(_plain(command), start) or ([] if command in ("doctor", "schema") else _paths(start))
+        return _starting(_plain(command), start)
     known = _index(words)[command]
     for flag, folder in pairwise(words):  # options of the user's own
         for path in sorted(Path(folder).expanduser().glob("*/*.yaml")) if flag in ("--config-dir", "-cd") else ():
@@ -140,29 +140,14 @@ def _values(command: str, known: dict[str, Any], chosen: dict[str, str], start: 
     item = value[len(begun) :]
     if key in _RUNS:
         folders = _runs(Path(chosen.get("run.root", "runs")), command if key == "resume" else "")
-        found = _starting([*folders, *(["auto"] if key == "resume" else [])], item) or _paths(item)
-    else:
-        found = _paths(item) if kind == "path" else _starting(kind, item)
-    return [f"{key}={begun}{name}" for name in found]
+        kind = [*folders, *(["auto"] if key == "resume" else [])]
+    return [f"{key}={begun}{name}" for name in _starting(kind, item)]
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
     """Return the run folders under a root, of one command or of all; newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
-
-
-def _paths(start: str) -> list[str]:
-    """List files and folders whose path begins with `start`; a folder ends in a slash."""
-    folder, _, name = start.rpartition("/")
-    place = Path(f"{folder}/" if folder or start.startswith("/") else ".").expanduser()
-    try:
-        entries = sorted(place.iterdir())
-    except OSError:
-        return []
-    before = start[: len(start) - len(name)]
-    shown = [path for path in entries if path.name.startswith(name) and not (path.name[0] == "." and not name)]
-    return [f"{before}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
 
 
 def _starting(names: Iterable[str], start: str) -> list[str]:
