@@ -42,12 +42,6 @@ def test_every_problem_is_said_at_once_and_once():
     assert any("dpth" in line for line in problems)
 
 
-def test_an_installation_without_configurations_is_told_so(monkeypatch, tmp_path):
-    monkeypatch.setattr("segmeter.cli.config.compose.CONFIGS", tmp_path / "configs")
-    with pytest.raises(ConfigError, match=r"configurations are missing from .*configs\. Install it again\."):
-        check("score", Request("score", []))
-
-
 def test_runs_that_a_plan_can_not_read_are_said_to_be_its_own_and_a_schema_has_one_name(tmp_path):
     with pytest.raises(InputError) as caught:
         run_command("plan", [f"run={tmp_path}", "width=0.1"])

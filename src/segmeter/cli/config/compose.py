@@ -79,8 +79,6 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     Overrides that can't be parsed, unknown groups and options, failing interpolations, and jobs that can't be composed
     are left out. Each adds a line to `problems`, so that the rest can be checked too.
     """
-    if not CONFIGS.is_dir():
-        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
     if request.config_dir:
         folder = Path(request.config_dir).absolute()
         if not folder.is_dir():
@@ -164,10 +162,8 @@ def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]
         yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
     elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key.removeprefix("hydra").lstrip("."))):
         yield f"config: {fault}"
-    elif key.startswith("hydra/") and key not in PLUGINS:
-        yield f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
-    elif key in PLUGINS and override.is_delete():
-        yield f"config: {key!r} can't be removed. Write {key}=basic for a plain sweep."
+    elif key.startswith("hydra/") and (key not in PLUGINS or override.is_delete()):
+        yield f"config: {line!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
     elif "/" in key and key not in known:
         yield f"config: unknown group {key!r}. {nearest(key, known)}"
     elif key in known and not known[key]:
@@ -225,8 +221,9 @@ def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], pr
         lines.append(line if as_it_is or is_group else f"++{line}")  # which sets any key, and the schema knows them
     config = _compose(request, lines)
     if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed alone
-        alone = [_named(line, found) for line in lines if isinstance(found := _compose(request, [line]), str)]
-        problems.extend(alone or [config])
+        alone = [(line, fault) for line in lines if isinstance(fault := _compose(request, [line]), str)]
+        problems.extend(f"config: {line.lstrip('+')}: {fault.removeprefix('config: ')}" for line, fault in alone)
+        problems.extend([] if alone else [config])
         return None
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
@@ -251,17 +248,6 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
         return one_line(HydraException(f"the defaults of a file in {request.config_dir} lead back to that file"))
     except _FAULTS as error:
         return one_line(error)
-
-
-def _named(line: str, fault: str) -> str:
-    """Name the key of an override in place of the two messages of OmegaConf's that name none."""
-    key, _, value = line.lstrip("+").partition("=")
-    if "Cannot merge DictConfig with ListConfig" in fault:  # said for a mapping in place of a list, and the reverse
-        wanted = "list, [A, B]" if value.startswith("{") else "mapping, {A: B}"
-        return expected("config", key, f"to be a {wanted}", value)
-    if "list index out of range" in fault:
-        return expected("config", key, "to be an element that the list has", line.lstrip("+"), "Set the whole list.")
-    return fault
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:

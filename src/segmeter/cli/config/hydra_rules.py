@@ -56,9 +56,8 @@ NO_GROUP = (
 TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 _TEXT = r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""  # in quotes
 _KEY = rf"(?P<key>{_TEXT})(?=\s*:)"  # in quotes, which Hydra allows only for values
-_SHARE = r"(?P<start>[=\[,{:]\s*)\\\\(?=[^\\/]+\\[^\\])"  # \\server\share, where Hydra reads \\ as one sign
 _SWEEPS = ("choice(", "range(", "interval(")
-_PARTS = re.compile(f"{_KEY}|{_TEXT}|{_SHARE}")
+_PARTS = re.compile(f"{_KEY}|{_TEXT}")
 
 
 def parse_overrides(lines: Sequence[str], problems: list[str]) -> list[Override]:
@@ -93,17 +92,11 @@ def _with_quotes(line: str) -> str:
     """Quote text with signs that Hydra's grammar lacks, such as "a >= b" or a share of Windows, alone or in a list."""
     key, _, value = line.partition("=")
     if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
-        return _PARTS.sub(_as_hydra, line)
+        return _PARTS.sub(lambda part: _escaped(part["key"][1:-1]) if part["key"] else part[0], line)
     if value.startswith("[") and value.endswith("]"):
         items = [quoted(item.strip()) for item in value[1:-1].split(",")]
         return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
     return f"{key}={quoted(value.strip())}"
-
-
-def _as_hydra(part: re.Match[str]) -> str:
-    if part["start"]:
-        return part["start"] + 4 * "\\"
-    return _escaped(part["key"][1:-1]) if part["key"] else part[0]
 
 
 def quoted(text: str) -> str:
@@ -185,17 +178,13 @@ def _fault(path: Path, inner: Path) -> str | None:
         return f"is not read. Rename it to {path.with_suffix('.yaml').name}."
     if (CONFIGS / inner).is_file():
         return "segmeter's own file of this name is read instead. Rename it."
-    if not path.is_file():
-        return "expected a regular file."  # a pipe would be waited for
     try:
         text = path.read_text("utf-8")
         node = yaml.compose(text, yaml.SafeLoader)
         if node is not None and _count(node, {}) > MOST_NODES:
             return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
         values = yaml.safe_load(text)
-    except RecursionError:
-        return "it is nested too deep."
-    except (OSError, yaml.YAMLError, ValueError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return None  # Hydra reads it in the same way, and says so when the file is chosen
     return _content_fault(text, values) if isinstance(values, Mapping) else None
 
