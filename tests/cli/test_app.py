@@ -88,13 +88,6 @@ def test_short_forms_are_written_out(given: list[str], found: list[str]) -> None
     assert written_out(given) == found
 
 
-@pytest.mark.parametrize("given", [[], ["tensorboard"]], ids=["alone", "two"])
-def test_loggers_may_be_given_as_a_list(given: list[str]) -> None:
-    lines = written_out([f"logger=[{','.join(['wandb', *given])}]", "logger.mode=offline"])
-    ((_, config),) = check("train", Request("train", lines))
-    assert (config.logger.name, list(config.logger.also)) == ("wandb", given)
-
-
 def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytest.CaptureFixture[str]) -> None:
     """Mutation seen to fail: loss and rate as they are before training=auto chooses them."""
     run_command("train", ["data=cells", "training=auto", "--cfg", "job"])

@@ -169,37 +169,3 @@ def test_a_real_shell_completes_by_the_real_script(shell, command, capsys):
     program = f"{capsys.readouterr().out}\n{SHELLS[shell]}"
     done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True, env=command)
     assert done.stdout.split()[-1].removeprefix("model=") == "unetplusplus"
-
-
-# Types lines into one interactive zsh at a pseudo-terminal. After Tab, Ctrl-X notes the line that stands there, and
-# clears it for the next.
-_TYPED = """zmodload zsh/zpty
-zpty z zsh -f -i
-zpty -w z ". ./setup"
-repeat 200 { [[ -e ready ]] && break; sleep 0.05 }
-[[ -e ready ]] || exit 75
-for place in {1..$#}; do
-  zpty -w -n z "segmeter train $argv[place]"$'\\t\\x18'
-  until (( $(wc -l < ready) >= place )); do sleep 0.05; done
-done
-cat ready
-"""
-_SETUP = """bindkey '^I' complete-word
-show() { print -r -- $BUFFER >> ready; BUFFER= }
-zle -N show
-bindkey '^X' show
-: > ready
-"""
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
-def test_zsh_completes(command, capsys, tmp_path):
-    """The real script in a real zsh; with bash's script through bashcompinit it completed nothing."""
-    words = {"loss.norm": "loss.normalizer=", "model=unetp": "model=unetplusplus"}
-    complete(["install=zsh"])
-    (tmp_path / "setup").write_text(capsys.readouterr().out + _SETUP)
-    typed = ["zsh", "-f", "-c", _TYPED, "zsh", *words]
-    done = subprocess.run(typed, capture_output=True, text=True, check=False, env=command, timeout=30, cwd=tmp_path)
-    if done.returncode == 75:
-        pytest.skip("zsh is not ready 10 s after its start")
-    assert done.stdout.splitlines() == [f"segmeter train {word}" for word in words.values()], done.stderr

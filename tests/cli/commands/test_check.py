@@ -1,7 +1,6 @@
 """`segmeter check`: what it prints of good data, and how little it prints of much that is wrong."""
 
 import json
-import os
 from functools import partial
 
 import numpy as np
@@ -97,21 +96,6 @@ def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):
     assert " ".join(suggested["cpu"]).split()[0] in text
 
 
-def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
-    names = tuple(f"case{i:02d}" for i in range(9))
-    root = make_folder(tmp_path / "set", names, height=4, width=4)
-    for name in names:
-        put(root / "masks" / f"{name}.png", np.full((4, 4), name in names[:3], np.uint8))
-    folds = [f"data.root={root}", "data.fold=1/3", "data.strata=classes", "data.test_fraction=0"]
-    assert check(*DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
-    text = capsys.readouterr().out
-    table = text[text.index("cases per fold") :]
-    assert row(table, "cell") == ["1", "1", "1"]
-    found = json.loads((tmp_path / "found.json").read_text())["folds"]
-    assert [fold["cases"] for fold in found] == [3, 3, 3]
-    assert [fold["classes"]["background"] for fold in found] == [2, 2, 2]
-
-
 def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):
     root = make_folder(tmp_path / "set", tuple(f"Image_{i:02}{side}" for i in range(6) for side in "LR"))
     given = [f"data.root={root}", "data.test_fraction=0", "splits=[train,val]", f"output={tmp_path / 'found.json'}"]
@@ -121,16 +105,3 @@ def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys
     assert "pairs     6 names" in text
     hints = json.loads((tmp_path / "found.json").read_text())["hints"]
     assert [f"{name:<10}{hint}" in text for name, hint in hints.items()] == [True, True]
-
-
-@pytest.mark.parametrize("place", ["folder", "pipe", "text/check.json"])
-def test_an_output_that_is_no_file_is_refused_before_any_work_and_stays(place, tmp_path, capsys):
-    """A device of the system, which a pipe stands for here, would be replaced where root asks for it."""
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "text").write_text("mine")
-    before = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
-    assert check(*DATA, f"data.root={tmp_path}/nosuch", f"output={tmp_path / place}") == 2
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("segmeter: ")]
-    assert "config: expected `output` to be a file, got " in line
-    assert {path.name: path.stat().st_mode for path in tmp_path.iterdir()} == before

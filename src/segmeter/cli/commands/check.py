@@ -11,7 +11,7 @@ from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.folders import Job
-from segmeter.data.config import DATA, DataConfig, channel_label
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
@@ -36,11 +36,8 @@ def run_check(config: CheckConfig, job: Job) -> None:
     DataError
         Every bad file of every split, and every case that two splits share, one line each.
     """
-    if (path := config.output) is not None:  # run as root, it would replace a device
-        above = next(each for each in path.absolute().parents if each.exists())
-        found = f"{path}, which is not a file" if path.exists() else f"{path} below {above}, which is not a folder"
-        if (path.exists() and not path.is_file()) or not above.is_dir():
-            raise ConfigError(expected("config", "output", "to be a file", found))
+    if config.output is not None and config.output.exists() and not config.output.is_file():
+        raise ConfigError(expected("config", "output", "to be a file", config.output))
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports))
@@ -50,9 +47,6 @@ def run_check(config: CheckConfig, job: Job) -> None:
 
         check_model(config, datasets[0], reports[0], console)
         return
-    folds = _count_folds(config.data, datasets, reports)
-    if folds:
-        console.print(_folds(folds))
     suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
@@ -62,42 +56,11 @@ def run_check(config: CheckConfig, job: Job) -> None:
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        content = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
-        write_json(config.output, content | ({"folds": folds} if folds else {}))
+        write_json(config.output, {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints})
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
-
-
-def _count_folds(
-    data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
-) -> list[dict[str, Any]]:
-    """Count the cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
-    opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
-    if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
-        return []
-    presence = {
-        case_id: row
-        for split in ("train", "val")
-        for case_id, row in zip(opened[split][0].case_ids, opened[split][1].presence, strict=True)
-    }
-    count, names, found = int(data.fold.partition("/")[2]), data.spec().names, []  # type: ignore[attr-defined]
-    for number in range(1, count + 1):
-        cases = DATA.build(data.replace(fold=f"{number}/{count}"), split="val").case_ids
-        held = [int(each) for each in np.array([presence[case_id] for case_id in cases]).sum(0)]
-        found.append({"fold": number, "cases": len(cases), "classes": dict(zip(names, held, strict=True))})
-    return found
-
-
-def _folds(folds: list[dict[str, Any]]) -> Table:
-    columns = [Column(f"fold {fold['fold']}", justify="right") for fold in folds]
-    table = Table("class", *columns, title="cases per fold, and cases with each class")
-    for name in folds[0]["classes"]:
-        table.add_row(name, *(str(fold["classes"][name]) for fold in folds))
-    table.add_section()
-    table.add_row("cases", *(str(fold["cases"]) for fold in folds))
-    return table
 
 
 def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
