@@ -14,7 +14,6 @@ from segmeter.cli.commands import COMMANDS
 from segmeter.cli.completion import complete, completion_index, suggestions
 from segmeter.cli.config.groups import ROOTS, schemas_of
 from segmeter.errors import ConfigError
-from segmeter.losses.config import LOSSES
 from segmeter.models.config import ENCODERS
 
 
@@ -72,27 +71,6 @@ def test_run_folders_are_offered_newest_first(runs):
     assert suggestions("segmeter compare runs=[x,runs/e") == ["runs=[x,runs/eval/2026-01-03_100000_b"]
     assert suggestions("segmeter report runs/t")[0] == "runs/train/2026-01-02_100000_b/"
     assert suggestions("segmeter score predictions=") == [], "the shell completes files"
-
-
-def test_options_of_the_users_own_folder_are_offered(tmp_path):
-    (tmp_path / "augment").mkdir()
-    (tmp_path / "augment" / "gentle.yaml").write_text("rotate: 1\n")
-    line = f"segmeter train --config-dir {tmp_path} augment"
-    assert "augment=gentle" in suggestions(f"{line}=")
-    assert suggestions(f"{line}=gentle augment.rot") == ["augment.rotate="]
-
-
-def test_components_of_plugins_are_offered(tmp_path, monkeypatch):
-    (tmp_path / "completed_plugin.py").write_text(
-        "from segmeter.losses.config import LOSSES\nfrom segmeter.schema import Config\n\n"
-        "@LOSSES.register('completed', builder='x:y')\nclass Completed(Config):\n"
-        "    name: str = 'completed'\n    margin: float = 1.0\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
-    line = "segmeter train plugins=[completed_plugin] loss=completed"
-    assert suggestions(line) == ["loss=completed"]
-    assert suggestions(f"{line} loss.m") == ["loss.margin="]
 
 
 def test_what_can_not_be_answered_is_refused():

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +51,7 @@ def suggestions(line: str) -> list[str]:
         return []
     if command in PLAIN:
         return _starting(_plain(command), start)
-    known = _index(words)[command]
-    for flag, folder in pairwise(words):  # options of the user's own
-        for path in sorted(Path(folder).expanduser().glob("*/*.yaml")) if flag in ("--config-dir", "-cd") else ():
-            if path.parent.name in known["groups"]:
-                known["groups"][path.parent.name]["options"].append(path.stem)
+    known = _index()[command]
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     if start.startswith("-"):
         return _starting([flag.split(" ")[0].rstrip(",") for flag in FLAGS], start)
@@ -69,20 +64,14 @@ def suggestions(line: str) -> list[str]:
 
 def _plain(command: str) -> Iterable[str]:
     if command == "schema":
-        known = _index([])
+        known = _index()
         return dict.fromkeys([*known, *(group for each in known.values() for group in each["groups"])])
     return [f"{folder}/" for folder in _runs(Path("runs"))] if command == "report" else ()
 
 
-def _index(words: Sequence[str]) -> dict[str, Any]:
-    if INDEX.is_file() and not any(word.startswith("plugins=") for word in words):
-        known: dict[str, Any] = json.loads(INDEX.read_text("utf-8"))
-        return known
-    from segmeter.cli.app import plugins_of
-    from segmeter.cli.config.groups import load_plugins
-
-    load_plugins(plugins_of(words))  # only the schemas know their components
-    return completion_index()
+def _index() -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(INDEX.read_text("utf-8")) if INDEX.is_file() else completion_index()
+    return known
 
 
 def completion_index() -> dict[str, Any]:

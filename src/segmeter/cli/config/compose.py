@@ -91,7 +91,12 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
     choices: Choices = {group: [] for group in GROUPS} | options(request.folders, groups)
     overrides = _sound(request, choices, problems)
-    _store_schemas(roots, groups)
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    stored: list[tuple[Any, str, Any]] = [(None, f"schema_{root}", ROOTS[root]) for root in roots]
+    stored += [(group, option, schema) for group in groups for option, schema in schemas_of(group).items()]
+    for each in (*stored, ("hydra/sweeper", "optuna", SearchConfig)):
+        _store(*each)
+    ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
     with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
@@ -109,18 +114,6 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     except ConfigError as error:
         problems.extend(error.problems)
     return [job for job in found if job]
-
-
-def _store_schemas(roots: Sequence[str], groups: Sequence[str]) -> None:
-    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
-    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    for name in roots:
-        _store(None, f"schema_{name}", ROOTS[name])
-    for group in groups:
-        for name, schema in schemas_of(group).items():
-            _store(group, name, schema)
-    ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
-    _store("hydra/sweeper", "optuna", SearchConfig)
 
 
 @cache
