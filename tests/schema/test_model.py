@@ -117,7 +117,7 @@ def test_a_configuration_that_was_only_validated_within_another_becomes_plain():
         ({"inner": 3}, "`inner` to be a group of keys, got 3"),
         ({"names": [False]}, "`names[0]` to be text, got false."),
         ({"names": "x"}, "`names` to be a list, each text, got 'x'. Write [a,b]."),
-        ({"tags": 7}, "`tags` to be text or a list, each text, got 7. Write it in quotes, in a shell in two"),
+        ({"tags": 7}, "`tags` to be text or a list, each text, got 7. Write it in quotes. In a shell, write two"),
         ({"pair": [1]}, "`pair` to be a list of 2, each an integer, got [1]"),
         ({"weights": "best"}, "`weights` to be a list, each a number or one of auto or null, got 'best'"),
         ({"weights": [True]}, "got [true]"),

@@ -29,12 +29,6 @@ from segmeter.schema import as_plain
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
-_REMEDY = {
-    errno.ENOSPC: "Make room there",
-    errno.EDQUOT: "Make room in your quota",
-    errno.EFBIG: "Raise the limit on file sizes",
-    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
-}
 MASK = "[REDACTED]"
 _SECRET = re.compile(
     r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
@@ -227,7 +221,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
         what = error.strerror or str(error) or type(error).__name__
         where = f"{error.filename}: " if error.filename else ""
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
-        first = _REMEDY.get(error.errno or 0, "Remove the cause")
+        first = "Make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Remove the cause"
         return RunError(f"{job.command}: {where}{what}. {safe} {first} and {remedy}.")
     # by another process, by files, or by their disk
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)

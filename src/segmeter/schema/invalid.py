@@ -96,7 +96,7 @@ def _remedy(node: Node, given: Any) -> str:
     if listed and (is_number or isinstance(given, str)):
         return close_name(str(given), words) if words else "Write [a,b]."
     if is_number and node.kinds & {"string", "path"} and (not words or show(given) in words):
-        return "Write it in quotes, in a shell in two pairs: \"'TEXT'\"."
+        return "Write it in quotes. In a shell, write two pairs: \"'TEXT'\"."
     if any(arm.value for arm in node.arms):
         return "Write {key: value}, in quotes in a shell."
     return close_name(str(given), words)

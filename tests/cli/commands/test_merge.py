@@ -175,17 +175,6 @@ def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_calibration_of_merged_scores_is_that_of_the_run_to_the_byte(evaluated: dict[int, list[Path]]) -> None:
-    made = evaluated[1][0] / "predictions"
-    places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
-    arguments = [SCORE[1], *SCORE[3:], *places, "run.name=whole"]
-    assert run("score", *arguments) == 0
-    whole = contents(newest("runs/score"))
-    assert "calibration.npz" in whole
-    check_merged("score", whole, run_shards("score", 3, *arguments))
-
-
-@pytest.mark.slow
 def test_a_case_in_two_runs_with_calibration_is_refused(evaluated, capsys):
     assert run("merge", listed([*evaluated[2], evaluated[3][0]])) == 2
     assert "to share no case, as calibration adds up all pixels" in capsys.readouterr().err

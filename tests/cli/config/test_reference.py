@@ -5,7 +5,6 @@ import pytest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     DIALECT,
-    as_yaml,
     json_schema,
     keys_of,
     names,
@@ -15,14 +14,6 @@ from segmeter.cli.config.reference import (
     preset_summary,
 )
 from segmeter.schema.declared import node_of
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "null"), (True, "true"), ([1, 2.5], "[1, 2.5]"), ({"a": "é"}, "{a: é}"), ("010", "'010'"), ("", "''")],
-)
-def test_values_are_written_on_one_line_of_yaml(value, text):
-    assert as_yaml(value) == text
 
 
 def test_keys_carry_the_prefix_default_range_and_the_words_that_complete_them():

@@ -1,7 +1,6 @@
-"""`segmeter check`: verifies a data set before training, and suggests settings."""
+"""`segmeter check`: verifies a data set before training, and shows what it holds."""
 
 import logging
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,21 +12,16 @@ from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.folders import Job
 from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
+from segmeter.data.verification.intensity import SHOWN, scale_warnings
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
-from segmeter.losses.config import class_weights
-from segmeter.training.config import TrainingConfig
-from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
-_DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
 def run_check(config: CheckConfig, job: Job) -> None:
-    """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
+    """Print the contents of every split, and write them as JSON if `output` is set.
 
     Raises
     ------
@@ -47,45 +41,17 @@ def run_check(config: CheckConfig, job: Job) -> None:
 
         check_model(config, datasets[0], reports[0], console)
         return
-    suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
-    if suggested:
-        console.print(_suggestions(suggested, reports[0].split))
     opened = {dataset.split: dataset for dataset in datasets}
     both = {"train", "val"} <= opened.keys()
     hints = advise(config.data, opened["train"], opened["val"]) if both else {}
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        write_json(config.output, {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints})
+        write_json(config.output, {"schema": 1, "splits": splits, "hints": hints})
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
-
-
-def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
-    """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
-    training = TrainingConfig(plan=True, batch_size="auto")
-    found: dict[str, Any] = {
-        device: plan_training(training, data, AugmentConfig(), seen=seen, device=device).overrides
-        for device in _DEVICES
-    }
-    mean, std = unit_moments(seen.intensities)
-    found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
-    if data.task == "multiclass" and seen.class_pixels.any():
-        found["loss.class_weights"] = class_weights(seen.class_pixels, "log").tolist()
-    return found
-
-
-def _suggestions(suggested: dict[str, Any], split: str) -> Table:
-    title = f"suggestions from {split}; training=auto uses the line of its device"
-    table = Table("", Column(overflow="fold"), title=title, show_header=False)
-    for key, values in suggested.items():
-        if key in _DEVICES:
-            table.add_row(f"on {_DEVICES[key]}", " ".join(values))
-        else:
-            table.add_row(key, f"[{','.join(f'{value:.4g}' for value in values)}]")
-    return table
 
 
 def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:

@@ -90,7 +90,15 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
     groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
     choices: Choices = {group: [] for group in GROUPS} | options(request.folders, groups)
-    overrides = _sound(request, choices, problems)
+    overrides = list[Override]()
+    for override in (given := parse_overrides(request.overrides, problems)):
+        faults = [*_faults(override, choices | PLUGINS, sweep=request.sweep)]
+        problems.extend(faults)
+        overrides += [] if faults else [override]
+    for key in TEXTS:  # Hydra takes the last value of a key, and a gate would lose the first one
+        if (times := [override.key_or_group for override in given].count(key)) > 1:
+            remedy = f"Write a list: '{key}=[A,B]'."
+            problems.append(f"config: `{key}` is given {times} times, and only the last would count. {remedy}")
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
     stored: list[tuple[Any, str, Any]] = [(None, f"schema_{root}", ROOTS[root]) for root in roots]
     stored += [(group, option, schema) for group in groups for option, schema in schemas_of(group).items()]
@@ -129,23 +137,6 @@ def _environment(name: str, default: str | None = None) -> str | None:
     if name not in os.environ and default is None:
         raise ValueError(f"environment variable {name} is not set")
     return os.environ.get(name, default)
-
-
-def _sound(request: Request, choices: Choices, problems: list[str]) -> list[Override]:
-    """Read the overrides, and drop those that can't be composed, with a line each.
-
-    A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
-    """
-    overrides = parse_overrides(request.overrides, problems)
-    keys = [override.key_or_group for override in overrides]
-    problems.extend(
-        f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
-        for key in TEXTS
-        if keys.count(key) > 1
-    )
-    faults = [[*_faults(override, choices | PLUGINS, sweep=request.sweep)] for override in overrides]
-    problems.extend(itertools.chain(*faults))
-    return [override for override, lines in zip(overrides, faults, strict=True) if not lines]
 
 
 def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]:

@@ -88,8 +88,6 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
     saved = read_yaml(Path(resume) / "config.yaml")
-    if not saved:
-        raise ConfigError(f"resume: {resume}/config.yaml holds no configuration. Start a new run (resume=null).")
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
     if missing:
         remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."
