@@ -73,7 +73,7 @@ def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch):
     [
         ("loss.gamma=choice()", "can't read the override 'loss.gamma=choice()' ("),
         ("seed=range(3,3)", "the sweep 'seed=range(3,3)' is empty. List its values: seed=1,2."),
-        ("seed=range(0,5,0)", "can't read the sweep 'seed=range(0,5,0)' (range() arg 3 must not be zero). List its"),
+        ("seed=range(0,5,0)", "the sweep 'seed=range(0,5,0)' is empty."),
     ],
 )
 def test_a_sweep_without_values_is_refused(line, problem):

@@ -102,9 +102,7 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
     path = piece.folder / CONFIG
     try:
         config: Config = ROOTS[piece.command].model_validate(read_yaml(path))
-    except OSError as error:
-        raise DataError(expected("merge", "runs", "to hold config.yaml", f"{path} ({error.strerror})")) from error
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(expected("merge", "runs", "to have a whole config.yaml", f"{path} ({reason})")) from error
     metrics: MetricsConfig = config.metrics  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -180,13 +181,11 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
         if not override.is_sweep_override():
             axes.append([line])
         elif override.is_discrete_sweep():
-            fault, values = f"the sweep {line!r} is empty", list[str]()
-            try:
+            values = list[str]()
+            with suppress(ValueError, HydraException):  # a step of 0
                 values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
-            except (ValueError, HydraException) as error:  # a step of 0
-                fault = f"can't read the sweep {line!r} ({error})"
             if not values:
-                problems.append(f"config: {fault}. List its values: {key}=1,2.")
+                problems.append(f"config: the sweep {line!r} is empty. List its values: {key}=1,2.")
             axes.append([f"{key}={value}" for value in values])
     return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT + 1))
 
