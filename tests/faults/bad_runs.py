@@ -54,7 +54,7 @@ CONFIGURATION = [
     Bad(31, OWN, "duplicate key seed ...mine.yaml" + '", line 3, column 1. Keep one ...', own("seed: 1\nseed: 2\n")),
     Bad(32, OWN, "mine.yml: is not read. Rename it to mine.yaml.", own("seed: 1\n", "mine.yml")),
     Bad(33, OWN, "its aliases (&name, *name) stand for more than 100000 values.", own(LAUGHS)),
-    Bad(34, OWN, "to be text, got false. Write it in quotes.", own("data: {classes: [a, no]}\n")),
+    Bad(34, OWN, "to be text, got false. Write it in quotes....", own("data: {classes: [a, no]}\n")),
     Bad(35, OWN, "to be text, got 8. Write it in quotes....", own("data: {classes: [a, 010]}\n")),
     Bad(36, f"{TRAIN} hydra.run.dir=/", "can't be set here. Outputs go where run.root and run.name say; ..."),
     Bad(36, f"{SCORE} run.root=no", "to be a folder that can be written, got ... (Not a ...).", lambda: put("no", "x")),
