@@ -1,6 +1,5 @@
 """The two distributions: the same sources and dependencies, one of them without torch and what needs it."""
 
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.cli.commands import doctor
 from segmeter.cli.completion import completion_index
 from segmeter.cli.config.reference import json_schema
 from segmeter.cli.messages import describe
@@ -103,18 +101,6 @@ def test_what_needs_torch_or_zarr_says_how_to_install_it(done):
 
 def test_another_missing_module_is_a_fault():
     assert describe(ModuleNotFoundError("No module named 'left_pad'", name="left_pad"))[1] == 3
-
-
-@pytest.mark.parametrize("installed", [{"segmeter"}, {"segmeter-score"}, {"segmeter", "segmeter-score"}], ids=str)
-def test_doctor_knows_which_is_installed(monkeypatch, installed):
-    def version(name):
-        if name not in installed:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return "1"
-
-    monkeypatch.setattr(doctor, "version", version)
-    assert doctor.is_light() == (installed == {"segmeter-score"})
-    assert ("are both installed" in (doctor._twice() or "")) == (len(installed) == 2)
 
 
 @pytest.mark.slow

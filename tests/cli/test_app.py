@@ -11,9 +11,9 @@ from segmeter.errors import ConfigError, InputError
 
 
 def test_flags_and_overrides_may_be_mixed():
-    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve", "-cn", "own"])
+    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "--resolve", "-cn", "own"])
     assert args.overrides == ["loss=dice", "seed=3"]
-    assert (args.cfg, args.package, args.resolve, args.multirun) == ("job", "loss", True, False)
+    assert (args.cfg, args.resolve, args.multirun) == ("job", True, False)
     assert (args.config_name, args.config_dir) == ("own", None)
 
 
@@ -40,37 +40,6 @@ def test_every_problem_is_said_at_once_and_once():
     assert len(problems) == len(set(problems)) == 2
     assert any("gamma" in line for line in problems)
     assert any("dpth" in line for line in problems)
-
-
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("metrics.seed=${nope}", "config: can't resolve `metrics.seed`: "),
-        ("references=b\u00e4ck", "Text beyond ASCII or with ( ) needs quotes that reach the program: "),
-        ("++predictions=[", "config: can't read the override '++predictions=[' "),
-    ],
-)
-def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(override, says):
-    needed = ("predictions=a", "references=b", "data.num_classes=2")
-    given = [line for line in needed if line.partition("=")[0][:8] not in override]
-    with pytest.raises(ConfigError) as refused:
-        check("score", Request("score", [*given, override, "nosuch=1"]))
-    first, second = refused.value.problems
-    assert says in first
-    assert "unknown key 'nosuch'" in second
-
-
-def test_a_key_given_twice_is_warned_of_with_the_value_that_counts(caplog, capsys):
-    run_command("score", ["seed=1", "data.num_classes=2", "++seed=2", "--cfg", "job", "-p", "seed"])
-    (record,) = caplog.records
-    assert record.getMessage().endswith("different values; the last ones count: ++seed=2.")
-    assert capsys.readouterr().out == "2\n"
-
-
-def test_an_installation_without_configurations_is_told_so(monkeypatch, tmp_path):
-    monkeypatch.setattr("segmeter.cli.config.compose.CONFIGS", tmp_path / "configs")
-    with pytest.raises(ConfigError, match=r"configurations are missing from .*configs\. Install it again\."):
-        check("score", Request("score", []))
 
 
 def test_runs_that_a_plan_can_not_read_are_said_to_be_its_own_and_a_schema_has_one_name(tmp_path):
@@ -119,17 +88,10 @@ def test_short_forms_are_written_out(given: list[str], found: list[str]) -> None
     assert written_out(given) == found
 
 
-@pytest.mark.parametrize("given", [[], ["tensorboard"]], ids=["alone", "two"])
-def test_loggers_may_be_given_as_a_list(given: list[str]) -> None:
-    lines = written_out([f"logger=[{','.join(['wandb', *given])}]", "logger.mode=offline"])
-    ((_, config),) = check("train", Request("train", lines))
-    assert (config.logger.name, list(config.logger.also)) == ("wandb", given)
-
-
 def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytest.CaptureFixture[str]) -> None:
     """Mutation seen to fail: loss and rate as they are before training=auto chooses them."""
     run_command("train", ["data=cells", "training=auto", "--cfg", "job"])
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["loss"]["name"], shown["optimizer"]["lr"]) == ("sum", 0.003)
-    run_command("train", ["data=cells", "training=auto", "loss=dice", "--cfg", "job", "-p", "loss"])
-    assert yaml.safe_load(capsys.readouterr().out)["name"] == "dice"
+    run_command("train", ["data=cells", "training=auto", "loss=dice", "--cfg", "job"])
+    assert yaml.safe_load(capsys.readouterr().out)["loss"]["name"] == "dice"

@@ -14,7 +14,6 @@ from segmeter.cli.commands import COMMANDS
 from segmeter.cli.completion import complete, completion_index, suggestions
 from segmeter.cli.config.groups import ROOTS, schemas_of
 from segmeter.errors import ConfigError
-from segmeter.losses.config import LOSSES
 from segmeter.models.config import ENCODERS
 
 
@@ -62,7 +61,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_run_folders_are_offered_newest_first_and_files_for_paths(runs):
+def test_run_folders_are_offered_newest_first(runs):
     assert suggestions("segmeter eval checkpoint=") == [
         "checkpoint=runs/eval/2026-01-03_100000_b",
         "checkpoint=runs/train/2026-01-02_100000_b",
@@ -71,31 +70,7 @@ def test_run_folders_are_offered_newest_first_and_files_for_paths(runs):
     assert suggestions("segmeter train resume=")[-1] == "resume=auto"
     assert suggestions("segmeter compare runs=[x,runs/e") == ["runs=[x,runs/eval/2026-01-03_100000_b"]
     assert suggestions("segmeter report runs/t")[0] == "runs/train/2026-01-02_100000_b/"
-    for name in ("masks", ".hidden"):
-        (runs / name).mkdir()
-    assert suggestions("segmeter score predictions=") == ["predictions=masks/", "predictions=runs/"]
-    assert suggestions(f"segmeter train data.root={runs}/ma") == [f"data.root={runs}/masks/"]
-
-
-def test_options_of_the_users_own_folder_are_offered(tmp_path):
-    (tmp_path / "augment").mkdir()
-    (tmp_path / "augment" / "gentle.yaml").write_text("rotate: 1\n")
-    line = f"segmeter train --config-dir {tmp_path} augment"
-    assert "augment=gentle" in suggestions(f"{line}=")
-    assert suggestions(f"{line}=gentle augment.rot") == ["augment.rotate="]
-
-
-def test_components_of_plugins_are_offered(tmp_path, monkeypatch):
-    (tmp_path / "completed_plugin.py").write_text(
-        "from segmeter.losses.config import LOSSES\nfrom segmeter.schema import Config\n\n"
-        "@LOSSES.register('completed', builder='x:y')\nclass Completed(Config):\n"
-        "    name: str = 'completed'\n    margin: float = 1.0\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
-    line = "segmeter train plugins=[completed_plugin] loss=completed"
-    assert suggestions(line) == ["loss=completed"]
-    assert suggestions(f"{line} loss.m") == ["loss.margin="]
+    assert suggestions("segmeter score predictions=") == [], "the shell completes files"
 
 
 def test_what_can_not_be_answered_is_refused():
@@ -172,37 +147,3 @@ def test_a_real_shell_completes_by_the_real_script(shell, command, capsys):
     program = f"{capsys.readouterr().out}\n{SHELLS[shell]}"
     done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True, env=command)
     assert done.stdout.split()[-1].removeprefix("model=") == "unetplusplus"
-
-
-# Types lines into one interactive zsh at a pseudo-terminal. After Tab, Ctrl-X notes the line that stands there, and
-# clears it for the next.
-_TYPED = """zmodload zsh/zpty
-zpty z zsh -f -i
-zpty -w z ". ./setup"
-repeat 200 { [[ -e ready ]] && break; sleep 0.05 }
-[[ -e ready ]] || exit 75
-for place in {1..$#}; do
-  zpty -w -n z "segmeter train $argv[place]"$'\\t\\x18'
-  until (( $(wc -l < ready) >= place )); do sleep 0.05; done
-done
-cat ready
-"""
-_SETUP = """bindkey '^I' complete-word
-show() { print -r -- $BUFFER >> ready; BUFFER= }
-zle -N show
-bindkey '^X' show
-: > ready
-"""
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
-def test_zsh_completes(command, capsys, tmp_path):
-    """The real script in a real zsh; with bash's script through bashcompinit it completed nothing."""
-    words = {"loss.norm": "loss.normalizer=", "model=unetp": "model=unetplusplus"}
-    complete(["install=zsh"])
-    (tmp_path / "setup").write_text(capsys.readouterr().out + _SETUP)
-    typed = ["zsh", "-f", "-c", _TYPED, "zsh", *words]
-    done = subprocess.run(typed, capture_output=True, text=True, check=False, env=command, timeout=30, cwd=tmp_path)
-    if done.returncode == 75:
-        pytest.skip("zsh is not ready 10 s after its start")
-    assert done.stdout.splitlines() == [f"segmeter train {word}" for word in words.values()], done.stderr

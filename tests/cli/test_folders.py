@@ -3,21 +3,12 @@
 import errno
 import os
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
-from segmeter.cli.folders import LOCK, OWNER, owner_of, take_lock
+from segmeter.cli.folders import LOCK, owner_of, take_lock
 from segmeter.errors import InputError
-
-
-@pytest.fixture
-def held(tmp_path: Path) -> Iterator[FileLock]:
-    """The folder's lock, as another process would hold it."""
-    with FileLock(tmp_path / LOCK) as lock:
-        yield lock
 
 
 def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
@@ -29,12 +20,6 @@ def test_a_lock_is_held_by_one_and_names_it(tmp_path: Path) -> None:
     again = take_lock(tmp_path)
     assert again is not None
     again.release()
-
-
-def test_the_owner_of_a_held_folder_stays(tmp_path: Path, held: FileLock) -> None:
-    (tmp_path / OWNER).write_text("process 7 on another-machine\n")
-    assert take_lock(tmp_path) is None
-    assert owner_of(tmp_path) == "process 7 on another-machine"
 
 
 def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

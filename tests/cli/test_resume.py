@@ -62,16 +62,6 @@ def test_auto_is_the_run_that_started_last_whatever_its_name_says(tmp_path, caps
     assert capsys.readouterr().err == f"resuming {second}\nresuming {unsaid[1]}\n"
 
 
-@pytest.mark.parametrize(
-    "start", ["zzzz", "2026-01-01T22:00:00+14:00", "2026-01-01T08:00:00", "null", 7, ["a"], "2026-13-01T00:00:00"]
-)
-def test_auto_reads_the_start_as_a_time(tmp_path: Path, start: object) -> None:
-    """What is none is the earliest, and another zone is reckoned with. Mutation seen to fail: compared as text."""
-    put_run(tmp_path, "2026-01-03_090000_x", start)  # type: ignore[arg-type]
-    whole = put_run(tmp_path, "2026-01-01_090000_x", "2026-01-01T21:00:00.000000+00:00")
-    assert resumed(tmp_path, "auto") == whole
-
-
 @pytest.mark.parametrize("name", ["x", "a.c", None])
 def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(name, tmp_path, capsys):
     """Mutations seen to fail: a name that begins so; a name taken for a pattern."""

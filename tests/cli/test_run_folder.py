@@ -201,13 +201,3 @@ def test_eight_processes_get_eight_folders_and_the_lock_of_a_killed_one_is_free(
     assert [ended(path) for path in folders] == ["done"] * 8
     with open_run(config(tmp_path), JOB, resumed=folders[-1], facts={}) as again:
         assert again == folders[-1]
-
-
-def test_an_empty_folder_of_this_second_is_left_to_who_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("segmeter.cli.folders.run_name", lambda config, job: "x")
-    with open_run(config(tmp_path), JOB, facts={}) as first:
-        pass
-    for path in first.iterdir():
-        path.unlink()
-    with open_run(config(tmp_path), JOB, facts={}) as second:
-        assert second != first

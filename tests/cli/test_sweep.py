@@ -2,8 +2,6 @@ import csv
 import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -124,16 +122,6 @@ def test_the_table_marks_the_best_and_shows_how_the_others_ended(capsys):
 SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 FAST = ["metrics.bootstrap=10", "report.html=false", "hydra.sweep.dir=out"]
 pytestmark = pytest.mark.usefixtures("in_here")
-PLUGIN = """
-import os, signal
-from segmeter.cli.commands import score
-before = score.run_score
-def run(config, job):
-    if config.run.name == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return before(config, job)
-score.run_score = run
-"""
 
 
 @pytest.mark.parametrize(
@@ -161,18 +149,3 @@ def test_the_shards_of_a_run_are_a_sweep(tmp_path: Path) -> None:
     shards = ",".join(str(path.parent) for path in sorted(out.glob("*/metrics.json")))
     assert run("merge", f"runs=[{shards}]", f"run.root={tmp_path}") == 0
     assert contents(newest(tmp_path / "merge")) == contents(newest(tmp_path / "score"))
-
-
-@pytest.mark.slow
-def test_plugins_load_in_the_child_and_a_killed_job_is_named(here: Path, tmp_path: Path) -> None:
-    """The plugin kills the process of one job; without it in the child that job would end well."""
-    (here / "sweep_plugin.py").write_text(PLUGIN)
-    arguments = [*SCORE, *FAST[:2], f"hydra.sweep.dir={tmp_path / 'out'}", "plugins=[sweep_plugin]"]
-    arguments += ["hydra/launcher=submitit_local", "run.name=fine,killed"]
-    code = "import sys; sys.path.insert(0, ''); from segmeter.cli.main import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, "score", "-m", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
-    assert done.returncode == 3, done.stderr
-    assert "sweep: job 1 (" in done.stderr
-    assert "its process ended without a result" in done.stderr
-    assert len(folders(tmp_path / "out")) == 1

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from segmeter.errors import SegmeterError
@@ -178,21 +177,3 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(in_world):
     one, two = (load_file(folder / "checkpoints/last/model.safetensors") for folder in (whole, cut))
     assert one.keys() == two.keys()
     assert all(one[name].equal(two[name]) for name in one)
-
-
-def test_two_processes_train_on_planes_what_one_does(in_world):
-    """But for rounding, with a loss that is a sum over pixels: each takes every other plane of a batch."""
-    steps = ["training.steps=4", "training.validate_every=2", "training.validate_unit=steps", "training.log_every=1"]
-    same = ["loss=focal", "model.norm=group", "training.batch_size=8", "training.precision=float32"]
-    train = ["train", *DATA, *NET, *steps, *same]
-    found = []
-    for name, launch in (("alone", []), ("both", ["launch=processes", "launch.devices=2"])):
-        assert run(*train, f"run.name={name}", *launch) == 0
-        (folder,) = Path("runs/train").glob(f"*_{name}")
-        lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-        losses = [line["loss"] if "loss" in line else line["val"]["loss"] for line in lines]
-        found.append((load_file(folder / "checkpoints/last/model.safetensors"), losses))
-    (weights, losses), (shared, shared_losses) = found
-    assert len(losses) == 6
-    assert shared_losses == pytest.approx(losses, rel=1e-3)
-    assert all(torch.allclose(shared[name], each, rtol=1e-3, atol=1e-4) for name, each in weights.items())

@@ -5,7 +5,6 @@
 
 import argparse
 import json
-import re
 import shlex
 import sys
 import time
@@ -21,16 +20,11 @@ from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, fill_recipe
 from segmeter.cli.config.groups import ROOTS, load_plugins
-from segmeter.cli.config.hydra_rules import LAUNCHERS, TEXTS, written
+from segmeter.cli.config.hydra_rules import LAUNCHERS, written
 from segmeter.cli.folders import Job, new_root
 from segmeter.cli.launch import run_job
-from segmeter.cli.messages import LOGGER
-from segmeter.cli.run_folder import mask_override
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
-
-_ADDED = (*TEXTS, "plugins")  # keys whose values are refused, or add up, when they are repeated
-_UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
 
 def run_command(command: str, argv: Sequence[str]) -> None:
@@ -46,12 +40,6 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     args.overrides = written_out(args.overrides)
     load_plugins(plugins_of(args.overrides))
-    given: dict[str, list[str]] = {}  # such as one in a variable of a script and one after it
-    for line in args.overrides:
-        given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
-    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in _ADDED]
-    if last:
-        LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
@@ -117,10 +105,6 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
     composed, config = jobs[0]
     plan = Sweep(command, composed, root=config.run.root, argv=typed)
-    params = [f"{key}={value}" for key, value in plan.options.params.items()]
-    if params:  # from a file; the command line overrides them
-        request = replace(request, overrides=[*params, *request.overrides])
-        jobs = jobs if plan.searched else check(command, request)
     folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
     if folds:
         raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
@@ -149,11 +133,8 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
     checked = [(job, convert(ROOTS[command], job, command=command, problems=problems)) for job in jobs]
-    # a value that couldn't be read has consequences, which would blame a value that nobody gave
-    unread = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
-    echo = re.compile(rf"config: (expected )?`({'|'.join(unread)})\b")
     if problems:
-        raise ConfigError([line for line in dict.fromkeys(problems) if not (unread and echo.match(line))])
+        raise ConfigError(list(dict.fromkeys(problems)))
     return checked
 
 
@@ -176,7 +157,8 @@ def print_schema(arguments: Sequence[str]) -> None:
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
-    from segmeter.cli.config.reference import yaml_text
+    from segmeter.cli.config.reference import yaml_lines
+    from segmeter.schema.declared import node_of
 
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
@@ -190,7 +172,7 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     filled = fill_recipe(job.values, job) if command == "train" else {}  # as a run would choose them
     chosen = {key: value for key, value in filled.items() if value != job.values[key]}
     shown = (job.values if args.resolve else job.raw) | chosen
-    sys.stdout.write(yaml_text(ROOTS[command], shown, part=args.package))
+    sys.stdout.write("".join(f"{line}\n" for line in yaml_lines(node_of(ROOTS[command]), shown)))
 
 
 def run_demo(arguments: Sequence[str]) -> None:
@@ -206,6 +188,9 @@ def run_demo(arguments: Sequence[str]) -> None:
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
     if find_spec("torch") is None:  # before the first step, which needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    from segmeter.data.config import CellsConfig
+    from segmeter.data.verification.report import build_dataset
+
     start = time.monotonic()
     root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
     _step("check", "data=cells")
@@ -214,7 +199,8 @@ def run_demo(arguments: Sequence[str]) -> None:
     _step("eval", checkpoint, "postprocess=cells", "export.probs=true", "export.instances=true",
           f"run.root={root}")  # fmt: skip
     evaluated = _newest(root / "eval")
-    _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
+    images = build_dataset(CellsConfig(), split="test").pairs[0].image.parent
+    _step("predict", checkpoint, f"input={images}", f"run.root={root}")
     sys.stdout.write(
         f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
         f"  metrics   {evaluated / 'metrics.json'}\n"
@@ -231,11 +217,3 @@ def _step(command: str, *overrides: str) -> None:
 
 def _newest(folder: Path) -> Path:
     return max(folder.iterdir())
-
-
-def _images() -> Path:
-    """Return the folder of the built-in images."""
-    from segmeter.data.config import CellsConfig
-    from segmeter.data.verification.report import build_dataset
-
-    return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

@@ -1,4 +1,4 @@
-"""Tab completion of commands, groups, options, keys, choices, runs and files.
+"""Tab completion of commands, groups, options, keys, choices and runs; the shell itself completes files.
 
 A wheel holds an index of all of these, so that a shell need not wait until Hydra and the schemas are imported. An
 editable install has none and reads the schemas themselves.
@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,8 @@ def suggestions(line: str) -> list[str]:
     if command not in COMMANDS:
         return []
     if command in PLAIN:
-        return _starting(_plain(command), start) or ([] if command in ("doctor", "schema") else _paths(start))
-    known = _index(words)[command]
-    for flag, folder in pairwise(words):  # options of the user's own
-        for path in sorted(Path(folder).expanduser().glob("*/*.yaml")) if flag in ("--config-dir", "-cd") else ():
-            if path.parent.name in known["groups"]:
-                known["groups"][path.parent.name]["options"].append(path.stem)
+        return _starting(_plain(command), start)
+    known = _index()[command]
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     if start.startswith("-"):
         return _starting([flag.split(" ")[0].rstrip(",") for flag in FLAGS], start)
@@ -69,20 +64,14 @@ def suggestions(line: str) -> list[str]:
 
 def _plain(command: str) -> Iterable[str]:
     if command == "schema":
-        known = _index([])
+        known = _index()
         return dict.fromkeys([*known, *(group for each in known.values() for group in each["groups"])])
     return [f"{folder}/" for folder in _runs(Path("runs"))] if command == "report" else ()
 
 
-def _index(words: Sequence[str]) -> dict[str, Any]:
-    if INDEX.is_file() and not any(word.startswith("plugins=") for word in words):
-        known: dict[str, Any] = json.loads(INDEX.read_text("utf-8"))
-        return known
-    from segmeter.cli.app import plugins_of
-    from segmeter.cli.config.groups import load_plugins
-
-    load_plugins(plugins_of(words))  # only the schemas know their components
-    return completion_index()
+def _index() -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(INDEX.read_text("utf-8")) if INDEX.is_file() else completion_index()
+    return known
 
 
 def completion_index() -> dict[str, Any]:
@@ -140,29 +129,14 @@ def _values(command: str, known: dict[str, Any], chosen: dict[str, str], start: 
     item = value[len(begun) :]
     if key in _RUNS:
         folders = _runs(Path(chosen.get("run.root", "runs")), command if key == "resume" else "")
-        found = _starting([*folders, *(["auto"] if key == "resume" else [])], item) or _paths(item)
-    else:
-        found = _paths(item) if kind == "path" else _starting(kind, item)
-    return [f"{key}={begun}{name}" for name in found]
+        kind = [*folders, *(["auto"] if key == "resume" else [])]
+    return [f"{key}={begun}{name}" for name in _starting(kind, item)]
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
     """Return the run folders under a root, of one command or of all; newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
-
-
-def _paths(start: str) -> list[str]:
-    """List files and folders whose path begins with `start`; a folder ends in a slash."""
-    folder, _, name = start.rpartition("/")
-    place = Path(f"{folder}/" if folder or start.startswith("/") else ".").expanduser()
-    try:
-        entries = sorted(place.iterdir())
-    except OSError:
-        return []
-    before = start[: len(start) - len(name)]
-    shown = [path for path in entries if path.name.startswith(name) and not (path.name[0] == "." and not name)]
-    return [f"{before}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
 
 
 def _starting(names: Iterable[str], start: str) -> list[str]:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from filelock import FileLock, Timeout
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
-from segmeter.cli.messages import LOGGER
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
 from segmeter.records import read_own, read_run
@@ -61,13 +59,11 @@ def run_name(config: Common, job: Job) -> str:
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
 
 
-def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
-    """Read run.json; {} if it is missing or damaged, with a warning about damage if `say` is set."""
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read run.json; {} if it is missing or damaged."""
     try:
         return read_run(folder)
-    except (OSError, InputError) as error:
-        if say and not isinstance(error, FileNotFoundError):
-            LOGGER.warning("%s It is written anew.", error)
+    except (OSError, InputError):
         return {}
 
 
@@ -123,14 +119,6 @@ def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Excepti
     return ConfigError(expected("config", key, "to be a folder that can be written", given))
 
 
-def claim_new(folder: Path) -> FileLock | None:
-    """Make and lock a folder; None if there is one already."""
-    make_folder(folder.parent)
-    with suppress(FileNotFoundError):  # another process has just removed the empty folder above
-        return take_lock(folder) if new_folder(folder) else None
-    return None
-
-
 def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
     """Find the run that `config.resume` continues: a folder, the newest of this name for "auto", None for a new run.
 
@@ -153,33 +141,17 @@ def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
         return None
     if resume != "auto":
         folder = Path(resume)
-        if not _holds(folder, holds):
+        if not any(folder.glob(holds)):
             rule = f"expected `resume` to be a run folder with {holds}"
             raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
         return folder
-    found = job.folder if job.folder is not None else _newest(config, job, holds)
-    if found is not None and _holds(found, holds):
-        sys.stderr.write(f"resuming {found}\n")
-        return found
-    place = (found or config.run.root / job.command).absolute()
-    sys.stderr.write(f"resume=auto: no run named {run_name(config, job)!r} with {holds} in {place}; starting anew\n")
-    return None
-
-
-def _newest(config: Common, job: Job, holds: str) -> Path | None:
-    named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
-    found = (config.run.root / job.command).glob("*")
-    runs = [path for path in found if named.fullmatch(path.name) and _holds(path, holds)]
-    return max(runs, key=lambda path: (_start(path), path.name), default=None)
-
-
-def _start(folder: Path) -> datetime:
-    """Return the start of a run; the distant past if run.json has none."""
-    with suppress(ValueError, TypeError):
-        found = datetime.fromisoformat(read_record(folder).get("start"))  # type: ignore[arg-type]
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-    return datetime.min.replace(tzinfo=UTC)
-
-
-def _holds(folder: Path, pattern: str) -> bool:
-    return next(folder.glob(pattern), None) is not None
+    name, place = run_name(config, job), job.folder or config.run.root / job.command
+    named = re.compile(rf"[\d-]+_\d+_{re.escape(name)}(-\d+)?")
+    runs = [path for path in place.glob("*") if named.fullmatch(path.name)] if job.folder is None else [place]
+    runs = [path for path in runs if any(path.glob(holds))]
+    if not runs:
+        sys.stderr.write(f"resume=auto: no run named {name!r} with {holds} in {place.absolute()}; starting anew\n")
+        return None
+    found = max(runs, key=lambda path: (read_record(path).get("start", ""), path.name))
+    sys.stderr.write(f"resuming {found}\n")
+    return found

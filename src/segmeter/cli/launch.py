@@ -14,7 +14,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from segmeter.checks import expected
 from segmeter.cli.commands import find_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
@@ -160,19 +159,15 @@ def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
 
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
+    from segmeter.inference.device import count_gpus  # with torch
+
     free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
-    found = _count_gpus() if any(free) else 0
+    found = count_gpus() if any(free) else 0
     turns = cycle(range(found))
     return [
         replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if found > 1 and is_free else job
         for job, is_free in zip(jobs, free, strict=True)
     ]
-
-
-def _count_gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
@@ -188,8 +183,6 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         return find_command(job.command)(here, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
-    if not on_dask:
-        check_gpus(count, getattr(here, "device", "cpu"))
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
         quiet = here.replace(report=here.report.replace(html=False), run=here.run.replace(copy_to=None), resume="auto")
         shards = []
@@ -206,20 +199,6 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         remove(folder / _SHARDS)
     show_merged(folder, summary)
     return value
-
-
-def check_gpus(count: int, device: str) -> None:
-    """Refuse more processes than GPUs, as in training: several on one may not find room when the run is half done.
-
-    Raises
-    ------
-    ConfigError
-        There are GPUs, but fewer.
-    """
-    found = _count_gpus() if device in ("auto", "cuda") else 0
-    if 0 < found < count:
-        rule = f"to be at most {found} here, as each process takes a GPU of its own"
-        raise ConfigError(expected("config", "launch.devices", rule, count, "device=cpu takes none."))
 
 
 def _value(outcome: Outcome) -> float | None:

@@ -1,10 +1,8 @@
 """Shows warnings on standard error, keeps them in the log of a run, and survives closed or full output streams."""
 
-import io
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -68,15 +66,12 @@ class _Log(logging.Handler):
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings while the block runs, and one line for an exception that ends a thread."""
+    """Print warnings while the block runs."""
     handler = _Shown()
     LOGGER.addHandler(handler)
-    before = threading.excepthook
-    threading.excepthook = _thread_ended
     try:
         yield
     finally:
-        threading.excepthook = before
         LOGGER.removeHandler(handler)
 
 
@@ -99,11 +94,6 @@ def logged(folder: Path) -> Iterator[None]:
                 each.early.clear()
 
 
-def _thread_ended(fault: threading.ExceptHookArgs) -> None:
-    name = fault.thread.name if fault.thread else "a thread"
-    LOGGER.warning("%s ended: %s: %s", name, fault.exc_type.__name__, fault.exc_value)
-
-
 @contextmanager
 def lenient_streams() -> Iterator[None]:
     """Let writes to sys.stdout and sys.stderr never fail while the block runs, even if they are closed or full."""
@@ -115,49 +105,42 @@ def lenient_streams() -> Iterator[None]:
     before = {}
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        if stream is None or stream is getattr(sys, f"__{name}__"):  # leave alone a stream that a caller put there
-            before[name] = stream
-            at_once = number == 2 or os.isatty(number)
-            lenient = io.TextIOWrapper(
-                io.BufferedWriter(_Descriptor(number)),
-                "utf-8" if stream is None else stream.encoding,
-                "backslashreplace",  # a name that the terminal's encoding lacks is no reason to stop either
-                line_buffering=at_once,
-                write_through=at_once,
-            )
-            setattr(sys, name, lenient)
+        if stream is None:
+            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        elif stream is not getattr(sys, f"__{name}__"):
+            continue  # a caller put it there
+        stream.reconfigure(errors="backslashreplace")  # for names that the terminal's encoding lacks
+        before[name] = stream
+        setattr(sys, name, _Lenient(stream))
     try:
         yield
     finally:
         for name, stream in before.items():
             getattr(sys, name).flush()
-            if stream is not None:
-                setattr(sys, name, stream)
+            setattr(sys, name, stream)
 
 
-class _Descriptor(io.RawIOBase):
-    """Writes until the first error, and then drops everything."""
+class _Lenient:
+    """A stream that passes everything on until the first error, and then to the null device."""
 
-    broken = False
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
-    def __init__(self, number: int) -> None:
-        # on Windows, this opens a console as one, which knows all letters; to `io.FileIO` it is a file
-        self._raw = open(number, "wb", buffering=0, closefd=False)  # noqa: SIM115
-        self.name = number  # as `sys.stdout.name` is the name of its raw stream
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
-    def fileno(self) -> int:
-        return self._raw.fileno()
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._close()
+        return len(text)
 
-    def isatty(self) -> bool:
-        return self._raw.isatty()
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._close()
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        if not self.broken:
-            try:
-                return self._raw.write(data)
-            except OSError:
-                self.broken = True
-        return memoryview(data).nbytes
+    def _close(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())

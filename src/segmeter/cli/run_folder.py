@@ -17,12 +17,11 @@ from typing import Any
 from filelock import FileLock
 from omegaconf import OmegaConf
 
-from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
-from segmeter.cli.folders import LOCK, OWNER, Job, claim_new, not_writable, owner_of, read_record, run_name, take_lock
+from segmeter.cli.folders import LOCK, OWNER, Job, not_writable, owner_of, read_record, run_name, take_lock
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
-from segmeter.files import clear_leftovers, remove, write_bytes, write_json
+from segmeter.files import clear_leftovers, make_folder, new_folder, remove, write_bytes, write_json
 from segmeter.metrics.arrays import say
 from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source, versions
 from segmeter.remote import check_target, upload_folder
@@ -30,12 +29,6 @@ from segmeter.schema import as_plain
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
-_REMEDY = {
-    errno.ENOSPC: "Make room there",
-    errno.EDQUOT: "Make room in your quota",
-    errno.EFBIG: "Raise the limit on file sizes",
-    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
-}
 MASK = "[REDACTED]"
 _SECRET = re.compile(
     r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
@@ -157,21 +150,23 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
-        for attempt in range(1, 1000):
-            folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
-            lock = claim_new(folder)
-            if lock is not None:
-                return folder, lock
+        folder, attempt = wanted, 1
+        while True:
+            make_folder(folder.parent)
+            with suppress(FileNotFoundError):  # another process has just removed the empty folder above
+                if new_folder(folder) and (lock := take_lock(folder)) is not None:
+                    return folder, lock
+            attempt += 1
+            folder = wanted.with_name(f"{wanted.name}-{attempt}")
     except OSError as error:
         refusal = not_writable(error, wanted, "resume" if resumed else "run.root")
         raise _explain(refusal, config, job, None) from error
-    raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
 
 
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Write run.json, config.yaml and overrides.yaml, and how the run ended into run.json after the block."""
-    earlier = read_record(folder, say=True)  # of a resumed run: its start and its overrides stay
+    earlier = read_record(folder)  # of a resumed run: its start and its overrides stay
     start = earlier.get("start")
     values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
@@ -226,7 +221,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
         what = error.strerror or str(error) or type(error).__name__
         where = f"{error.filename}: " if error.filename else ""
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
-        first = _REMEDY.get(error.errno or 0, "Remove the cause")
+        first = "Make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Remove the cause"
         return RunError(f"{job.command}: {where}{what}. {safe} {first} and {remedy}.")
     # by another process, by files, or by their disk
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)

@@ -1,1 +1,1 @@
-complete -c segmeter -f -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'
+complete -c segmeter -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'

@@ -1,6 +1,6 @@
 """Turns a pydantic ValidationError into our messages: one line per key, with what was expected, given, and a remedy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,6 @@ def problems_by_key(
     values: Any,
     *,
     where: str = "config",
-    typed: Callable[[str], str | None] = lambda key: None,
     advice: Callable[[str], str] = lambda key: "",
 ) -> dict[str, list[str]]:
     """Write one line per key that is wrong: expected, given, remedy.
@@ -62,8 +61,6 @@ def problems_by_key(
         Raised by ``schema.model_validate(values)``.
     where
         The word that begins each line.
-    typed
-        Gives the text of a key's value on the command line, or None if the command line does not set it.
     advice
         Gives a sentence to add to the line of an unknown key.
     """
@@ -88,20 +85,20 @@ def problems_by_key(
         elif cause is not None or spot.node is None:  # a validator of somebody else's schema
             lines[key] = [f"{where}: `{key}`: {cause}"]
         else:
-            remedy = _remedy(spot.node, given, typed(key))
-            lines[key] = [expected(where, key, f"to be {spot.node.describe()}", show(given), remedy)]
+            rule = f"to be {spot.node.describe()}"
+            lines[key] = [expected(where, key, rule, show(given), _remedy(spot.node, given))]
     return lines
 
 
-def _remedy(node: Node, given: Any, typed: str | None) -> str:
-    words, text = [text_of(choice) for choice in node.choices], show(given) if typed is None else typed
+def _remedy(node: Node, given: Any) -> str:
+    words, is_number = [text_of(choice) for choice in node.choices], isinstance(given, bool | int | float)
     listed = any(arm.items for arm in node.arms) and all(arm.schema.get("type") != "string" for arm in node.arms)
-    if isinstance(given, str | int | float) and listed:
+    if listed and (is_number or isinstance(given, str)):
         return close_name(str(given), words) if words else "Write [a,b]."
-    if node.kinds & {"string", "path"} and isinstance(given, bool | int | float) and (not words or text in words):
-        return "Write it in quotes." if typed is None else f"Quote it twice, once for the shell: \"'{text}'\"."
+    if is_number and node.kinds & {"string", "path"} and (not words or show(given) in words):
+        return "Write it in quotes. In a shell, write two pairs: \"'TEXT'\"."
     if any(arm.value for arm in node.arms):
-        return "Write {key: value}." if typed is None else "Write {key: value}, in quotes: a shell splits at braces."
+        return "Write {key: value}, in quotes in a shell."
     return close_name(str(given), words)
 
 
@@ -136,11 +133,7 @@ def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> s
             return f"{where}: unknown key {spot.key!r}: {chosen}. Those that have it: {', '.join(others)}."
     known = [*known_keys(node_of(schema), values)]
     beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.keys] if spot.holder else known
-    key, given = spot.key, spot.given
-    while isinstance(given, Mapping) and len(given) == 1:  # a group that is unknown is named with its key
-        ((name, given),) = given.items()
-        key = f"{key}.{name}"
     same = [name for name in known if name.rpartition(".")[2] == last]
     close = close_name(spot.key, beside)
     hint = f"Did you mean {same[0]!r}?" if same and not close else nearest(spot.key, beside)
-    return f"{where}: unknown key {key!r}. {hint}"
+    return f"{where}: unknown key {spot.key!r}. {hint}"

@@ -1,6 +1,5 @@
 """Registers components by name, with schema and builder, so that a configuration chooses one without naming code."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
@@ -78,11 +77,6 @@ class Registry:
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)
-        try:
-            inspect.signature(builder).bind(config, **context)
-        except TypeError as error:  # a plugin's
-            called = ", ".join(["config", *(f"{name}=..." for name in context)])
-            raise ConfigError(f"{self.group}: the builder of {config.name!r} must take ({called}): {error}.") from error
         return builder(config, **context)
 
 

@@ -10,12 +10,9 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from segmeter.cli.commands import export
 from segmeter.cli.main import main
-from segmeter.data.folder import open_images
-from segmeter.deploy.publish import Agreement, Exported
 from tests.cli.sharded import make_checkpoint, run
-from tests.data.crafted import THREE, noise, put
+from tests.data.crafted import noise, put
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 
@@ -91,30 +88,3 @@ def test_bad_requests_end_before_any_work(here: Path, capsys, arguments: list[st
     assert run("export", "checkpoint=step", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not (here / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("most", "names"),
-    [(1, ["case0"]), (2, ["case0", "case4"]), (3, ["case0", "case2", "case4"]), (9, [f"case{i}" for i in range(5)])],
-)
-def test_images_are_spread_evenly_over_those_that_are_there(tmp_path: Path, most: int, names: list[str]) -> None:
-    for index in range(5):
-        put(tmp_path / f"case{index}.png", noise(6, 7, seed=index))
-    found = list(export._images(open_images(tmp_path, spec=THREE, in_channels=3), most))
-    assert [name for name, _ in found] == names
-    np.testing.assert_array_equal(found[-1][1], noise(6, 7, seed=int(names[-1][-1])))
-
-
-@pytest.mark.parametrize(
-    ("differing", "least", "size", "share"),
-    [(0, 1, "", "100.0000% of {}"), (1, 32, " from 32 x 32 pixels", "99.7500% of {}, the others are near-ties")],
-    ids=["the same", "with near-ties"],
-)
-def test_what_is_said_of_the_file(differing: int, least: int, size: str, share: str, tmp_path: Path, capsys) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"0" * 1_250_000)
-    agreement = Agreement(cases=("a", "b"), pixels=400, differing=differing, widest=1e-7)
-    export._show(Exported(path=tmp_path / "model.onnx", dtype="uint8", least=least, agreement=agreement))
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == f"model      {tmp_path / 'model.onnx'} (1.2 MB)"
-    compared = share.format("400 pixels of 2 images equal segmeter's")
-    assert [line[11:] for line in shown[1:]] == [f"(batch, height, width, channel) uint8{size}", compared]

@@ -142,11 +142,11 @@ def test_settings_are_the_runs_own_but_for_those_given(trained):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "expected one run folder, got 0"),
-        (["run=nowhere"], "expected a run folder, got "),
+        ([], "expected one run folder, got none"),
+        (["run=nowhere"], "expected a run folder of this machine, got "),
         (["run={}", "report.picture=link"], "picture"),
-        (["run={}", "report.pictures"], "to have a value"),
-        (["runs={}", "report.pictures=link"], "no setting of the report with runs="),
+        (["run={}", "report.pictures"], "expected one run folder, got run="),
+        (["runs={}", "report.pictures=link"], "Write segmeter report run=RUN, with"),
     ],
 )
 def test_bad_arguments_are_said_in_a_line(trained, arguments, said, capsys):

@@ -135,13 +135,6 @@ def test_a_signal_is_passed_on_once(monkeypatch):
     assert heard == [0, "waited", "terminated", "waited"]
 
 
-def test_two_of_one_second_have_folders_of_their_own(tmp_path, started, monkeypatch):
-    monkeypatch.setattr(folds.time, "strftime", lambda pattern: "now")
-    for _ in range(3):
-        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
-    assert sorted(each.name for each in (tmp_path / "folds").iterdir()) == ["now_eyes", "now_eyes-2", "now_eyes-3"]
-
-
 def test_folds_in_a_sweep_are_refused(tmp_path, capsys):
     data = ["data=folder", f"data.root={tmp_path}", "data.classes=[background,cell]", f"run.root={tmp_path}"]
     with pytest.raises(SystemExit) as leaving:

@@ -15,8 +15,3 @@ def test_each_listed_command_has_a_module_and_a_usage_line():
     for name in COMMANDS:
         assert name not in run or callable(find_command(name))
         assert USAGE[name].split()[:2] == ["segmeter", name]
-
-
-def test_usage_that_can_be_pasted_fits_one_line_of_80_columns():
-    """Half of a command that is wrapped would run as another."""
-    assert {name: text for name, text in USAGE.items() if len(text) > 78 and ", or " not in text} == {}

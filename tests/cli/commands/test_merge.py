@@ -164,20 +164,6 @@ def test_folds_are_joined_when_asked_for_and_marked(capsys: pytest.CaptureFixtur
     assert "folds without a common case" in capsys.readouterr().err
 
 
-def test_the_folds_of_a_cross_validation_give_each_case_once(capsys: pytest.CaptureFixture[str]) -> None:
-    folds = []
-    for fold in ("1/2", "2/2"):
-        net = make_checkpoint(Path(f"net{fold[0]}"), seed=int(fold[0]), fold=fold)
-        own = [f"checkpoint={net}", "data.split=val", "data.test_fraction=0", *QUIET]
-        assert run("eval", *EVAL, *own, f"data.fold={fold}") == 2
-        assert "`data.test_fraction` to be 0.15 with data.split=val" in capsys.readouterr().err
-        assert run("eval", *EVAL, *own[:2], *QUIET) == 0
-        folds.append(newest("runs/eval"))
-    assert run("merge", listed(folds), "kind=folds") == 0
-    each = [json.loads((folder / "metrics.json").read_text())["n_cases"] for folder in (*folds, newest("runs/merge"))]
-    assert each[0] + each[1] == each[2]
-
-
 def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("score", *SCORE, "shard=1/12") == 2
     assert "at most 11 shards" in capsys.readouterr().err
@@ -186,17 +172,6 @@ def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFix
     for text in ("0/3", "4/3", "half"):
         assert run("score", *SCORE, f"shard={text}") == 2
         assert "to be NUMBER/COUNT" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_calibration_of_merged_scores_is_that_of_the_run_to_the_byte(evaluated: dict[int, list[Path]]) -> None:
-    made = evaluated[1][0] / "predictions"
-    places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
-    arguments = [SCORE[1], *SCORE[3:], *places, "run.name=whole"]
-    assert run("score", *arguments) == 0
-    whole = contents(newest("runs/score"))
-    assert "calibration.npz" in whole
-    check_merged("score", whole, run_shards("score", 3, *arguments))
 
 
 @pytest.mark.slow

@@ -75,11 +75,3 @@ def test_without_scores_the_sample_alone_is_drawn(tmp_path: Path) -> None:
     take_pictures(pieces, config, None, tmp_path / "merged")
     assert {path.stem for path in (tmp_path / "merged" / "overlays").iterdir()} == chosen
     assert len(chosen) == 4
-
-
-def test_parts_without_pictures_leave_none(tmp_path: Path) -> None:
-    rows = random_rows(4, 4)
-    write_cases(tmp_path, rows, SPEC)
-    pieces = [piece(tmp_path / "a", [row.case_id for row in rows])]
-    take_pictures(pieces, ReportConfig(overlays=3, worst=0), METRICS, tmp_path)
-    assert not (tmp_path / "overlays").exists()

@@ -59,17 +59,3 @@ def test_a_plugin_that_fails_is_named(text, message, tmp_path, monkeypatch):
 def test_a_plugin_that_is_no_module_is_refused(name):
     with pytest.raises(ConfigError, match="expected `plugins` to name modules"):
         load_plugins([name])
-
-
-def test_of_a_package_that_is_installed_twice_the_first_on_the_path_counts(tmp_path, monkeypatch):
-    """An older copy may name modules that are gone."""
-    for folder, module in (("new", "json"), ("old", "gone_from_the_package")):
-        place = tmp_path / folder / "my_plugin-1.0.dist-info"
-        place.mkdir(parents=True)
-        (place / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1.0\n")
-        (place / "entry_points.txt").write_text(f"[segmeter.losses]\nmine = {module}\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "new"), str(tmp_path / "old"), *sys.path])
-    load_plugins(())
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
-    with pytest.raises(ConfigError, match="gone_from_the_package"):
-        load_plugins(())

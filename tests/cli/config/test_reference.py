@@ -1,13 +1,10 @@
 """One description of every key: as text of --cfg, as rows of the reference, as JSON Schema."""
 
 import pytest
-import yaml
 
-from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     DIALECT,
-    as_yaml,
     json_schema,
     keys_of,
     names,
@@ -15,46 +12,8 @@ from segmeter.cli.config.reference import (
     options_of,
     own_keys,
     preset_summary,
-    yaml_text,
 )
-from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "null"), (True, "true"), ([1, 2.5], "[1, 2.5]"), ({"a": "é"}, "{a: é}"), ("010", "'010'"), ("", "''")],
-)
-def test_values_are_written_on_one_line_of_yaml(value, text):
-    assert as_yaml(value) == text
-
-
-@pytest.fixture(scope="module")
-def shown():
-    """Show the composed configuration of a training, or a part of it."""
-    problems = []
-    (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5"]), problems)
-    assert problems == []
-    return lambda part=None: yaml_text(ROOTS["train"], job.raw, part=part)
-
-
-def test_a_part_alone_is_the_same_as_in_the_whole_and_an_unknown_one_names_the_nearest(shown):
-    assert yaml.safe_load(shown("loss")) == yaml.safe_load(shown())["loss"]
-    assert shown("loss.gamma") == "1.5\n"
-    with pytest.raises(ConfigError, match=r"there is no 'los' to show.*'loss'"):
-        shown("los")
-    with pytest.raises(ConfigError, match=r"there is no 'seed.x' to show"):
-        shown("seed.x")
-
-
-def test_a_meaning_stands_above_its_key_where_a_terminal_has_no_room_beside_it(shown, monkeypatch):
-    wide = yaml.safe_load(shown())
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = shown()
-    assert yaml.safe_load(narrow) == wide
-    assert max(map(len, narrow.splitlines())) <= 80
-    above = "\n  # Limit: passes over the training data, or null [an integer >= 1 or null,\n  # epochs]\n  epochs:"
-    assert above in narrow
 
 
 def test_keys_carry_the_prefix_default_range_and_the_words_that_complete_them():

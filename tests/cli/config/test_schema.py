@@ -66,9 +66,3 @@ def test_runs_are_compared_by_draws_and_by_the_measures_that_they_have(metrics, 
     problem = problem_of(CompareConfig, COMPARE | {"metrics": metrics})
     assert line in problem
     assert made(CompareConfig, COMPARE).metrics.bootstrap == 10
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True])
-def test_a_seed_is_one_that_every_generator_takes(seed):
-    line = problem_of(ScoreConfig, SCORE | {"seed": seed})
-    assert f"`seed` to be an integer >= 0 and <= {2**32 - 1}" in line

@@ -5,8 +5,7 @@ Each command has a module, which is imported only when the command runs: most im
 
 import argparse
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -59,7 +58,6 @@ USAGE = {
 FLAGS = {
     "--help [GROUP]": "show what the command takes; with a group, every key of it",
     "--cfg job": "show the composed configuration, with the meaning of each key, instead of running",
-    "--cfg job -p KEY": "show one part of it",
     "--resolve": "with --cfg: replace each ${...} with its value",
     "--multirun, -m": "run every combination: loss.gamma=0,1,2",
     "--config-dir DIR": "add your own folder of YAML files, such as DIR/augment/mine.yaml for augment=mine",
@@ -78,16 +76,11 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"segmeter {command}", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--cfg", "-c", choices=["job"])
-    parser.add_argument("--package", "-p")
     parser.add_argument("--config-name", "-cn")
     parser.add_argument("--config-dir", "-cd")
-    parser.add_argument("--config-path", "-cp")
-    for flag in (("--multirun", "-m"), ("--resolve",)):
-        parser.add_argument(*flag, action="store_true")
-    args = parser.parse_intermixed_args(list(argv))
-    if args.config_path:
-        raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
-    return args
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--resolve", action="store_true")
+    return parser.parse_intermixed_args(list(argv))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -97,19 +90,7 @@ class _Parser(argparse.ArgumentParser):
 
 def find_command(name: str) -> Callable[..., float | None]:
     """Import the module of a command, and give the function that runs it."""
-    with without_collector():
-        module = import_module(f"segmeter.cli.commands.{_SHARED.get(name, name)}")
+    module = import_module(f"segmeter.cli.commands.{_SHARED.get(name, name)}")
+    gc.enable()  # off in `main` until here
     found: Callable[..., float | None] = getattr(module, f"run_{name}")
     return found
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Import without the garbage collector: its walks over all modules take a tenth of a second."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

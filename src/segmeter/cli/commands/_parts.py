@@ -47,19 +47,15 @@ def open_device(name: str, local: int = 0) -> torch.device:
     return device
 
 
-def choose_threads(resumed: Path | None) -> None:
-    """Let a resumed training on a CPU keep the threads that it began with, unless the environment sets them."""
-    if resumed is not None and not count_is_set():
-        _set_threads(read_run(resumed).get("hardware", {}).get("threads"))
+def keep_threads(device: torch.device, resumed: Path | None, *, trains: bool = False) -> None:
+    """Let a resumed run compute with its original number of threads, on which the last bits depend on a CPU.
 
-
-def keep_threads(device: torch.device, resumed: Path | None) -> None:
-    """Let a resumed run compute with its original number of threads, on which the last bits depend on a CPU."""
-    if device.type == "cpu" and resumed is not None:
-        _set_threads(read_run_manifest(resumed)["identity"].get("threads"))
-
-
-def _set_threads(began: Any) -> None:
+    The environment may set another number for a training.
+    """
+    if device.type != "cpu" or resumed is None or (trains and count_is_set()):
+        return
+    facts = read_run(resumed).get("hardware", {}) if trains else read_run_manifest(resumed)["identity"]
+    began = facts.get("threads")
     if isinstance(began, int) and began != torch.get_num_threads():
         _LOG.warning("resume: %d threads, as the run began with, not %d.", began, torch.get_num_threads())
         torch.set_num_threads(began)

@@ -1,7 +1,6 @@
-"""`segmeter check`: verifies a data set before training, and suggests settings."""
+"""`segmeter check`: verifies a data set before training, and shows what it holds."""
 
 import logging
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -11,23 +10,18 @@ from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.folders import Job
-from segmeter.data.config import DATA, DataConfig, channel_label
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
+from segmeter.data.verification.intensity import SHOWN, scale_warnings
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
-from segmeter.losses.config import class_weights
-from segmeter.training.config import TrainingConfig
-from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
-_DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
 def run_check(config: CheckConfig, job: Job) -> None:
-    """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
+    """Print the contents of every split, and write them as JSON if `output` is set.
 
     Raises
     ------
@@ -36,11 +30,8 @@ def run_check(config: CheckConfig, job: Job) -> None:
     DataError
         Every bad file of every split, and every case that two splits share, one line each.
     """
-    if (path := config.output) is not None:  # run as root, it would replace a device
-        above = next(each for each in path.absolute().parents if each.exists())
-        found = f"{path}, which is not a file" if path.exists() else f"{path} below {above}, which is not a folder"
-        if (path.exists() and not path.is_file()) or not above.is_dir():
-            raise ConfigError(expected("config", "output", "to be a file", found))
+    if config.output is not None and config.output.exists() and not config.output.is_file():
+        raise ConfigError(expected("config", "output", "to be a file", config.output))
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports))
@@ -50,79 +41,17 @@ def run_check(config: CheckConfig, job: Job) -> None:
 
         check_model(config, datasets[0], reports[0], console)
         return
-    folds = _count_folds(config.data, datasets, reports)
-    if folds:
-        console.print(_folds(folds))
-    suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
-    if suggested:
-        console.print(_suggestions(suggested, reports[0].split))
     opened = {dataset.split: dataset for dataset in datasets}
     both = {"train", "val"} <= opened.keys()
     hints = advise(config.data, opened["train"], opened["val"]) if both else {}
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        content = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
-        write_json(config.output, content | ({"folds": folds} if folds else {}))
+        write_json(config.output, {"schema": 1, "splits": splits, "hints": hints})
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
-
-
-def _count_folds(
-    data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
-) -> list[dict[str, Any]]:
-    """Count the cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
-    opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
-    if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
-        return []
-    presence = {
-        case_id: row
-        for split in ("train", "val")
-        for case_id, row in zip(opened[split][0].case_ids, opened[split][1].presence, strict=True)
-    }
-    count, names, found = int(data.fold.partition("/")[2]), data.spec().names, []  # type: ignore[attr-defined]
-    for number in range(1, count + 1):
-        cases = DATA.build(data.replace(fold=f"{number}/{count}"), split="val").case_ids
-        held = [int(each) for each in np.array([presence[case_id] for case_id in cases]).sum(0)]
-        found.append({"fold": number, "cases": len(cases), "classes": dict(zip(names, held, strict=True))})
-    return found
-
-
-def _folds(folds: list[dict[str, Any]]) -> Table:
-    columns = [Column(f"fold {fold['fold']}", justify="right") for fold in folds]
-    table = Table("class", *columns, title="cases per fold, and cases with each class")
-    for name in folds[0]["classes"]:
-        table.add_row(name, *(str(fold["classes"][name]) for fold in folds))
-    table.add_section()
-    table.add_row("cases", *(str(fold["cases"]) for fold in folds))
-    return table
-
-
-def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
-    """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
-    training = TrainingConfig(plan=True, batch_size="auto")
-    found: dict[str, Any] = {
-        device: plan_training(training, data, AugmentConfig(), seen=seen, device=device).overrides
-        for device in _DEVICES
-    }
-    mean, std = unit_moments(seen.intensities)
-    found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
-    if data.task == "multiclass" and seen.class_pixels.any():
-        found["loss.class_weights"] = class_weights(seen.class_pixels, "log").tolist()
-    return found
-
-
-def _suggestions(suggested: dict[str, Any], split: str) -> Table:
-    title = f"suggestions from {split}; training=auto uses the line of its device"
-    table = Table("", Column(overflow="fold"), title=title, show_header=False)
-    for key, values in suggested.items():
-        if key in _DEVICES:
-            table.add_row(f"on {_DEVICES[key]}", " ".join(values))
-        else:
-            table.add_row(key, f"[{','.join(f'{value:.4g}' for value in values)}]")
-    return table
 
 
 def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:

@@ -101,9 +101,7 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
     path = piece.folder / CONFIG
     try:
         config: Config = ROOTS[piece.command].model_validate(read_yaml(path))
-    except OSError as error:
-        raise DataError(expected("merge", "runs", "to hold config.yaml", f"{path} ({error.strerror})")) from error
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(expected("merge", "runs", "to have a whole config.yaml", f"{path} ({reason})")) from error
     metrics: MetricsConfig = config.metrics  # type: ignore[attr-defined]
@@ -153,25 +151,16 @@ def run_report(arguments: Sequence[str]) -> None:
     """
     named = [argument for argument in arguments if not argument.startswith("report.")]
     settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
-    if len(named) != 1:
-        raise ConfigError(f"report: expected one run folder, got {len(named)}. {_USAGE}")
-    key, _, place = named[0].partition("=") if named[0].startswith(("run=", "runs=")) else ("", "", named[0])
-    if "://" in place:
-        raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
-    folder = Path(place)
+    lists = any(argument.startswith("runs=") for argument in named)
+    if len(named) != 1 or (lists and settings) or not all("=" in setting for setting in settings):
+        raise ConfigError(f"report: expected one run folder, got {' '.join(arguments) or 'none'}. {_USAGE}")
+    folder = Path(named[0].removeprefix("runs=").removeprefix("run="))
     if not folder.is_dir():
-        raise ConfigError(f"report: expected a run folder, got {folder.absolute()}.")
-    if key == "runs":
-        if settings:
-            rule = "expected no setting of the report with runs="
-            raise ConfigError(f"report: {rule}, got report.{settings[0]}. {_USAGE}")
+        raise ConfigError(f"report: expected a run folder of this machine, got {folder.absolute()}.")
+    if lists:
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
-    given = {}
-    for key, mark, value in (setting.partition("=") for setting in settings):
-        if not mark:
-            raise ConfigError(f"report: expected report.{key} to have a value, got none. {_USAGE}")
-        given[key] = yaml.safe_load(value)
+    given = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
     try:
         own = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
-from segmeter.cli.commands._parts import choose_threads, model_card, open_device
+from segmeter.cli.commands._parts import keep_threads, model_card, open_device
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
@@ -74,8 +74,8 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
     resumed = find_resumed(config, job, holds=CHECKPOINTS) if world.leads else None
-    if device.type == "cpu" and world.size == 1:
-        choose_threads(resumed)
+    if world.size == 1:
+        keep_threads(device, resumed, trains=True)
     matched = bool(_steps(config))
     find_monitor(config.training.monitor, config.data.spec(), objects=matched)  # before any data is read, or drawn
     with world.first_alone():

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -79,8 +80,6 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     Overrides that can't be parsed, unknown groups and options, failing interpolations, and jobs that can't be composed
     are left out. Each adds a line to `problems`, so that the rest can be checked too.
     """
-    if not CONFIGS.is_dir():
-        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
     if request.config_dir:
         folder = Path(request.config_dir).absolute()
         if not folder.is_dir():
@@ -92,8 +91,21 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
     groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
     choices: Choices = {group: [] for group in GROUPS} | options(request.folders, groups)
-    overrides = _sound(request, choices, problems)
-    _store_schemas(roots, groups)
+    overrides = list[Override]()
+    for override in (given := parse_overrides(request.overrides, problems)):
+        faults = [*_faults(override, choices | PLUGINS, sweep=request.sweep)]
+        problems.extend(faults)
+        overrides += [] if faults else [override]
+    for key in TEXTS:  # Hydra takes the last value of a key, and a gate would lose the first one
+        if (times := [override.key_or_group for override in given].count(key)) > 1:
+            remedy = f"Write a list: '{key}=[A,B]'."
+            problems.append(f"config: `{key}` is given {times} times, and only the last would count. {remedy}")
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    stored: list[tuple[Any, str, Any]] = [(None, f"schema_{root}", ROOTS[root]) for root in roots]
+    stored += [(group, option, schema) for group in groups for option, schema in schemas_of(group).items()]
+    for each in (*stored, ("hydra/sweeper", "optuna", SearchConfig)):
+        _store(*each)
+    ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
     with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
@@ -113,18 +125,6 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     return [job for job in found if job]
 
 
-def _store_schemas(roots: Sequence[str], groups: Sequence[str]) -> None:
-    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
-    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    for name in roots:
-        _store(None, f"schema_{name}", ROOTS[name])
-    for group in groups:
-        for name, schema in schemas_of(group).items():
-            _store(group, name, schema)
-    ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
-    _store("hydra/sweeper", "optuna", SearchConfig)
-
-
 @cache
 def _store(group: str | None, name: str, schema: type[BaseModel]) -> None:
     """Store one schema, once in a process, as it takes longer than composing a small configuration."""
@@ -140,23 +140,6 @@ def _environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(name, default)
 
 
-def _sound(request: Request, choices: Choices, problems: list[str]) -> list[Override]:
-    """Read the overrides, and drop those that can't be composed, with a line each.
-
-    A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
-    """
-    overrides = parse_overrides(request.overrides, problems)
-    keys = [override.key_or_group for override in overrides]
-    problems.extend(
-        f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
-        for key in TEXTS
-        if keys.count(key) > 1
-    )
-    faults = [[*_faults(override, choices | PLUGINS, sweep=request.sweep)] for override in overrides]
-    problems.extend(itertools.chain(*faults))
-    return [override for override, lines in zip(overrides, faults, strict=True) if not lines]
-
-
 def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]:
     """Say why an override can't be composed: its group or option is unknown, a comma is stray, or it is Hydra's own."""
     key, line = override.key_or_group, override.input_line or ""
@@ -164,10 +147,8 @@ def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]
         yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
     elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key.removeprefix("hydra").lstrip("."))):
         yield f"config: {fault}"
-    elif key.startswith("hydra/") and key not in PLUGINS:
-        yield f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
-    elif key in PLUGINS and override.is_delete():
-        yield f"config: {key!r} can't be removed. Write {key}=basic for a plain sweep."
+    elif key.startswith("hydra/") and (key not in PLUGINS or override.is_delete()):
+        yield f"config: {line!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
     elif "/" in key and key not in known:
         yield f"config: unknown group {key!r}. {nearest(key, known)}"
     elif key in known and not known[key]:
@@ -200,13 +181,11 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
         if not override.is_sweep_override():
             axes.append([line])
         elif override.is_discrete_sweep():
-            fault, values = f"the sweep {line!r} is empty", list[str]()
-            try:
+            values = list[str]()
+            with suppress(ValueError, HydraException):  # a step of 0
                 values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
-            except (ValueError, HydraException) as error:  # a step of 0
-                fault = f"can't read the sweep {line!r} ({error})"
             if not values:
-                problems.append(f"config: {fault}. List its values: {key}=1,2.")
+                problems.append(f"config: the sweep {line!r} is empty. List its values: {key}=1,2.")
             axes.append([f"{key}={value}" for value in values])
     return list(itertools.islice(itertools.product(*axes), SWEEP_LIMIT + 1))
 
@@ -225,8 +204,9 @@ def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], pr
         lines.append(line if as_it_is or is_group else f"++{line}")  # which sets any key, and the schema knows them
     config = _compose(request, lines)
     if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed alone
-        alone = [_named(line, found) for line in lines if isinstance(found := _compose(request, [line]), str)]
-        problems.extend(alone or [config])
+        alone = [(line, fault) for line in lines if isinstance(fault := _compose(request, [line]), str)]
+        problems.extend(f"config: {line.lstrip('+')}: {fault.removeprefix('config: ')}" for line, fault in alone)
+        problems.extend([] if alone else [config])
         return None
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
@@ -251,17 +231,6 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
         return one_line(HydraException(f"the defaults of a file in {request.config_dir} lead back to that file"))
     except _FAULTS as error:
         return one_line(error)
-
-
-def _named(line: str, fault: str) -> str:
-    """Name the key of an override in place of the two messages of OmegaConf's that name none."""
-    key, _, value = line.lstrip("+").partition("=")
-    if "Cannot merge DictConfig with ListConfig" in fault:  # said for a mapping in place of a list, and the reverse
-        wanted = "list, [A, B]" if value.startswith("{") else "mapping, {A: B}"
-        return expected("config", key, f"to be a {wanted}", value)
-    if "list index out of range" in fault:
-        return expected("config", key, "to be an element that the list has", line.lstrip("+"), "Set the whole list.")
-    return fault
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:

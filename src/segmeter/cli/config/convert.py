@@ -5,7 +5,7 @@ rate), and what a checkpoint says about its data.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +66,11 @@ def convert(
     try:
         config = root.model_validate(values)
     except ValidationError as error:
-        found = problems_by_key(error, root, values, typed=lambda key: _typed(key, job.overrides), advice=advice)
+        found = problems_by_key(error, root, values, advice=advice)
         left_out |= set(_followers(job, found))  # a line on the followed key is enough
         problems.extend(line for key, lines in found.items() if key not in left_out for line in lines)
         return None
     return None if told else config
-
-
-def _typed(key: str, overrides: Sequence[str]) -> str | None:
-    """Return the text of a key's value, or of one item of it, on the command line; None if it is not there."""
-    name, _, index = key.rstrip("]").partition("[")
-    lines = (line.lstrip("+").partition("=") for line in reversed(overrides))
-    text = next((value for set_key, _, value in lines if set_key == name), None)
-    items = (text or "").strip("[]").split(",")
-    return items[int(index)].strip() if text and index.isdigit() and int(index) < len(items) else text
 
 
 def fill_resumed(job: Composed) -> dict[str, Any]:
@@ -96,15 +87,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     values, resume = job.values, job.values.get("resume")
     if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
-    try:
-        saved = read_yaml(Path(resume) / "config.yaml")
-    except (OSError, ValueError) as error:
-        reason = f"{Path(resume) / 'config.yaml'} can't be read ({' '.join(str(error).split())})"
-        raise ConfigError(f"resume: {reason}. Start a new run (resume=null).") from error
-    if not saved:
-        raise ConfigError(
-            f"resume: {Path(resume) / 'config.yaml'} holds no configuration. Start a new run (resume=null)."
-        )
+    saved = read_yaml(Path(resume) / "config.yaml")
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
     if missing:
         remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."

@@ -24,7 +24,6 @@ from pydantic import Field
 from segmeter.checks import expected
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
-from segmeter.records import flatten
 from segmeter.schema import Config
 
 LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
@@ -56,9 +55,8 @@ NO_GROUP = (
 TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 _TEXT = r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""  # in quotes
 _KEY = rf"(?P<key>{_TEXT})(?=\s*:)"  # in quotes, which Hydra allows only for values
-_SHARE = r"(?P<start>[=\[,{:]\s*)\\\\(?=[^\\/]+\\[^\\])"  # \\server\share, where Hydra reads \\ as one sign
 _SWEEPS = ("choice(", "range(", "interval(")
-_PARTS = re.compile(f"{_KEY}|{_TEXT}|{_SHARE}")
+_PARTS = re.compile(f"{_KEY}|{_TEXT}")
 
 
 def parse_overrides(lines: Sequence[str], problems: list[str]) -> list[Override]:
@@ -66,12 +64,17 @@ def parse_overrides(lines: Sequence[str], problems: list[str]) -> list[Override]
     parser = OverridesParser.create()
     overrides = []
     for line in lines:
+        key, mark, value = line.partition("=")
+        fixed = _PARTS.sub(lambda part: _escaped(part["key"][1:-1]) if part["key"] else part[0], line)
+        if key.lstrip("+") in TEXTS and value.strip("[] ") and not value.lstrip("[ ").startswith(("'", '"')):
+            listed = value.startswith("[") and value.endswith("]")  # text with signs that Hydra lacks: "a >= b"
+            items = ",".join(quoted(item.strip()) for item in (value[1:-1].split(",") if listed else [value]))
+            fixed = f"{key}=[{items}]" if listed else f"{key}={items}"
         try:
-            overrides.extend(parser.parse_overrides([_with_quotes(line)]))
+            overrides.extend(parser.parse_overrides([fixed]))
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
             remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
-            key, mark, value = line.partition("=")
             if mark and (not line.isascii() or ("(" in value and not value.startswith(_SWEEPS))):
                 remedy = _advise_quotes(key, value)
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
@@ -87,23 +90,6 @@ def _advise_quotes(key: str, value: str) -> str:
     texts = ",".join(quoted(item.strip().strip("'\"")) for item in items)
     fixed = shlex.quote(f"{key}=[{texts}]" if value.startswith("[") else f"{key}={texts}")
     return f"Text beyond ASCII or with ( ) needs quotes that reach the program: {fixed}."
-
-
-def _with_quotes(line: str) -> str:
-    """Quote text with signs that Hydra's grammar lacks, such as "a >= b" or a share of Windows, alone or in a list."""
-    key, _, value = line.partition("=")
-    if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
-        return _PARTS.sub(_as_hydra, line)
-    if value.startswith("[") and value.endswith("]"):
-        items = [quoted(item.strip()) for item in value[1:-1].split(",")]
-        return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
-    return f"{key}={quoted(value.strip())}"
-
-
-def _as_hydra(part: re.Match[str]) -> str:
-    if part["start"]:
-        return part["start"] + 4 * "\\"
-    return _escaped(part["key"][1:-1]) if part["key"] else part[0]
 
 
 def quoted(text: str) -> str:
@@ -137,7 +123,7 @@ def _escaped(key: str) -> str:
 
 
 class SearchConfig(Config, title="config"):
-    """Options of a sweep in `hydra.sweeper`: those of Optuna, and values to search or to run."""
+    """Options of Optuna in `hydra.sweeper`."""
 
     storage: str | None = None
     """Where Optuna keeps its trials, so that a search that was killed goes on: sqlite:///FILE. null keeps none."""
@@ -151,8 +137,6 @@ class SearchConfig(Config, title="config"):
     """null takes that of `training.monitor` or `objective`."""
     seed: int | None = Field(None, ge=0)
     """Seed of Optuna's choices."""
-    params: dict[str, Any] = Field(default_factory=dict)
-    """Keys with the values to search or to run, where a file names them."""
 
 
 class _Sweeper(Config, title="config"):
@@ -185,17 +169,13 @@ def _fault(path: Path, inner: Path) -> str | None:
         return f"is not read. Rename it to {path.with_suffix('.yaml').name}."
     if (CONFIGS / inner).is_file():
         return "segmeter's own file of this name is read instead. Rename it."
-    if not path.is_file():
-        return "expected a regular file."  # a pipe would be waited for
     try:
         text = path.read_text("utf-8")
         node = yaml.compose(text, yaml.SafeLoader)
         if node is not None and _count(node, {}) > MOST_NODES:
             return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
         values = yaml.safe_load(text)
-    except RecursionError:
-        return "it is nested too deep."
-    except (OSError, yaml.YAMLError, ValueError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return None  # Hydra reads it in the same way, and says so when the file is chosen
     return _content_fault(text, values) if isinstance(values, Mapping) else None
 
@@ -211,15 +191,12 @@ def _count(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
-    if PACKAGE.search(text):
-        return "its package is 'hydra', which can't be set here. " + OUTPUTS
     chosen = str(values.get("defaults"))
-    if "hydra/launcher" in chosen:
-        return "its defaults choose hydra/launcher. Choose launch instead: `override /launch: joblib`."
+    if PACKAGE.search(text) or "hydra" in values or "hydra" in chosen:
+        return f"it sets 'hydra', which only the command line may. {OUTPUTS}"
     if ".." in chosen or "//" in chosen:
         return f"its defaults lead out of the folder: {chosen}. Name files of the folder."
-    keys = flatten({"hydra": values.get("hydra", {})})
-    return next(filter(None, (setting_fault(key.removeprefix("hydra").lstrip(".")) for key in keys)), None)
+    return None
 
 
 def setting_fault(path: str) -> str | None:
@@ -243,9 +220,9 @@ def read_search(node: Mapping[str, Any]) -> SearchConfig:
     known = PLUGINS["hydra/sweeper"]
     if chosen not in known:
         raise ConfigError(expected("config", "hydra/sweeper", f"to be one of {', '.join(known)}", repr(chosen)))
-    given = {key: value for key, value in node["sweeper"].items() if key not in ("_target_", "max_batch_size")}
-    values: dict[str, Any] = {"hydra": {"sweeper": {**given, "params": given.get("params") or {}}}}
-    return _Hydra(**values).hydra.sweeper
+    own = ("_target_", "max_batch_size", "params")  # of Hydra's own plain sweeper
+    given: dict[str, Any] = {key: value for key, value in node["sweeper"].items() if key not in own}
+    return _Hydra(hydra={"sweeper": given}).hydra.sweeper  # type: ignore[arg-type]
 
 
 def one_line(error: Exception) -> str:

@@ -1,8 +1,6 @@
 """Every key in words, as commented YAML and as JSON Schema: for help, reference page, completion, --cfg and editors."""
 
 import json
-import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,6 @@ from segmeter.schema import REQUIRED, Registry
 from segmeter.schema.declared import MISSING, Node, node_of, text_of
 from segmeter.schema.registry import REGISTRIES, name_of
 
-_PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 _OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # from the value beside it
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RESULTS = Declared(  # files that commands write; their modules import pyarrow, which the build of a wheel does without
@@ -59,10 +56,8 @@ class Key:
         return "; ".join(filter(None, (self.node.describe(), self.node.unit)))
 
     @property
-    def completions(self) -> list[str] | str:
-        """The words that the key may be, or "path"."""
-        if "path" in self.node.kinds or self.path in _PATHS:
-            return "path"
+    def completions(self) -> list[str]:
+        """The words that the key may be."""
         return ["true", "false"] if self.node.kinds == {"boolean"} else [text_of(word) for word in self.node.choices]
 
 
@@ -139,32 +134,8 @@ def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)
 
 
-def yaml_text(root: type[BaseModel], values: Any, *, part: str | None) -> str:
-    """Write a configuration as YAML that can be read back, with the meaning of each key beside it: ``--cfg job``.
-
-    Parameters
-    ----------
-    part
-        The key of a group to show instead of the whole.
-
-    Raises
-    ------
-    ConfigError
-        There is no such part.
-    """
-    node: Node | None = node_of(root)
-    for name in part.split(".") if part else ():
-        if not isinstance(values, dict) or name not in values:
-            known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
-            raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
-        key, values = node.keys.get(name) if node else None, values[name]
-        node = key.group(values) if key else None
-    if not isinstance(values, dict):
-        return f"{as_yaml(values)}\n"
-    return "".join(f"{line}\n" for line in _lines(node, values, ""))
-
-
-def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
+def yaml_lines(node: Node | None, values: dict[Any, Any], indent: str = "") -> Iterator[str]:
+    """Write a configuration as YAML that can be read back, with the meaning of each key beside it: ``--cfg job``."""
     for key, value in values.items():
         inside = value if isinstance(value, dict) else {}
         declared, comment = node.keys.get(str(key)) if node else None, ""
@@ -173,13 +144,8 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
             comment = declared.meaning.partition(". ")[0].rstrip(".")
             comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
         text = f"{indent}{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}"
-        line, sign = f"{text}  # {comment}" if comment else text, f"{indent}# "
-        room = shutil.get_terminal_size((len(line), 1)).columns
-        if comment and len(line) > room:  # then the comment goes above its key
-            yield from textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign)
-            line = text
-        yield line
-        yield from _lines(declared.group(value) if declared else None, inside, f"{indent}  ")
+        yield f"{text}  # {comment}" if comment else text
+        yield from yaml_lines(declared.group(value) if declared else None, inside, f"{indent}  ")
 
 
 def names() -> list[str]:

@@ -14,21 +14,20 @@ from segmeter.metrics.config.scores import RequireConfig
 from segmeter.report.config import ReportConfig
 from segmeter.schema import Component, Config, Given, RuleError, Unit, rule
 
+PlainName = Annotated[
+    str, Field(pattern=r"^[^/\\\n\x00]+$", json_schema_extra={"words": "a plain name without slashes"})
+]
+
 
 class RunConfig(Config, title="run"):
     """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
 
     root: Path = Path("runs")
     """Folder of all runs."""
-    name: str | None = None
+    name: PlainName | None = None
     """Last part of the folder's name; null takes the data set's name."""
     copy_to: str | None = None
     """URL of a folder that finished runs are copied into, such as s3://bucket/runs; null copies nothing."""
-
-    @rule("name")
-    def _plain(cls, name: str | None, given: Given) -> None:
-        if name is not None and (name == "" or set(name) & set("/\\\n\0")):
-            raise RuleError("to be a plain name without slashes")
 
 
 class Command(Config, title="config"):
