@@ -153,9 +153,8 @@ class FolderConfig(DataConfig):
     fold: str | None = None
     """Cross-validation: "2/5" divides the cases of training and validation into 5 folds, and validates on the
     second."""
-    strata: str | None = None
-    """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
-    columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
+    strata: Literal["classes"] | None = None
+    """"classes": each fold gets its share of the cases that have each class. null deals by size alone."""
     group_by: str | None = None
     """The part of a case's name that tells the patient; cases of one patient stay in one split and one fold. With
     "prefix:8" it is the first 8 characters, with "prefix:_" the text before the last "_". With "pair" it is the name

@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import os
-import struct
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,7 @@ from segmeter.data.files.zarr import ZarrArray, hash_folder
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, noise, patch, put, write_multiscales, write_zarr
+from tests.data.crafted import THREE, noise, put, write_multiscales, write_zarr
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
@@ -186,18 +185,3 @@ def test_a_blosc_chunk_of_another_length_is_refused(change, tmp_path):
     put(path / "0.0", change((path / "0.0").read_bytes()))
     with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
         read_map(path, NOISE)
-
-
-def test_a_blosc_chunk_in_a_shard_is_compared_with_its_length_there(tmp_path):
-    pixels, options = noise(40, 40, None), {"chunks": (10, 20), "compressors": zarr.codecs.BloscCodec()}
-    for location in ("start", "end"):
-        shards = {"shape": (40, 40), "index_location": location}
-        path = write_zarr(tmp_path / f"{location}.zarr", pixels, shards=shards, **options)
-        assert np.array_equal(read_map(path, NOISE).values, pixels)
-        shard = path / "c" / "0" / "0"
-        content = shard.read_bytes()
-        table = 0 if location == "start" else len(content) - 16 * 8 - 4
-        offset, _ = struct.unpack_from("<QQ", content, table + 16)
-        patch(shard, offset + 12, struct.pack("<I", 12345))
-        with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
-            read_map(path, NOISE)

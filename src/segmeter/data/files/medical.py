@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -15,7 +16,6 @@ from segmeter.data.files.array import FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, file_error, show
-from segmeter.data.files.volumes import unpack_exactly
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
@@ -86,7 +86,7 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
         array_header(path, "itk", shape, np.dtype(np.float64), opening)
         image = reader.Execute()
         pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
-        _check_bytes(path, fields, start, pixels)
+        _check_bytes(path.read_bytes()[start:], fields, pixels)
     except DataError:
         raise
     except Exception as error:
@@ -150,7 +150,7 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     return fields, end.end()
 
 
-def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
+def _check_bytes(body: bytes, fields: Mapping[str, str], pixels: NDArray[Any]) -> None:
     """Compare the bytes behind the header with the pixels that ITK returned.
 
     ITK accepts a damaged zlib stream silently and returns uninitialised memory for the rest. It ignores additional
@@ -159,18 +159,16 @@ def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDAr
     Raises
     ------
     ValueError
-        The bytes differ, there are more or fewer of them, or their checksum is wrong.
+        There are more or fewer bytes, or their checksum is wrong.
     """
-    with path.open("rb") as file:
-        file.seek(start)
-        body = file.read()
-    coded = fields.get("encoding", "").lower()
-    if coded in ("gz", "gzip") or fields.get("compresseddata", "F")[:1] in "Tt1":
-        size = fields.get("compresseddatasize", str(len(body)) if coded else "none")
-        good = size == str(len(body)) and unpack_exactly(body, pixels.nbytes, is_gzip=bool(coded)) is not None
-    else:
-        good = len(body) == pixels.nbytes
-    if not good:
+    is_whole = True
+    is_gzip = fields.get("encoding", "").lower() in ("gz", "gzip")
+    if is_gzip or fields.get("compresseddata", "F")[:1] in "Tt1":
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS + 32)  # of zlib or gzip, by its head
+        is_whole = is_gzip or fields.get("compresseddatasize") == str(len(body))
+        body = unpacker.decompress(body, pixels.nbytes + 1)
+        is_whole = is_whole and unpacker.eof and not unpacker.unused_data
+    if not is_whole or len(body) != pixels.nbytes:
         raise ValueError(f"other bytes behind the header than those of {pixels.size} pixels")
 
 
