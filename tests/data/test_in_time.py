@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files import opened as in_time
-from segmeter.data.files import png_rows, sniff
+from segmeter.data.files import sniff
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.files.opened import TimeLimit
 from segmeter.data.folder import build_folder
@@ -39,7 +38,6 @@ STOPPED = """
 import time
 from segmeter.data.files.opened import TimeLimit
 limit = TimeLimit(seconds=1.5, case_id="a", files=())
-limit(int)  # what is compiled first takes its time
 print("reading", flush=True)
 print(limit(lambda: ([time.sleep(0.05) for _ in range(14)], "read")[1]), flush=True)
 """
@@ -147,16 +145,6 @@ def test_nothing_that_was_read_is_kept_not_even_by_an_error(fails):
         assert kept[0]() is None
     finally:
         gc.enable()
-
-
-def test_what_is_compiled_first_is_not_limited(monkeypatch):
-    compile_ = in_time._compile
-    compiled = []
-    monkeypatch.setattr(png_rows, "undo_filters", lambda *given: compiled.append(given) or True)
-    compile_.__wrapped__()
-    assert len(compiled) == 1
-    monkeypatch.setattr(in_time, "_compile", lambda: time.sleep(0.5))
-    assert limit()(lambda: "read") == "read"
 
 
 def _rows(data):

@@ -166,8 +166,11 @@ class FolderConfig(DataConfig):
 
     _from_nnunet = model_validator(mode="before")(nnunet_folder)
 
-    @rule("masks", "planes", "channel_files", "context", "core_depth")
-    def _files_go_together(cls, value: Any, given: Given) -> None:
+    @rule(
+        *("masks", "planes", "channel_files", "context", "core_depth"),
+        *("list_files", "test_fraction", "fold", "strata", "group_by", "group_until"),
+    )
+    def _go_together(cls, value: Any, given: Given) -> None:
         match given.own_key:
             case "masks" if value == given.images and not given.mask_suffix:
                 remedy = "Two names or a suffix tell a mask from its image."
@@ -183,10 +186,6 @@ class FolderConfig(DataConfig):
             ):
                 remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
                 raise RuleError("to be null but for masks of object numbers of one class", remedy)
-
-    @rule("list_files", "test_fraction", "fold", "strata", "group_by", "group_until")
-    def _splits_go_together(cls, value: Any, given: Given) -> None:
-        match given.own_key:
             case "list_files" if other := [split for split in value if split not in SPLITS[:3]]:
                 wanted = f"to be for {', '.join(SPLITS[:3])}, not for {other[0]!r}"
                 raise RuleError(wanted, nearest(other[0], SPLITS[:3]))

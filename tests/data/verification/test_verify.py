@@ -14,7 +14,6 @@ from segmeter.data import dataset
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import build_folder
 from segmeter.data.sample import count_classes, count_decided
-from segmeter.data.verification import cache as verified
 from segmeter.data.verification import verify
 from segmeter.data.verification.intensity import measure_image
 from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
@@ -28,7 +27,7 @@ from tests.data.crafted import encoded, folder, make_folder, noise, put
 def own_cache(tmp_path, monkeypatch):
     """A cache of its own, which trusts files however young they are."""
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(verified, "SETTLED_SECONDS", -60.0)
+    monkeypatch.setattr(verify, "SETTLED_SECONDS", -60.0)
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def test_polygons_are_counted_anew_where_their_corners_lie_elsewhere(tmp_path):
 
 
 def test_files_that_were_just_written_are_not_recognised_by_their_times(tmp_path, read, monkeypatch):
-    monkeypatch.setattr(verified, "SETTLED_SECONDS", 2.0)
+    monkeypatch.setattr(verify, "SETTLED_SECONDS", 2.0)
     config = folder(make_folder(tmp_path / "data"))
     for _ in range(2):
         check_dataset(build_dataset(config))

@@ -246,7 +246,8 @@ def _write(values: NDArray[Any]) -> str:
 def find_unit(name: object) -> str | None:
     """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
-    Known are the usual names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both code points of the Greek mu are accepted.
+    Known are the usual names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both
+    code points of the Greek mu are accepted.
 
     Examples
     --------

@@ -170,12 +170,9 @@ def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[Buffered
     DataError
         It is not a regular file, is empty, or can't be read.
     """
-
-    def open_at_once(_: str, flags: int) -> int:
-        return os.open(path, flags | PLAIN)  # opening a FIFO this way does not wait
-
+    opener = lambda _, flags: os.open(path, flags | PLAIN)  # noqa: E731 - opening a FIFO this way does not wait
     try:
-        with cast(BufferedReader, BufferedReader(FileIO(path, opener=open_at_once), HEAD_BYTES)) as file:
+        with cast(BufferedReader, BufferedReader(FileIO(path, opener=opener), HEAD_BYTES)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
@@ -232,18 +229,15 @@ def _describe(head: bytes) -> tuple[str, str]:
     return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
 
 
-class damage_named:
-    """Turns any exception of a decoder on hostile bytes into one line that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, DataError):
-            raise damaged(self.path, error) from error
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn any exception of a decoder on hostile bytes into one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise damaged(path, error) from error
 
 
 def damaged(path: Path, error: Exception) -> DataError:

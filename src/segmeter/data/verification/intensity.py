@@ -263,59 +263,56 @@ def mismatch_warnings(
 
 
 class ScaleWatch:
-    """Watches unverified images as they are used, and warns once if their scale is not the model's.
+    """Watches unverified images as they are used, and warns once if the scale of the newest is not the model's.
 
     Parameters
     ----------
     mean, std, clip
         The model's normalisation.
     at_once
-        Whether to judge the newest images after each one.
+        Whether a single image is judged, which may be dark; otherwise several together, or all of them at the end.
     """
 
     def __init__(
         self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, at_once: bool = False
     ) -> None:
-        self._model, self._at_once = (mean, std, clip), at_once
-        self._measured: list[tuple[str, int, Values, Values, Values]] = []
-        self._looked = self._told = False
+        self._model, self._least = (mean, std, clip), 1 if at_once else _TOGETHER
+        self._newest: list[tuple[str, int, Values, Values, Values]] = []
+        self._told = False
 
     def add(self, image: NDArray[Any]) -> list[str]:
         """Add an image (H, W, C), and return the warning if it is due."""
         if self._told:
             return []
-        measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
-        full = len(measured) >= _TOGETHER
-        lines = self._look(measured) if full or self._at_once else []
-        rest = measured[1:] if self._at_once else []
-        self._measured = rest if full else measured  # last, so that an image that fails is forgotten
+        measured = image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)
+        newest = [*self._newest[1 - _TOGETHER :], measured]
+        lines = self._look(newest) if len(newest) >= self._least else []
+        self._newest = newest  # last, so that an image that fails is forgotten
         return lines
 
     def close(self) -> list[str]:
-        """Return the warning about images that are too few for `add`; a remainder after others is ignored."""
-        return self._look(self._measured) if self._measured and not self._looked else []
+        """Return the warning about images that are too few for `add`."""
+        return self._look(self._newest) if 0 < len(self._newest) < self._least else []
 
     def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
+        """Warn of images whose scale differs from the model's, such as 8-bit copies of 12-bit images."""
         rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
         lines = mismatch_warnings(found, *self._model)
-        self._looked, self._told = True, bool(lines)
+        self._told = bool(lines)
         return lines
 
 
 def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]) -> list[str]:
-    """Warn of splits that use less than an eighth of their dtype's range; splits with one remedy share a line."""
+    """Warn of splits that use less than an eighth of their dtype's range."""
     if config.full_scale is not None or "auto" in (config.mean, config.std):
         return []
-    alike = dict[tuple[str, str], dict[str, float]]()
-    for split, intensities in splits.items():
-        for each in intensities:
-            if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale:
-                alike.setdefault((each.dtype, _scale_remedy([each])), {})[split] = float(each.high.max())
     return [
-        f"data: the largest value of the {dtype} images of {', '.join(found)} is {max(found.values()):g} of "
-        f"{FULL_SCALE[dtype]:g}, which is less than an eighth of the scale; set data.mean=auto data.std=auto{remedy}."
-        for (dtype, remedy), found in alike.items()
+        f"data: the largest value of the {each.dtype} images of {split} is {each.high.max():g} of {each.full_scale:g}, "
+        f"which is less than an eighth of the scale; set data.mean=auto data.std=auto{_scale_remedy([each])}."
+        for split, intensities in splits.items()
+        for each in intensities
+        if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale
     ]
 
 

@@ -17,9 +17,8 @@ from segmeter.classes import IGNORED_KEY
 from segmeter.data.config import DATA, SPLITS, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
-from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
-from segmeter.data.verification.verify import DTYPES, Verified, header_problems, verify
+from segmeter.data.verification.verify import DTYPES, Rows, Verified, header_problems, verify
 from segmeter.errors import ConfigError, DataError
 
 _NO_CHANNELS = "image to have 0 channels"  # in the cause of a problem every number is 0
