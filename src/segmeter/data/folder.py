@@ -211,8 +211,6 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
             stems = sorted(images.names)
         elif listed is not None:
             remedy = "Relative paths of data.lists and data.list_files start at data.root."
-            if listed.absolute().is_file():  # under the working folder instead
-                remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
             stems += read_list(fetch(root / listed), remedy=remedy)
         else:
             shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}

@@ -1,6 +1,5 @@
 """Spacing and place from each kind of file, when two maps are of different places, and names of lengths."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ import nibabel
 import numpy as np
 import pytest
 import tifffile
-import zarr
 
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, geometry_problem
 from segmeter.data.masks.reading import read_map
@@ -150,17 +148,6 @@ def test_ome_metadata_that_is_in_another_file_is_no_unknown_spacing(tmp_path):
 )
 def test_zarr_attributes_that_are_no_edges_or_units_are_refused(spacing, units, rule, tmp_path):
     assert rule in geometry(zarr_attributes(tmp_path, spacing, units)).spacing_problem
-
-
-def test_zarr_3_without_attributes_is_whole(tmp_path):
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME)
-    file = tmp_path / "a.zarr" / "zarr.json"
-    note = json.loads(file.read_text())
-    del note["attributes"]
-    file.write_text(json.dumps(note))
-    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, VOLUME)
-    file.write_text(json.dumps({**note, "attributes": None}))
-    assert geometry(tmp_path / "a.zarr").spacing is None
 
 
 NGFF = {  # the usual ones of OME-NGFF 0.4 and 0.5, in metres by their definitions

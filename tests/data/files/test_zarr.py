@@ -128,24 +128,6 @@ def test_a_chunk_that_grows_beyond_its_pixels_is_refused(codec, tmp_path):
         read_map(path, Reading(spec=THREE, label_map={}, max_pixels=10**6))
 
 
-def zstd_without_its_size(content):
-    """A frame as a stream has it: of raw blocks, its header without a size (RFC 8878)."""
-    blocks = [content[start : start + (1 << 16)] for start in range(0, len(content), 1 << 16)]
-    heads = [(len(block) << 3 | (block is blocks[-1])).to_bytes(3, "little") for block in blocks]
-    return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + block for head, block in zip(heads, blocks, strict=True))
-
-
-def test_zstd_frames_that_do_not_say_their_size_are_read(tmp_path):
-    data = noise(16, 16, None) % 3
-    path = write_zarr(tmp_path / "a.zarr", data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
-    put(path / "c" / "0" / "0", zstd_without_its_size(data.tobytes()))
-    assert np.array_equal(read_map(path, READING).values, data)
-    for packed in (zstd_without_its_size(bytes(1400)), numcodecs.Zstd().encode(bytes(1400))):
-        put(path / "c" / "0" / "0", packed)
-        with pytest.raises(DataError, match="truncated or damaged data"):
-            read_map(path, READING)
-
-
 CODECS: dict[str, dict[str, Any]] = {
     "blosc": {"compressors": zarr.codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")},
     "gzip": {"compressors": zarr.codecs.GzipCodec(level=9)},

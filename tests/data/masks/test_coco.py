@@ -1,6 +1,5 @@
 """COCO files: run lengths and polygons as pycocotools has them, and every doubt is an error."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ from tests.data.crafted import put
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
 from tests.data.masks import exported
 from tests.data.masks.exported import CELLS
-from tests.deadline import deadline
 from tests.differential.peers import quiet
 
 SPEC = exported.SPEC.replace(ignore_index=255)
@@ -177,19 +175,6 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     with pytest.raises(DataError, match=line) as error:
         read_annotated(path / next(iter(open_coco(path).images)), READING)
     assert len(error.value.problems) == 1
-
-
-def test_many_segments_of_a_picture_take_one_look_at_it(tmp_path):
-    """A look for each of them takes hours where a file names a hundred thousand."""
-    mask = draw_mask(shape=(1000, 1000))
-    write_panoptic(tmp_path / "a.json", {"x": mask})
-    content = json.loads((tmp_path / "a.json").read_text())
-    spare = [{"id": 10**6 + number, "category_id": 10, "iscrowd": 0} for number in range(100_000)]
-    content["annotations"][0]["segments_info"] += spare
-    put(tmp_path / "a.json", content)
-    with deadline(40):  # the pass for each took minutes
-        found = read_annotated(tmp_path / "a.json" / "x", replace(READING, max_pixels=10**6))
-    assert np.array_equal(found, mask)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -105,14 +105,11 @@ class ZarrArray(FileArray):
                 rule = f"to be {axes} {rule}, one per axis"
                 return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
         own = stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
-        if own.spacing_problem or ome.spacing_problem:
-            return own if own.spacing_problem else ome
-        if own.spacing is None or ome.spacing is None:
-            return ome if own.spacing is None else own
-        if same_spacing(own, ome):
+        if own.spacing_problem or (ome.spacing is None and not ome.spacing_problem):
+            return own
+        if ome.spacing_problem or own.spacing is None or same_spacing(own, ome):
             return ome
-        here, there = write_spacing(own.spacing, own.unit), write_spacing(ome.spacing, ome.unit)
-        both = f"{here} there and {there} in OME metadata"
+        both = " and ".join(write_spacing(each.spacing or (), each.unit) for each in (own, ome))
         found = unusable_spacing(self.path, source, "spacing", "to be that of OME metadata", both)
         return found.having(source=ome.source)
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.files import opened, reader_process
+from segmeter.data.files import reader_process
 from segmeter.data.files.reader_process import SECONDS, SPARE_BYTES
+from segmeter.data.images import read_image
 from segmeter.errors import DataError
+from tests.data.crafted import noise, put
 from tests.data.files import apart as work
 from tests.data.files.fuzzed.child import MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.mutations import in_bytes, of
@@ -34,9 +36,9 @@ pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled():
+def compiled(tmp_path_factory):
     """The PNG decoder, whose compilation takes longer than a file may."""
-    asked(opened._compile)
+    asked(read_image, put(tmp_path_factory.mktemp("compiled") / "a.png", noise()))
 
 
 def asked(work, *arguments):
