@@ -12,6 +12,7 @@ import pytest
 from segmeter.data.files.sniff import known_place, read_state, stored_size
 from segmeter.data.pairing import scan_folder
 from segmeter.errors import ConfigError, DataError
+from segmeter.parallel import allow_open_files
 from segmeter.records import cache_folder
 from segmeter.remote import cache
 from segmeter.remote.cache import fetch, fetch_ahead, fetched, list_place, listed_size, unzipped
@@ -237,6 +238,22 @@ def test_threads_that_want_one_folder_fetch_it_once(memory):
     with ThreadPoolExecutor(6) as pool:
         found = set(pool.map(fetch, [f"{memory.url}/run"] * 6))
     assert (len(found), memory.asked) == (1, ["run/a"])
+
+
+@pytest.mark.slow
+def test_more_folders_are_kept_than_a_process_may_open_at_first(memory):
+    resource = pytest.importorskip("resource", reason="Windows limits no process so")
+    folders = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allow_open_files.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        for number in range(200):
+            memory.put(f"{number}/a", b"1")
+            folders.append(fetch(f"{memory.url}/{number}"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [(folder / "a").read_bytes() for folder in folders] == [b"1"] * 200
 
 
 def test_an_archive_is_unpacked_and_one_that_is_replaced_is_unpacked_again(tmp_path, s3):

@@ -106,7 +106,7 @@ def reaching(highest, dtype="uint16"):
     [
         ({"train": 4095, "val": 30000}, ["of train is 4095"]),
         ({"train": 30000, "val": 4095}, ["of val is 4095"]),
-        ({"train": 4000, "val": 4095}, ["of train is 4000", "of val is 4095"]),
+        ({"train": 4000, "val": 4095}, ["of train, val is 4095"]),
         ({"train": 1000, "val": 4095}, ["of train is 1000", "of val is 4095"]),
         ({"train": 30000, "val": 60000}, []),
     ],

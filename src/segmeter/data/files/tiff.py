@@ -30,7 +30,7 @@ _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of
 
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
-    tiff = tifffile.TiffFile(file)
+    tiff: Any = tifffile.TiffFile(file)
     if opening.axes == "image":
         return TiffArray(path, file, tiff, opening)
     pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none

@@ -81,7 +81,17 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
     Integers are measured exactly. The levels of floats are those of every 16th line.
     """
     if dtype.kind == "f":
-        return _measure_float_rows(blocks)
+        parts, kept, top = [], [], 0
+        for block in blocks:
+            wide = block.astype(np.float64)
+            parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
+            kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
+            top += len(block)
+        sizes, means, variances = (np.array(values, np.float64) for values in zip(*parts, strict=True))
+        weight = sizes[:, None] / sizes.sum()
+        mean = (weight * means).sum(0)
+        variance = (weight * (variances + (means - mean) ** 2)).sum(0)
+        return mean, variance, measure_image(np.concatenate(kept))[2]
     counts: NDArray[np.int64] | None = None
     for block in blocks:
         found = [count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
@@ -89,20 +99,6 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
     measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
     return mean, variance, levels.T
-
-
-def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values, Values]:
-    parts, kept, top = [], [], 0
-    for block in blocks:
-        wide = block.astype(np.float64)
-        parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
-        kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
-        top += len(block)
-    weight = np.array([part[0] for part in parts], np.float64)[:, None] / sum(part[0] for part in parts)
-    means, variances = np.stack([part[1] for part in parts]), np.stack([part[2] for part in parts])
-    mean = (weight * means).sum(0)
-    variance = (weight * (variances + (means - mean) ** 2)).sum(0)
-    return mean, variance, measure_image(np.concatenate(kept))[2]
 
 
 def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
@@ -304,15 +300,18 @@ class ScaleWatch:
 
 
 def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]) -> list[str]:
-    """Warn of splits that use less than an eighth of their dtype's range."""
+    """Warn of splits that use less than an eighth of their dtype's range; splits with one remedy share a line."""
     if config.full_scale is not None or "auto" in (config.mean, config.std):
         return []
+    alike = dict[tuple[str, str], dict[str, float]]()
+    for split, intensities in splits.items():
+        for each in intensities:
+            if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale:
+                alike.setdefault((each.dtype, _scale_remedy([each])), {})[split] = float(each.high.max())
     return [
-        f"data: the largest value of the {each.dtype} images of {split} is {each.high.max():g} of {each.full_scale:g}, "
-        f"which is less than an eighth of the scale; set data.mean=auto data.std=auto{_scale_remedy([each])}."
-        for split, intensities in splits.items()
-        for each in intensities
-        if each.dtype != "float32" and each.high.max() < _LEAST_USE * each.full_scale
+        f"data: the largest value of the {dtype} images of {', '.join(found)} is {max(found.values()):g} of "
+        f"{FULL_SCALE[dtype]:g}, which is less than an eighth of the scale; set data.mean=auto data.std=auto{remedy}."
+        for (dtype, remedy), found in alike.items()
     ]
 
 
