@@ -39,8 +39,8 @@ READERS = [pytest.param(door, id=door.__name__) for door in (read_json, read_own
 OTHERS = {
     "records.py": "this door",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
-    "data/verification/cache.py": "our own cache of verified files",
-    "data/masks/annotations.py": "masks that the user names",
+    "data/verification/verify.py": "our own cache of verified files",
+    "data/masks/coco.py": "masks that the user names",
     "data/masks/drawn.py": "masks that the user names",
     "data/labels_config.py": "dataset.json that the user names",
     "cli/completion.py": "an index in the package",

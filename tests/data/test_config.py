@@ -67,7 +67,7 @@ OBJECTS = {"task": "binary", "instances": True}
             OBJECTS | {"instance_divisor": 9, "label_map": {"7,0,0": 0}},
             "`label_map` to hold values of classes, not",
         ),
-        ({"strata": "s.csv"}, "`strata` to be null without folds"),
+        ({"strata": "classes"}, "`strata` to be null without folds"),
         *(({"fold": fold}, "`fold` to be i/k") for fold in ("0/5", "6/5", "1/1", "1", "a/b", "1/5/6")),
         ({"sources": {"a/scans": 0}}, r"`sources\.a/scans` to be a number > 0"),
         (OBJECTS | {"planes": "auto"}, "`planes` to be null for masks of object numbers"),

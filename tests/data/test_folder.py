@@ -9,7 +9,7 @@ import pytest
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import open_images
 from segmeter.data.pairing import list_files, scan_folder
-from segmeter.data.verification.report import build_dataset, check_dataset, check_splits, open_splits
+from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
 from tests.volumes_made import CLASSES, write_cases
@@ -167,16 +167,6 @@ def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
         build_dataset(folder(tmp_path))
 
 
-def test_93_wrong_layout_shows_the_expected_one(tmp_path):
-    put(tmp_path / "a.png", noise())
-    expected = r"`images` to be a folder.* under .* is images/<name>.png and masks/<name>.png"
-    with pytest.raises(DataError, match=expected):
-        build_dataset(folder(tmp_path))
-    put(tmp_path / "images" / "train" / "a.png", noise())
-    with pytest.raises(DataError, match=r"to hold .* files, got 1: train. Convert or move these. The expected layout"):
-        build_dataset(folder(tmp_path))
-
-
 def _listed(root, **lists):
     make_folder(root)
     for split, text in lists.items():
@@ -234,21 +224,6 @@ def test_100_names_that_differ_in_case(tmp_path):
         build_dataset(folder(tmp_path / "two"))
 
 
-def test_images_of_several_channel_counts_get_one_advice_that_ends(tmp_path):
-    """Following the advice for one file would only move the refusal to the others."""
-    make_folder(tmp_path)
-    put(tmp_path / "images" / "b.png", noise(channels=None))
-    for channels, odd in ((3, 1), (1, 2)):
-        with pytest.raises(DataError, match=rf"got another one in {odd} of 3. Convert all images to one number"):
-            open_splits(folder(tmp_path, in_channels=channels), ["all"])
-    for name in "ac":
-        put(tmp_path / "images" / f"{name}.png", noise(channels=None, seed=ord(name)))
-    with pytest.raises(DataError, match=r"or train with data.in_channels=1") as refusal:
-        open_splits(folder(tmp_path), ["all"])
-    assert "one number of channels" not in str(refusal.value)
-    open_splits(folder(tmp_path, in_channels=1), ["all"])
-
-
 @pytest.mark.parametrize(
     "fields", [{"group_until": "_"}, {"val_fraction": 0.3}, {"test_fraction": 0.0}, {"split_seed": 4}], ids=str
 )
@@ -260,18 +235,3 @@ def test_what_shares_out_cases_is_refused_beside_lists(fields):
     with pytest.raises(ConfigError, match=f"`{name}` to be left alone beside lists"):
         FolderConfig(root="x", classes=("a", "b"), list_files=every, **fields)
     FolderConfig(root="x", classes=("a", "b"), list_files={"test": "test.txt"}, **fields)  # the rest is shared out
-
-
-def test_where_lists_are_looked_for_is_said(tmp_path, monkeypatch):
-    make_folder(tmp_path / "set")
-    put(tmp_path / "lists" / "train.txt", b"a\n")
-    monkeypatch.chdir(tmp_path)
-    config = folder(tmp_path / "set", lists="lists")
-    with pytest.raises(DataError) as refusal:
-        build_dataset(config, split="train")
-    text = str(refusal.value)
-    assert f"no file {tmp_path}/set/lists/train.txt. Relative paths of data.lists and data.list_files start at" in text
-    assert f"There is {tmp_path}/lists/train.txt: give absolute paths" in text
-    absolute = folder(tmp_path / "set", lists=str(tmp_path / "lists"))
-    assert build_dataset(absolute, split="train").source == f"{tmp_path}/lists/train.txt"
-    assert build_dataset(folder(tmp_path / "set", val_fraction=0), split="train").source == "seed 0"

@@ -14,7 +14,6 @@ from segmeter.data.folds import (
     describe_dealing,
     group_of,
     read_list,
-    read_strata,
     split_names,
     split_place,
 )
@@ -62,23 +61,9 @@ def test_the_seed_decides_and_the_order_of_names_does_not():
     assert deal_folds(names, 4, seed=0) != deal_folds(names, 4, seed=1)
 
 
-def test_what_can_not_be_dealt_is_refused(tmp_path):
+def test_what_can_not_be_dealt_is_refused():
     with pytest.raises(DataError, match="at most as many folds as groups of cases, got 2 groups"):
         deal_folds(["a_1", "a_2", "b_1"], 3, seed=0, group_until="_")
-    with pytest.raises(DataError, match=r"to have a line for every case, got none for .*'?b"):
-        deal_folds(["a", "b"], 2, seed=0, strata={"a": ("x",)})
-
-
-@pytest.mark.parametrize("text", ["case\na\n", "", "case,stratum\na,x\na,y\n"])
-def test_a_table_of_strata_that_is_none_is_refused(tmp_path, text):
-    (tmp_path / "strata.csv").write_text(text)
-    with pytest.raises(DataError, match="strata"):
-        read_strata(tmp_path / "strata.csv")
-
-
-def test_a_table_of_strata_is_read(tmp_path):
-    (tmp_path / "strata.csv").write_bytes(b'\xef\xbb\xbfcase,stratum\r\na,x\r\n\r\nb,"y, z"\r\n')
-    assert read_strata(tmp_path / "strata.csv") == {"a": ("x",), "b": ("y, z",)}
 
 
 def spread_of(folds, kinds, count):
@@ -246,20 +231,6 @@ def test_the_splits_hit_the_fractions():
     splits = list(split_names([f"case{i}" for i in range(2000)], seed=1, **FRACTIONS).values())
     assert splits.count("test") / 2000 == pytest.approx(0.3, abs=0.031)
     assert splits.count("val") / 2000 == pytest.approx(0.2, abs=0.027)
-
-
-def test_a_case_falls_by_its_name_and_the_seed_alone():
-    names = [f"p{i}" for i in range(200)]
-    first, second = (split_names(names, seed=seed, **FRACTIONS) for seed in (0, 1))
-    assert first != second
-    fewer = split_names(names[50:], seed=0, **FRACTIONS)
-    assert {name: first[name] for name in fewer} == fewer
-
-
-@pytest.mark.parametrize(("val", "test", "split"), [(0, 0, "train"), (0, 1, "test"), (1, 0, "val")])
-def test_everything_may_be_in_one_split(val, test, split):
-    splits = split_names(map(str, range(50)), seed=0, val_fraction=val, test_fraction=test)
-    assert set(splits.values()) == {split}
 
 
 @pytest.mark.parametrize("seed", range(20))

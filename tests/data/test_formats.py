@@ -72,12 +72,6 @@ def test_a_coco_file_that_changed_is_verified_again(tmp_path):
     assert not again[0].target.any()
 
 
-def test_a_plane_per_class_comes_from_a_coco_file_too(tmp_path):
-    coco(tmp_path)
-    config = folder(tmp_path, masks="annotations.json", task="multilabel", classes=("cell",))
-    np.testing.assert_array_equal(build_dataset(config)[1].target, labels(1)[None])
-
-
 def test_a_volume_is_refused_before_it_is_read(tmp_path):
     put(tmp_path / "images" / "a.png", noise(*SHAPE))
     save_nifti(tmp_path / "masks" / "a.nii.gz", np.zeros((3, *SHAPE), np.uint8))

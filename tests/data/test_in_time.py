@@ -21,8 +21,6 @@ import numpy as np
 import pytest
 
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files import opened as in_time
-from segmeter.data.files import png_rows, sniff
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.files.opened import TimeLimit
 from segmeter.data.folder import build_folder
@@ -39,7 +37,6 @@ STOPPED = """
 import time
 from segmeter.data.files.opened import TimeLimit
 limit = TimeLimit(seconds=1.5, case_id="a", files=())
-limit(int)  # what is compiled first takes its time
 print("reading", flush=True)
 print(limit(lambda: ([time.sleep(0.05) for _ in range(14)], "read")[1]), flush=True)
 """
@@ -149,16 +146,6 @@ def test_nothing_that_was_read_is_kept_not_even_by_an_error(fails):
         gc.enable()
 
 
-def test_what_is_compiled_first_is_not_limited(monkeypatch):
-    compile_ = in_time._compile
-    compiled = []
-    monkeypatch.setattr(png_rows, "undo_filters", lambda *given: compiled.append(given) or True)
-    compile_.__wrapped__()
-    assert len(compiled) == 1
-    monkeypatch.setattr(in_time, "_compile", lambda: time.sleep(0.5))
-    assert limit()(lambda: "read") == "read"
-
-
 def _rows(data):
     with data.open_rows(1) as (image, _):
         return image.read(0, 3)
@@ -235,33 +222,9 @@ def test_rows_are_limited_each_time_they_are_read(images, released, monkeypatch)
         released.set()
 
 
-@pytest.mark.parametrize("opened", [False, True])
-def test_the_look_for_changes_is_limited(opened, images, released, monkeypatch):
-    hanging, read_state = [] if opened else [1], sniff.read_state
-
-    def waiting(path):
-        if hanging and hanging.pop():
-            released.wait(9)
-        return read_state(path)
-
-    monkeypatch.setattr(sniff, "read_state", waiting)
-    with pytest.raises(LateError, match=LATE), images.open_rows(1):
-        hanging.extend([1] if opened else [])
-
-
 def test_windows_are_limited_each_time_they_are_read(images, released, monkeypatch):
     sample = PartReader(images)(1)
     monkeypatch.setattr(PartReader, "_read", lambda *given, **more: released.wait(9))
     for array in (sample.image, sample.target):
         with pytest.raises(LateError, match=LATE):
             array[2:5, 3:6]
-
-
-def test_a_data_set_with_a_reader_of_its_own_is_limited(images, released):
-    class Slow(Dataset):
-        def __getitem__(self, index):
-            return released.wait(9)
-
-    slow = Slow(**{name: getattr(images, name) for name in images.__dataclass_fields__})
-    with pytest.raises(LateError, match=LATE):
-        read_case(slow, 1)

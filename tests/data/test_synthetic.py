@@ -69,16 +69,6 @@ def test_what_does_not_decide_pixels_shares_the_folder(tmp_path):
     assert build_dataset(binary, split="train").spec.num_classes == 2
 
 
-def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("crash")
-
-    monkeypatch.setattr(cells, "draw_scene", fail)
-    with pytest.raises(RuntimeError, match="crash"):
-        cells.draw_cells(_config(tmp_path))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypatch):
     config = _config(tmp_path)
     draw = cells.draw_scene

@@ -42,26 +42,6 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-class _Endless(_Quiet):
-    """A server of S3 that has no object and never ends a listing, ten names a page."""
-
-    def do_HEAD(self) -> None:
-        self.send_error(404)
-
-    def do_GET(self) -> None:
-        server: Any = self.server
-        start = 10 * server.pages if server.fresh else 0
-        server.pages += 1
-        state = "<LastModified>2026-11-23T00:00:00.000Z</LastModified><ETag>1</ETag><Size>1</Size>"
-        names = "".join(f"<Contents><Key>x/{start + n:08d}</Key>{state}</Contents>" for n in range(10))
-        more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
-        content = f"<ListBucketResult><Name>b</Name>{more}{names}</ListBucketResult>".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-
 @contextmanager
 def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[Any]:
     """A web server in a thread of this process."""
@@ -69,17 +49,6 @@ def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iter
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
-
-
-@pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A server whose listings have no end; `fresh` says whether its pages bring new names."""
-    with _serving(_Endless) as server:
-        server.pages, server.fresh = 0, True
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "of-the-test")
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from segmeter.evaluation import evaluate
 from segmeter.files import remove
 from segmeter.records import cache_folder
 from segmeter.remote import stores
-from tests.cli.sharded import EVAL, PREDICT, SCORE, TRAIN, contents, newest, run, whole
+from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
 from tests.data.crafted import put, write_zarr
 from tests.data.formats_written import NAMES, coco_content, draw_mask
 from tests.data.volumes import save_volume
@@ -229,16 +229,3 @@ def test_a_run_that_could_not_be_copied_says_so_and_a_resume_copies_it(lost, mem
     assert state_of(folder) == "done"
     assert copied(memory, folder, "run.json") == (folder / "run.json").read_bytes()
     assert copied(memory, folder, "metrics.json") == (folder / "metrics.json").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_training_that_could_not_be_copied_is_copied_by_a_resume(memory, lossy):
-    lossy.append("model.safetensors")
-    assert run("train", *TRAIN, "training.epochs=1", f"run.copy_to={memory.url}/runs") == 3
-    folder = newest("runs/train")
-    assert state_of(folder).startswith("stopped: ")
-    lossy.clear()
-    assert run("train", f"resume={folder}") == 0
-    assert state_of(folder) == "done"
-    best = folder / "checkpoints" / "best" / "model.safetensors"
-    assert copied(memory, folder, "checkpoints/best/model.safetensors") == best.read_bytes()

@@ -111,7 +111,7 @@ class FolderConfig(DataConfig):
     mask_suffix: str = ""
     """The text that follows the image's name in a mask's name, for example "_mask"."""
     masks: str = "masks"
-    """Folder of the masks, or a COCO, Label Studio or CVAT file, under the root; for multilabel the folder holds one
+    """Folder of the masks, or a COCO file, under the root; for multilabel the folder holds one
     folder per class name. With `mask_suffix` it may be that of the images."""
     key: str | None = None
     """The array of NPZ archives and Zarr groups that is the mask; null takes the only one."""
@@ -153,9 +153,8 @@ class FolderConfig(DataConfig):
     fold: str | None = None
     """Cross-validation: "2/5" divides the cases of training and validation into 5 folds, and validates on the
     second."""
-    strata: str | None = None
-    """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
-    columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
+    strata: Literal["classes"] | None = None
+    """"classes": each fold gets its share of the cases that have each class. null deals by size alone."""
     group_by: str | None = None
     """The part of a case's name that tells the patient; cases of one patient stay in one split and one fold. With
     "prefix:8" it is the first 8 characters, with "prefix:_" the text before the last "_". With "pair" it is the name
@@ -167,8 +166,11 @@ class FolderConfig(DataConfig):
 
     _from_nnunet = model_validator(mode="before")(nnunet_folder)
 
-    @rule("masks", "planes", "channel_files", "context", "core_depth")
-    def _files_go_together(cls, value: Any, given: Given) -> None:
+    @rule(
+        *("masks", "planes", "channel_files", "context", "core_depth"),
+        *("list_files", "test_fraction", "fold", "strata", "group_by", "group_until"),
+    )
+    def _go_together(cls, value: Any, given: Given) -> None:
         match given.own_key:
             case "masks" if value == given.images and not given.mask_suffix:
                 remedy = "Two names or a suffix tell a mask from its image."
@@ -184,10 +186,6 @@ class FolderConfig(DataConfig):
             ):
                 remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
                 raise RuleError("to be null but for masks of object numbers of one class", remedy)
-
-    @rule("list_files", "test_fraction", "fold", "strata", "group_by", "group_until")
-    def _splits_go_together(cls, value: Any, given: Given) -> None:
-        match given.own_key:
             case "list_files" if other := [split for split in value if split not in SPLITS[:3]]:
                 wanted = f"to be for {', '.join(SPLITS[:3])}, not for {other[0]!r}"
                 raise RuleError(wanted, nearest(other[0], SPLITS[:3]))

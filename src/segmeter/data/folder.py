@@ -1,7 +1,7 @@
 """Builds a data set from folders of images and masks."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -16,9 +16,9 @@ from segmeter.data.config import FolderConfig, PlaneAxis
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
-from segmeter.data.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
+from segmeter.data.folds import deal_folds, describe_dealing, read_list, split_names
 from segmeter.data.images import Orientation
-from segmeter.data.masks.annotations import annotations_of, open_annotations
+from segmeter.data.masks.coco import annotations_of, open_coco
 from segmeter.data.pairing import (
     Listing,
     class_folders,
@@ -64,7 +64,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         if annotations is None:
             masks.append(scan_folder(place, role=role, remedy=layout(config)))
         else:
-            masks.append(Listing(place, {name: [name] for name in open_annotations(annotations).images}))
+            masks.append(Listing(place, {name: [name] for name in open_coco(annotations).images}))
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
@@ -211,8 +211,6 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
             stems = sorted(images.names)
         elif listed is not None:
             remedy = "Relative paths of data.lists and data.list_files start at data.root."
-            if listed.absolute().is_file():  # under the working folder instead
-                remedy += f" There is {show(listed.absolute())}: give absolute paths to take lists from there."
             stems += read_list(fetch(root / listed), remedy=remedy)
         else:
             shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
@@ -221,11 +219,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     if config.fold is not None and folded:
         number, count = map(int, config.fold.split("/"))
         both = sorted(set(stems))
-        strata: Mapping[str, Collection[str]] | None = None
-        if config.strata == BY_CLASS:
-            strata = _classes_of(config, root, both, images, masks)
-        elif config.strata is not None:
-            strata = read_strata(fetch(root / config.strata))
+        strata = _classes_of(config, root, both, images, masks) if config.strata else None
         folds = deal_folds(both, count, strata=strata, **_grouping(config))
         return [stem for stem in both if (folds[stem] == number) == (split == "val")]
     if not stems:

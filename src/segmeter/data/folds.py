@@ -3,7 +3,6 @@
 It also compares how two configurations assign cases, so that nobody evaluates on the training cases by mistake.
 """
 
-import csv
 import hashlib
 import math
 import re
@@ -21,10 +20,9 @@ from segmeter.schema import as_plain, defaults
 
 PREFIX, PAIR = "prefix:", "pair"  # forms of data.group_by and metrics.cluster
 _SIDE = re.compile(r"(?:(?<=\d)|[_-])(?:l|r|left|right|od|os)$", re.IGNORECASE)
-BY_CLASS = "classes"  # the value of data.strata that stands for the classes in the masks
 _FOLDS = ("fold", "strata")  # keys that decide only between training and validation
 _SHARES = ("split_seed", "group_until", "group_by", "val_fraction", "test_fraction", "lists", "list_files")
-_ANY = ""  # the stratum of every case
+_ANY = ""  # the class that stands for every case
 _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
     "are divided by data.val_fraction and data.test_fraction."
@@ -151,7 +149,7 @@ def deal_folds(
     group_by: str | None = None,
     strata: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, int]:
-    """Return the fold of each case, from 1. Groups stay together, and sizes and strata are balanced.
+    """Return the fold of each case, from 1. Groups stay together, and sizes and strata (classes) are balanced.
 
     Groups with the largest share of a stratum come first. Each goes to the fold that has the least of the group's
     strata: the products of shares are summed, so that rare strata count more than common ones. Ties go to the fold
@@ -172,7 +170,7 @@ def deal_folds(
     Raises
     ------
     DataError
-        There are fewer groups than folds, or a case has no stratum.
+        There are fewer groups than folds.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for stem in sorted(stems):
@@ -182,9 +180,6 @@ def deal_folds(
         raise DataError(
             expected("data", "fold", f"to ask for at most as many folds as {what}", f"{len(groups)} {what}")
         )
-    missing = [] if strata is None else [stem for group in groups.values() for stem in group if stem not in strata]
-    if missing:
-        raise DataError(expected("data", "strata", "to have a line for every case", f"none for {some(missing)}"))
     held_by = strata or {}
     kinds = {  # the cases of each group, in all and per stratum
         name: Counter(kind for stem in group for kind in (_ANY, *set(held_by.get(stem, ()))))
@@ -204,24 +199,6 @@ def deal_folds(
         held[fold] += own
         folds |= dict.fromkeys(groups[name], fold + 1)
     return folds
-
-
-def read_strata(path: Path) -> dict[str, tuple[str]]:
-    """Read a CSV table of two columns, case and stratum, below a header; DataError if it is something else."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            expected("data", "strata", "to be a CSV table", f"{show(path.absolute())} ({error})")
-        ) from error
-    if not rows or any(len(row) != 2 for row in rows):
-        rule = "to have two columns, case and stratum, below a header"
-        raise DataError(expected("data", "strata", rule, show(path.absolute())))
-    twice = [name for name, times in Counter(row[0] for row in rows[1:]).items() if times > 1]
-    if twice:
-        raise DataError(expected("data", "strata", "to name each case once", f"repeated names ({some(twice)})"))
-    return {case: (stratum,) for case, stratum in rows[1:]}
 
 
 def describe_dealing(config: Any) -> dict[str, Any]:

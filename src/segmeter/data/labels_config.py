@@ -66,7 +66,7 @@ def read_labels(path: str | Path) -> NnunetLabels:
     file = given / NAME if given.is_dir() else given
     try:
         content = json.loads(file.read_bytes())
-        labels, ending = content["labels"], content.get("file_ending") or ""
+        labels, ending = content["labels"], str(content.get("file_ending") or "")
         known = {str(name): as_region(value) for name, value in labels.items() if name != "ignore"}
         channels = content.get("channel_names") or {}
         names = tuple(str(channels[key]) for key in sorted(channels, key=int))
@@ -76,13 +76,10 @@ def read_labels(path: str | Path) -> NnunetLabels:
         raise file_error(file, "labels", "to map names to labels", found) from error
     numbers = sorted({label for region in known.values() for label in members_of(region)})
     last = len(numbers)
-    if numbers != list(range(last)) or known.get("background") != 0 or ignored not in (None, last):
-        raise file_error(file, "labels", 'to be 0 ("background"), 1, 2, ... and last "ignore"', labels)
-    named = [tuple(sorted(members_of(region))) for region in known.values()]
-    if len(set(named)) < len(named):
-        raise file_error(file, "labels", "to name each label or region once", labels)
-    if not isinstance(ending, str):
-        raise file_error(file, "file_ending", "to be a text such as .nii.gz", ending)
+    once = len({tuple(sorted(members_of(region))) for region in known.values()}) == len(known)
+    if numbers != list(range(last)) or known.get("background") != 0 or ignored not in (None, last) or not once:
+        rule = 'to be 0 ("background"), 1, 2, ... and last "ignore", and to name each label or region once'
+        raise file_error(file, "labels", rule, labels)
     regions = {name: region for name, region in known.items() if region != 0}
     grouped = any(isinstance(region, tuple) and len(region) > 1 for region in regions.values())
     classes = ["background", *(f"label {label}" for label in numbers[1:])]
@@ -91,9 +88,12 @@ def read_labels(path: str | Path) -> NnunetLabels:
             classes[members_of(region)[0]] = name
     spec = ClassesConfig(classes=tuple(classes), ignore_index=ignored).spec()
     groups = {name: tuple(classes[label] for label in members_of(region)) for name, region in regions.items()}
-    regions_in_order = tuple(regions.values())
     return NnunetLabels(
-        spec=spec, groups=groups if grouped else {}, regions=regions_in_order, file_ending=ending, channels=names
+        spec=spec,
+        groups=groups if grouped else {},
+        regions=tuple(regions.values()),
+        file_ending=ending,
+        channels=names,
     )
 
 

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,6 @@ Result = TypeVar("Result")
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further retry
-MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigabytes
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
@@ -125,36 +124,24 @@ def list_objects(url: str) -> list[Stored]:
     Raises
     ------
     DataError
-        Nothing is there, a name is both a file and a folder, or the listing does not end.
+        Nothing is there.
     RunError
         The store can't be reached.
     """
+
+    def look(store: Any, inner: str) -> list[Stored]:
+        pages = ((each["path"][len(inner) :].lstrip("/"), each) for page in store.list(inner or None) for each in page)
+        return [_stored(name, each) for name, each in pages if name]
+
     found = find_object(url) if "/" in url.partition("://")[2] else None
     listed = [found] if found else []
     if not found and not url.startswith("http"):  # a web server lists nothing
-        listed = sorted(retry(url, partial(_list, url)), key=lambda each: each.name)
+        listed = sorted(retry(url, look), key=lambda each: each.name)
     if not listed:
         remedy = "A web server lists nothing: name a file, or zip://FOLDER::URL." if url.startswith("http") else ""
         raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
-    names = {each.name for each in listed}
-    folders = {name[:end] for name in names for end, mark in enumerate(name) if mark == "/"}
-    markers = {each.name for each in listed if not each.size} & folders  # which consoles create for a folder
-    both = next(iter(names & folders - markers), None)
-    if both:
-        raise DataError(expected(url, "names", "to be files or folders", f"both of {both!r}"))
-    return [each for each in listed if each.name not in markers]
-
-
-def _list(url: str, store: Any, inner: str) -> list[Stored]:
-    found = dict[str, Stored]()
-    for page in store.list(inner or None):
-        fresh = {name: _stored(name, each) for each in page if (name := each["path"][len(inner) :].lstrip("/"))}
-        if len(found) + len(fresh) > MOST_OBJECTS or fresh.keys() & found.keys():
-            given = f"{len(found)} and no end, the last of them {page[-1]['path']!r}"
-            remedy = "Name a folder further in, or see what the server lists."
-            raise DataError(expected(url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy))
-        found |= fresh
-    return list(found.values())
+    folders = {each.name[:end] for each in listed for end, mark in enumerate(each.name) if mark == "/"}
+    return [each for each in listed if each.size or each.name not in folders]  # consoles create markers for folders
 
 
 def find_object(url: str) -> Stored | None:

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from segmeter.data.verification import cache as verified
+from segmeter.data.verification import verify as verified
 from tests.cli.sharded import run
 from tests.data.crafted import make_folder, noise, put
 

@@ -234,7 +234,7 @@ def test_other_transformations_are_refused_by_name(step, level, tmp_path):
     ("spacing", "unit", "problem"),
     [
         ([3000, 500, 250], "nm", ""),
-        ([3, 0.5, 0.3], "um", "(3, 0.5, 0.3) um there and (3, 0.5, 0.25) um in OME metadata"),
+        ([3, 0.5, 0.3], "um", "to be that of OME metadata, got (3, 0.5, 0.3) um and (3, 0.5, 0.25) um"),
     ],
 )
 def test_attributes_and_ome_metadata_must_say_one_spacing(spacing, unit, problem, tmp_path):

@@ -61,10 +61,7 @@ NO_LENGTH = "ITK header: expected `spacing` to be a finite number > 0 .*, got "
         (".mha", b"= LOCAL", b"= LOCAL.raw", ELSEWHERE),
         (".mha", FILE + b" = LOCAL", FILE + b": b.raw", ELSEWHERE),
         (".mha", FILE + b" = LOCAL", b"  " + FILE + b" = b.raw", ELSEWHERE),
-        (".mha", FILE + b" = LOCAL", b"elementdatafile = LOCAL", ELSEWHERE),
         (".mha", FILE, b"Comment = " + LONG + b"\n" + FILE, "to end within 65536 bytes"),
-        (".mha", FILE, b"junk\n" + FILE, "a name and a value per line"),
-        (".mha", FILE, b"NDims = 2\n" + FILE, "to name a field once"),
         (".nrrd", b"\nencoding", b"\nDATA FILE: b.raw\nencoding", ELSEWHERE),
         (".nrrd", b"\nencoding", b"\n datafile: b.raw\nencoding", ELSEWHERE),
         (".nrrd", b"\nencoding", b"\n#" + LONG + b"\nencoding", "to end within 65536 bytes"),
@@ -169,27 +166,23 @@ NRRD = b"NRRD0004\ntype: uint8\ndimension: 2\nsizes: 4 3\nencoding: raw\n\n"
 
 
 @pytest.mark.parametrize(
-    ("head", "old", "new", "rule"),
+    ("head", "old", "new"),
     [
-        *((MHA, b"= 2", b"= " + axes, "truncated or damaged") for axes in (b"-2", b"0", b"3", b"2.0", b"x")),
-        (MHA, b"NDims = 2", b"NDims = 99999999999", "99999999999 axes of sizes 4 3"),
-        (MHA, b"DimSize = 4 3", b"DimSize = 4 -3", "2 axes of sizes 4 -3"),
-        (MHA, b"DimSize = 4 3", b"DimSize = 4 " + b"9" * 5000, "truncated or damaged"),
-        (MHA, b"ElementType", b"HeaderSize = 5\nElementType", "followed by the pixels, got HeaderSize 5"),
-        (NRRD, b"dimension: 2", b"dimension: 99999999999", "99999999999 axes of sizes 4 3"),
-        (NRRD, b"sizes: 4 3\n", b"", "2 axes of sizes none"),
-        (NRRD, b"encoding", b"line skip: 1152921504606846976\nencoding", "got lineskip 1152921504606846976"),
-        (NRRD, b"encoding", b"byteskip: 1152921504606846976\nencoding", "got byteskip 1152921504606846976"),
-        (NRRD, b"encoding", b"byte skip: 2\nencoding", "got byteskip 2. Save it again without"),
-        (NRRD, b"encoding: raw", b"encoding: text", "`encoding` to be raw or gzip, got text"),
-        (MHA, b"ElementType", b"BinaryData = F\nElementType", "`encoding` to be raw or gzip, got BinaryData = False"),
+        *((MHA, b"= 2", b"= " + axes) for axes in (b"-2", b"0", b"3", b"2.0", b"x", b"99999999999")),
+        *((MHA, b"DimSize = 4 3", b"DimSize = 4 " + size) for size in (b"-3", b"9" * 5000)),
+        (MHA, b"ElementType", b"HeaderSize = 5\nElementType"),
+        (MHA, b"ElementType", b"BinaryData = F\nElementType"),
+        (NRRD, b"dimension: 2", b"dimension: 99999999999"),
+        (NRRD, b"sizes: 4 3\n", b""),
+        *((NRRD, b"encoding", skip + b"\nencoding") for skip in (b"line skip: 1152921504606846976", b"byte skip: 2")),
+        (NRRD, b"encoding: raw", b"encoding: text"),
     ],
 )
-def test_numbers_of_a_header_that_itk_hangs_on_or_passes_over_are_refused(head, old, new, rule, tmp_path):
+def test_numbers_of_a_header_that_itk_hangs_on_or_passes_over_are_refused(head, old, new, tmp_path):
     assert old in head
     path = put(tmp_path / ("a.mha" if head is MHA else "a.nrrd"), head + bytes(range(12)))
     assert np.array_equal(values(path).values, np.arange(12).reshape(3, 4))
-    with pytest.raises(DataError, match=rule) as error:
+    with pytest.raises(DataError, match="truncated or damaged") as error:
         values(put(path, head.replace(old, new, 1) + bytes(range(12))))
     assert len(error.value.problems) == 1
 

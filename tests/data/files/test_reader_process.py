@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from segmeter.data.files import reader_process
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.errors import DataError
-from segmeter.threads import count_cores
 from tests.data.files import apart
 
 PATH = Path("some") / "file.mha"
@@ -77,26 +75,6 @@ def test_the_memory_of_a_process_is_bounded(monkeypatch):
     with pytest.raises(MemoryError):
         ask(apart.take, 1 << 29)
     assert ask(apart.take, 1 << 29, max_pixels=1 << 25) == 1
-
-
-def test_a_lower_limit_of_the_users_is_kept():
-    pytest.importorskip("resource", reason="Windows limits no process so")
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
-        "from tests.data.files.test_reader_process import ask, apart\n"
-        "print(ask(apart.take, 1 << 26))\n"
-        "try: ask(apart.take, 3 << 30, max_pixels=1 << 30)\n"
-        "except MemoryError: print('refused')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert (done.stdout.split(), done.stderr) == (["1", "refused"], "")
-
-
-def test_threads_share_no_more_processes_than_there_are_cores():
-    with ThreadPoolExecutor(4 * count_cores()) as pool:
-        found = list(pool.map(lambda number: (ask(apart.double, number), ask(apart.process)), range(100)))
-    assert [value for value, _ in found] == list(range(0, 200, 2))
-    assert len({process for _, process in found}) <= count_cores()
 
 
 def _of_other_process(queue):

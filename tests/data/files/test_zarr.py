@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import os
-import struct
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,7 @@ from segmeter.data.files.zarr import ZarrArray, hash_folder
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, noise, patch, put, write_multiscales, write_zarr
+from tests.data.crafted import THREE, noise, put, write_multiscales, write_zarr
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
@@ -129,24 +128,6 @@ def test_a_chunk_that_grows_beyond_its_pixels_is_refused(codec, tmp_path):
         read_map(path, Reading(spec=THREE, label_map={}, max_pixels=10**6))
 
 
-def zstd_without_its_size(content):
-    """A frame as a stream has it: of raw blocks, its header without a size (RFC 8878)."""
-    blocks = [content[start : start + (1 << 16)] for start in range(0, len(content), 1 << 16)]
-    heads = [(len(block) << 3 | (block is blocks[-1])).to_bytes(3, "little") for block in blocks]
-    return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + block for head, block in zip(heads, blocks, strict=True))
-
-
-def test_zstd_frames_that_do_not_say_their_size_are_read(tmp_path):
-    data = noise(16, 16, None) % 3
-    path = write_zarr(tmp_path / "a.zarr", data, chunks=(16, 16), compressors=zarr.codecs.ZstdCodec())
-    put(path / "c" / "0" / "0", zstd_without_its_size(data.tobytes()))
-    assert np.array_equal(read_map(path, READING).values, data)
-    for packed in (zstd_without_its_size(bytes(1400)), numcodecs.Zstd().encode(bytes(1400))):
-        put(path / "c" / "0" / "0", packed)
-        with pytest.raises(DataError, match="truncated or damaged data"):
-            read_map(path, READING)
-
-
 CODECS: dict[str, dict[str, Any]] = {
     "blosc": {"compressors": zarr.codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")},
     "gzip": {"compressors": zarr.codecs.GzipCodec(level=9)},
@@ -186,18 +167,3 @@ def test_a_blosc_chunk_of_another_length_is_refused(change, tmp_path):
     put(path / "0.0", change((path / "0.0").read_bytes()))
     with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
         read_map(path, NOISE)
-
-
-def test_a_blosc_chunk_in_a_shard_is_compared_with_its_length_there(tmp_path):
-    pixels, options = noise(40, 40, None), {"chunks": (10, 20), "compressors": zarr.codecs.BloscCodec()}
-    for location in ("start", "end"):
-        shards = {"shape": (40, 40), "index_location": location}
-        path = write_zarr(tmp_path / f"{location}.zarr", pixels, shards=shards, **options)
-        assert np.array_equal(read_map(path, NOISE).values, pixels)
-        shard = path / "c" / "0" / "0"
-        content = shard.read_bytes()
-        table = 0 if location == "start" else len(content) - 16 * 8 - 4
-        offset, _ = struct.unpack_from("<QQ", content, table + 16)
-        patch(shard, offset + 12, struct.pack("<I", 12345))
-        with pytest.raises(DataError, match="a Blosc chunk of another length than its header says"):
-            read_map(path, NOISE)

@@ -1,21 +1,18 @@
 """COCO files: run lengths and polygons as pycocotools has them, and every doubt is an error."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
-from segmeter.data.masks.coco import expand_runs
+from segmeter.data.masks.coco import annotations_of, expand_runs, hash_annotated, open_coco, read_annotated
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES, coco_content, draw_mask, library, write_panoptic
 from tests.data.masks import exported
 from tests.data.masks.exported import CELLS
-from tests.deadline import deadline
 from tests.differential.peers import quiet
 
 SPEC = exported.SPEC.replace(ignore_index=255)
@@ -36,6 +33,26 @@ def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
 
 def runs(mask):
     return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
+
+
+def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
+    path = put(tmp_path / "a.json", coco_content({"x": draw_mask(), "y": draw_mask(seed=1)}))
+    assert annotations_of(path / "x") == annotations_of(path / "cell" / "x") == path
+    assert annotations_of(tmp_path / "x.png") is None
+    (tmp_path / "b.json").mkdir()
+    assert annotations_of(tmp_path / "b.json" / "x.png") is None
+    one, other = hash_annotated(path / "x"), hash_annotated(path / "y")
+    put(path, coco_content({"x": draw_mask(seed=2), "y": draw_mask(seed=1)}))
+    assert hash_annotated(path / "x") != one
+    assert hash_annotated(path / "y") == other
+
+
+def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
+    path = tmp_path / "a.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)  # no room is taken
+    with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
+        open_coco(path)
 
 
 def test_objects_are_numbered_and_crowds_ignored(tmp_path):
@@ -120,7 +137,7 @@ def of_runs(counts, side=48):
 
 WRONG = {
     "no JSON": (b"{", "truncated or damaged"),
-    "results": ([{"image_id": 1}], "a list of results"),
+    "results": ([{"image_id": 1}], "to be COCO's, with images and categories, got a list"),
     "no images": (PLAIN | {"images": []}, "got none"),
     "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
     "two of one id": (PLAIN | {"images": [*PLAIN["images"], PLAIN["images"][0] | {"file_name": "y"}]}, "id of its own"),
@@ -156,21 +173,8 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     content, line = WRONG[name]
     path = put(tmp_path / "a.json", content)
     with pytest.raises(DataError, match=line) as error:
-        read_annotated(annotated_images(path)["x"][0], READING)
+        read_annotated(path / next(iter(open_coco(path).images)), READING)
     assert len(error.value.problems) == 1
-
-
-def test_many_segments_of_a_picture_take_one_look_at_it(tmp_path):
-    """A look for each of them takes hours where a file names a hundred thousand."""
-    mask = draw_mask(shape=(1000, 1000))
-    write_panoptic(tmp_path / "a.json", {"x": mask})
-    content = json.loads((tmp_path / "a.json").read_text())
-    spare = [{"id": 10**6 + number, "category_id": 10, "iscrowd": 0} for number in range(100_000)]
-    content["annotations"][0]["segments_info"] += spare
-    put(tmp_path / "a.json", content)
-    with deadline(40):  # the pass for each took minutes
-        found = read_annotated(tmp_path / "a.json" / "x", replace(READING, max_pixels=10**6))
-    assert np.array_equal(found, mask)
 
 
 @pytest.mark.parametrize("seed", range(20))

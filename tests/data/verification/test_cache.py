@@ -3,18 +3,11 @@
 import os
 
 import numpy as np
-import pytest
 
-from segmeter.data.verification import cache
-from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
+from segmeter.data.verification import verify
+from segmeter.data.verification.verify import load_rows, save_rows
 
 DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def rows(*pixels):
@@ -23,61 +16,46 @@ def rows(*pixels):
     return found
 
 
-def loaded(kept):
-    places, found = kept.load()
+def loaded(path, dtype=DTYPE):
+    places, found = load_rows(path, dtype)
     return {name: int(found[place]["pixels"]) for name, place in places.items()}
 
 
-def test_rows_are_found_again_and_newer_ones_replace_older():
-    kept = VerifiedFiles({"task": "binary"}, DTYPE)
-    assert loaded(kept) == {}
-    kept.save(["a", "b"], rows(1, 2))
-    kept.save(["b", "c"], rows(20, 3))
-    assert loaded(VerifiedFiles({"task": "binary"}, DTYPE)) == {"a": 1, "b": 20, "c": 3}
+def test_rows_are_found_again_and_newer_ones_replace_older(tmp_path):
+    path = tmp_path / "a.verified"
+    assert loaded(path) == {}
+    save_rows(path, ["a", "b"], rows(1, 2))
+    save_rows(path, ["b", "c"], rows(20, 3))
+    assert loaded(path) == {"a": 1, "b": 20, "c": 3}
+    assert loaded(path, np.dtype([("pixels", np.int32)])) == {}
 
 
-def test_other_settings_and_other_rows_share_nothing():
-    VerifiedFiles({"task": "binary"}, DTYPE).save(["a"], rows(1))
-    assert loaded(VerifiedFiles({"task": "multiclass"}, DTYPE)) == {}
-    assert loaded(VerifiedFiles({"task": "binary"}, np.dtype([("pixels", np.int32)]))) == {}
-
-
-def test_a_damaged_cache_never_gives_other_rows():
-    kept = VerifiedFiles({}, DTYPE)
-    kept.save(["a", "b"], rows(1, 2))
-    content = kept.path.read_bytes()
-    outcomes = []
+def test_a_damaged_cache_never_gives_other_rows(tmp_path):
+    path, outcomes = tmp_path / "a.verified", []
+    save_rows(path, ["a", "b"], rows(1, 2))
+    content = path.read_bytes()
     for at in range(len(content)):
-        kept.path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        outcomes.append(loaded(kept))
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        outcomes.append(loaded(path))
     assert {} in outcomes
     assert all(found in ({}, {"a": 1, "b": 2}) for found in outcomes)
     for size in (0, 40, len(content) - 1):
-        kept.path.write_bytes(content[:size])
-        assert loaded(kept) == {}
+        path.write_bytes(content[:size])
+        assert loaded(path) == {}
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(folder):
-    folder.write_text("a file where the folder should be")
-    kept = VerifiedFiles({}, DTYPE)
-    kept.save(["a"], rows(1))
-    assert loaded(kept) == {}
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    save_rows(tmp_path / "cache" / "a.verified", ["a"], rows(1))
+    assert loaded(tmp_path / "cache" / "a.verified") == {}
 
 
-def test_what_was_used_least_recently_goes_first(folder, monkeypatch):
-    monkeypatch.setattr(cache, "MAX_FILES", 2)
-    kept = [VerifiedFiles(number, DTYPE) for number in range(3)]
-    for age, each in ((300, kept[0]), (100, kept[1])):
-        each.save(["a"], rows(1))
-        then = each.path.stat().st_mtime - age
-        os.utime(each.path, (then, then))
-    kept[2].save(["a"], rows(1))
-    assert [each.path.exists() for each in kept] == [False, True, True]
-
-
-def test_only_files_left_alone_for_long_enough_are_trusted():
-    limit = int(SETTLED_SECONDS * 1e9)
-    states = np.array([[9, 0, 0, 1], [9, limit, 0, 1], [9, 0, limit, 1]])
-    assert is_settled(states, 2 * limit + 1).tolist() == [True, True, True]
-    assert is_settled(states, 2 * limit).tolist() == [True, False, False]
-    assert is_settled(states, limit).tolist() == [False, False, False]
+def test_what_was_used_least_recently_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "MAX_FILES", 2)
+    paths = [tmp_path / f"{number}.verified" for number in range(3)]
+    for age, path in ((300, paths[0]), (100, paths[1])):
+        save_rows(path, ["a"], rows(1))
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    save_rows(paths[2], ["a"], rows(1))
+    assert [path.exists() for path in paths] == [False, True, True]

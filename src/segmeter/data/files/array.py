@@ -139,7 +139,7 @@ class FileArray:
     pixels
         Decodes the whole file, once. Formats that are read in parts override `_lines` instead.
     planes
-        Reads a volume plane by plane; without it the volume is decoded as a whole.
+        Reads a volume plane by plane, instead of `pixels` or beside it.
     """
 
     header: Header
@@ -218,8 +218,7 @@ class FileArray:
         return self._decode().reshape(self.header.shape)
 
     def _decode(self) -> NDArray[Any]:
-        assert self._pixels is not None
-        return self._pixels()
+        return self._pixels() if self._pixels else np.concatenate([*self._blocks()])
 
 
 def array_header(

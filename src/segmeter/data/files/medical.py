@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -15,19 +16,14 @@ from segmeter.data.files.array import FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, file_error, show
-from segmeter.data.files.volumes import unpack_exactly
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
 FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterior, superior to NIfTI's right, anterior
 _ITK, _DICOM = "ITK header", "DICOM"
 _MOST_HEADER = 1 << 16  # bytes
-_MOST_AXES = 8  # more than any file that is read
-_DIGITS = 19  # of a number beyond int64
 _ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # of a header
-# Fields that skip bytes before the pixels
-_SKIPS = {"headersize": "HeaderSize", "lineskip": "lineskip", "byteskip": "byteskip"}
-_ENCODINGS = ("raw", "gz", "gzip")
+_SKIPS = ("headersize", "lineskip", "byteskip")  # fields that skip bytes before the pixels
 _SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
 
 Decoded = tuple[NDArray[Any], Geometry]
@@ -45,15 +41,16 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     The spacing is in mm unless the file names another unit. The affine leads to right, anterior, superior, as in NIfTI.
     """
-    head, size, most = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size, opening.max_pixels
+    head, size = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
     fields, start = _read_fields(path, head, form)
-    axes, sizes = fields.get("ndims", fields.get("dimension", "")), fields.get("dimsize", fields.get("sizes", ""))
-    numbers = sizes.split()
-    plain = all(each.isascii() and each.isdigit() and len(each) < _DIGITS for each in (axes, *numbers))
-    if not plain or not 0 < int(axes) == len(numbers) <= _MOST_AXES:  # on others ITK hangs, or ignores them
-        raise ValueError(f"{axes or 'no number of'} axes of sizes {sizes[:60] or 'none'}")
-    bounds = {"size": size, "pixels": min(math.prod(map(int, numbers)), most), "max_pixels": most}
+    axes, sizes = fields.get("ndims", fields.get("dimension")), fields.get("dimsize", fields.get("sizes", "")).split()
+    plain = axes == str(len(sizes)) and all(re.fullmatch("[0-9]{1,18}", each) for each in sizes)
+    skipped = [f"{name} {fields[name]}"[:60] for name in _SKIPS if fields.get(name, "0") not in ("0", "-1")]
+    if not plain or skipped:  # on which ITK hangs, or ignores them
+        raise ValueError(skipped[0] if skipped else f"{axes} axes of sizes {' '.join(sizes)[:60]}")
+    pixels = min(math.prod(map(int, sizes)), opening.max_pixels)
+    bounds = {"size": size, "pixels": pixels, "max_pixels": opening.max_pixels}
     found = read_apart(path, _read_itk, path, form, fields, start, opening, **bounds)
     return _opened(path, file, "itk", opening, found)
 
@@ -86,7 +83,7 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
         array_header(path, "itk", shape, np.dtype(np.float64), opening)
         image = reader.Execute()
         pixels: NDArray[Any] = sitk.GetArrayFromImage(image).reshape(shape)
-        _check_bytes(path, fields, start, pixels)
+        _check_bytes(path.read_bytes()[start:], fields, pixels)
     except DataError:
         raise
     except Exception as error:
@@ -119,38 +116,23 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     Raises
     ------
     DataError
-        The pixels are in another file, the header has no end, a line is not a field, or a field occurs twice.
+        The header has no end, or the pixels are in another file.
     """
     end = re.search(_ENDS[form], head, re.MULTILINE)
-    fields: dict[str, str] = {}
-    lines = [line.strip() for line in head[: end and end.end()].decode(errors="replace").split("\n")]
-    last = next(text for text in reversed(lines) if text)
-    for text in filter(None, lines[form == "nrrd" :]):
-        key, *value = re.split("[=:]" if form == "mha" else ":", text, maxsplit=1)
-        if form == "nrrd" and (text[0] == "#" or (value and value[0].startswith("="))):
-            continue  # := is a comment of the writer
-        name = "".join(key.lower().split())
-        if end and (not value or "\r" in text or name in fields):
-            rule = "to name a field once" if name in fields else "to have a name and a value per line"
-            raise file_error(path, "header", rule, repr(text[:60]))
-        fields[name] = "".join(value).strip()
-    elsewhere = fields.get("datafile") if form == "nrrd" else last if end else None
-    if elsewhere is not None and not re.fullmatch(r"ElementDataFile\s*[=:]\s*LOCAL", elsewhere):
-        found, remedy = f"one that names {elsewhere[:60]!r}", "Save it as one file."
-        raise file_error(path, "file", "to hold its pixels itself", found, remedy)
     if end is None:
         raise file_error(path, "header", f"to end within {_MOST_HEADER} bytes", "none that does")
-    if fields.get("encoding", "raw").lower() not in _ENCODINGS or fields.get("binarydata", "T")[:1] not in "Tt1":
-        found, remedy = fields.get("encoding", "BinaryData = False")[:60], "Save it raw, or packed by gzip."
-        raise file_error(path, "encoding", "to be raw or gzip", found, remedy)
-    for name, shown in _SKIPS.items():
-        if fields.get(name, "0") not in ("0", "-1"):
-            found, remedy = f"{shown} {fields[name][:60]}", "Save it again without."
-            raise file_error(path, "header", "to be followed by the pixels", found, remedy)
+    text = head[: end.end()].decode(errors="replace")
+    # := is a comment of NRRD's writer
+    lines = re.findall(r"^([^:=\n]+)[=:](?!=)(.*)$" if form == "mha" else r"^([^#:\n]+):(?!=)(.*)$", text, re.MULTILINE)
+    fields = {"".join(key.lower().split()): value.strip() for key, value in lines}
+    elsewhere = fields.get("datafile") if form == "nrrd" else fields.get("elementdatafile")
+    if elsewhere not in (None, "LOCAL"):
+        found, remedy = f"one that names {elsewhere!r}"[:80], "Save it as one file."
+        raise file_error(path, "file", "to hold its pixels itself", found, remedy)
     return fields, end.end()
 
 
-def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
+def _check_bytes(body: bytes, fields: Mapping[str, str], pixels: NDArray[Any]) -> None:
     """Compare the bytes behind the header with the pixels that ITK returned.
 
     ITK accepts a damaged zlib stream silently and returns uninitialised memory for the rest. It ignores additional
@@ -159,18 +141,16 @@ def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDAr
     Raises
     ------
     ValueError
-        The bytes differ, there are more or fewer of them, or their checksum is wrong.
+        There are more or fewer bytes, or their checksum is wrong.
     """
-    with path.open("rb") as file:
-        file.seek(start)
-        body = file.read()
-    coded = fields.get("encoding", "").lower()
-    if coded in ("gz", "gzip") or fields.get("compresseddata", "F")[:1] in "Tt1":
-        size = fields.get("compresseddatasize", str(len(body)) if coded else "none")
-        good = size == str(len(body)) and unpack_exactly(body, pixels.nbytes, is_gzip=bool(coded)) is not None
-    else:
-        good = len(body) == pixels.nbytes
-    if not good:
+    is_whole = True
+    is_gzip = fields.get("encoding", "").lower() in ("gz", "gzip")
+    if is_gzip or fields.get("compresseddata", "F")[:1] in "Tt1":
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS + 32)  # of zlib or gzip, by its head
+        is_whole = is_gzip or fields.get("compresseddatasize") == str(len(body))
+        body = unpacker.decompress(body, pixels.nbytes + 1)
+        is_whole = is_whole and unpacker.eof and not unpacker.unused_data
+    if not is_whole or len(body) != pixels.nbytes:
         raise ValueError(f"other bytes behind the header than those of {pixels.size} pixels")
 
 

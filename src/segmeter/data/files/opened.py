@@ -4,11 +4,9 @@ A time limit for reading a case stands here too, because a file server may never
 """
 
 import hashlib
-import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -16,15 +14,13 @@ from io import BufferedReader
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any, TypeVar
-
-from PIL import Image
+from typing import Any, TypeVar, cast
 
 from segmeter.checks import shorten
 from segmeter.data.files.array import FileArray, Header, LazyArray, Opening
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
-from segmeter.data.files.pictures import PictureArray, decode_samples
+from segmeter.data.files.pictures import PictureArray
 from segmeter.data.files.sniff import (
     check_size,
     damage_named,
@@ -162,24 +158,24 @@ class TimeLimit:
             can end.
         """
         with fetched(self.files):
-            return read() if self.seconds is None else self._in_time(read, self.seconds)
-
-    def _in_time(self, read: Callable[[], Result], seconds: float) -> Result:
-        _compile()
-        future: Future[Result] = Future()
-        threading.Thread(target=_fulfil, args=(future, read), name="read", daemon=True).start()
-        try:
+            if self.seconds is None:
+                return read()
+            found = list[tuple[Result | None, BaseException | None]]()
+            reader = threading.Thread(target=_read_into, args=(found, read), name="read", daemon=True)
+            reader.start()
             for _ in range(_WAITS):
-                try:
-                    return future.result(timeout=seconds / _WAITS)
-                except TimeoutError:
-                    if future.done():  # it ended just now, or the error is the reader's own
-                        return future.result()
-        finally:
-            del future  # breaks a cycle of the error, its traceback, this frame and the future
-        _leave_readers()
-        names = shorten([show(path) for path in self.files])
-        raise LateError(names, seconds=seconds, case_id=self.case_id, index=self.index)
+                reader.join(self.seconds / _WAITS)
+            if not found:
+                _leave_readers()
+                names = shorten([show(path) for path in self.files])
+                raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
+            value, error = found.pop()
+            try:
+                if error is not None:
+                    raise error
+                return cast(Result, value)
+            finally:
+                del error  # breaks a cycle of the error, its traceback and this frame
 
     def lines(self, array: LazyArray) -> LazyArray:
         """Return the same lines with a time limit for each read."""
@@ -188,13 +184,11 @@ class TimeLimit:
         return LazyArray(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
 
 
-def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
+def _read_into(found: list[tuple[Result | None, BaseException | None]], read: Callable[[], Result]) -> None:
     try:
-        future.set_result(read())
+        found.append((read(), None))
     except BaseException as error:
-        future.set_exception(error)
-    finally:
-        del future, read  # as in `TimeLimit._in_time`
+        found.append((None, error))
 
 
 @cache
@@ -202,11 +196,3 @@ def _leave_readers() -> None:
     """Let a worker process end although a library, such as zarr, reads in a thread that Python would wait for."""
     if parent_process() is not None:
         Finalize(None, os._exit, args=(0,), exitpriority=-1)
-
-
-@cache
-def _compile() -> None:
-    """Compile the PNG decoder first, which takes seconds once per installation and does not count as reading."""
-    file = io.BytesIO()
-    Image.new("L", (1, 1)).save(file, "PNG")
-    decode_samples(file.getvalue(), max_pixels=1)

@@ -35,7 +35,6 @@ SPARE_BYTES = 1 << 30  # of memory for any file, besides its pixels
 _BYTES_PER_PIXEL = 24  # 8 of the widest dtype, in three copies
 _START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.reader_process import serve; serve()"
 _HAS_LIMITS = hasattr(signal, "SIGPROF")  # all systems but Windows
-_ENDLESS = 1 << 62  # bytes
 _LAST_SECONDS = 5.0  # for a crashed process to end
 
 _idle: list["_Reader"] = []
@@ -162,11 +161,9 @@ def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
     if _HAS_LIMITS:
         import resource
 
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        most = psutil.Process().memory_info().vms + most_bytes
-        limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+        most, hard = psutil.Process().memory_info().vms + most_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]
         with suppress(OSError, ValueError):  # macOS has no such limit
-            resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
         signal.setitimer(signal.ITIMER_PROF, seconds)  # after which the system ends this process
     try:
         return True, work(*arguments)
@@ -175,7 +172,6 @@ def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
     finally:
         if _HAS_LIMITS:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @atexit.register

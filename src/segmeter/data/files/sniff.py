@@ -60,6 +60,8 @@ _FOREIGN = (
     (b"version https://git-lfs", "a git-lfs pointer", "Run `git lfs pull`."),
     (b"%PDF", "a PDF", "Export the picture as PNG."),
     (b"\x89HDF", "an HDF5 file", "Save each image as .npy or TIFF."),
+    (b"<!doctype html", "an HTML page", "Download the file itself."),
+    (b"<html", "an HTML page", "Download the file itself."),
 )
 _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SUFFIX = re.compile(
@@ -153,8 +155,12 @@ def name_format(path: Path, head: bytes) -> str:
     """
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
-        what, remedy = _describe(head)
-        raise file_error(path, "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy)
+        what, remedy = "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
+        if b"\0" not in head and head.isascii():
+            what, remedy = "text", "Replace it by the image."
+        start = head.lstrip().lower()
+        foreign = next((each[1:] for each in _FOREIGN if start.startswith(each[0].lower())), (what, remedy))
+        raise file_error(path, "content", "to be PNG, JPEG, BMP, TIFF or NPY", *foreign)
     if path.suffix.lower() not in FORMATS[found].suffixes:
         rule, remedy = f"to fit the content, {found.upper()}", f"Rename the file to {FORMATS[found].suffixes[0]}."
         raise file_error(path, "suffix", rule, repr(path.suffix), remedy)
@@ -170,12 +176,9 @@ def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[Buffered
     DataError
         It is not a regular file, is empty, or can't be read.
     """
-
-    def open_at_once(_: str, flags: int) -> int:
-        return os.open(path, flags | PLAIN)  # opening a FIFO this way does not wait
-
+    opener = lambda _, flags: os.open(path, flags | PLAIN)  # noqa: E731 - opening a FIFO this way does not wait
     try:
-        with cast(BufferedReader, BufferedReader(FileIO(path, opener=open_at_once), HEAD_BYTES)) as file:
+        with cast(BufferedReader, BufferedReader(FileIO(path, opener=opener), HEAD_BYTES)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
@@ -220,30 +223,15 @@ def check_size(path: Path, found: int, most: int, remedy: str) -> None:
         raise file_error(path, "file", f"of at most {allowed} bytes", f"{found}", remedy)
 
 
-def _describe(head: bytes) -> tuple[str, str]:
-    """Return what foreign bytes look like, and the advice about them."""
-    for magic, what, remedy in _FOREIGN:
-        if head.startswith(magic):
-            return what, remedy
-    if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        return "an HTML page", "Download the file itself."
-    if b"\0" not in head and head.isascii():
-        return "text", "Replace it by the image."
-    return "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
-
-
-class damage_named:
-    """Turns any exception of a decoder on hostile bytes into one line that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, DataError):
-            raise damaged(self.path, error) from error
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn any exception of a decoder on hostile bytes into one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise damaged(path, error) from error
 
 
 def damaged(path: Path, error: Exception) -> DataError:

@@ -6,7 +6,7 @@ import math
 import threading
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 import tifffile
@@ -25,13 +25,12 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is ref
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
-_MOST_BYTES = 1 << 62  # of a file
 _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
 
 
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
-    tiff = open_tiff(file)
+    tiff: Any = tifffile.TiffFile(file)
     if opening.axes == "image":
         return TiffArray(path, file, tiff, opening)
     pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none
@@ -156,30 +155,6 @@ def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> 
     bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
     first, before = max(top, 0), max(left, 0)
     target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]
-
-
-def open_tiff(file: IO[bytes]) -> Any:
-    """Open a TIFF file with tifffile, which would loop forever over pages that lead back to an earlier one.
-
-    Raises
-    ------
-    ValueError
-        The pages do so.
-    """
-    head = file.read(16).ljust(16, b"\0")
-    order: Literal["little", "big"] = "little" if head.startswith(b"II") else "big"
-    number, link, entry = (8, 8, 20) if head[2:4] in (b"+\0", b"\0+") else (2, 4, 12)  # bytes; BigTIFF's are longer
-    at, seen = int.from_bytes(head[link : 2 * link], order), set[int]()
-    while at:
-        if at in seen:
-            raise ValueError("its pages lead back to an earlier one")
-        seen.add(at)
-        file.seek(min(at, _MOST_BYTES))
-        file.seek(min(at + number + entry * int.from_bytes(file.read(number), order), _MOST_BYTES))
-        found = file.read(link)
-        at = int.from_bytes(found, order) if len(found) == link else 0  # the file ends here
-    file.seek(0)
-    return tifffile.TiffFile(file)
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:

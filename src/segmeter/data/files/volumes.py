@@ -5,15 +5,12 @@ import io
 import logging
 import math
 import os
-import struct
 import threading
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import imagecodecs
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
@@ -53,8 +50,7 @@ class NpyArray(FileArray):
         self.header = array_header(path, "npy", self._shape, self._dtype, opening)
         found, size = file.seek(0, io.SEEK_END) - self._start, math.prod(self._shape) * self._dtype.itemsize
         if found != size:
-            kind = "fewer" if found < size else "more"
-            raise ValueError(f"{found} bytes of pixels, {kind} bytes than the {size} that the header asks for")
+            raise ValueError(f"{found} bytes of pixels, where the header asks for {size}")
 
     def _decode(self) -> NDArray[Any]:
         assert self._file is not None
@@ -85,19 +81,10 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     def decode() -> NDArray[Any]:
         with archive.open(name) as member:
             member.read(start)
-            content = _read_all(member, math.prod(shape) * dtype.itemsize)
+            content = member.read(math.prod(shape) * dtype.itemsize + 1)  # to the end, where the checksum is verified
         return np.frombuffer(content, dtype).reshape(shape, order=order)
 
     return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), pixels=decode)
-
-
-def _read_all(stream: IO[bytes], size: int) -> bytes:
-    """Read `size` bytes to the end, where gzip and ZIP verify their checksums; ValueError for another size."""
-    content = stream.read(size + 1)
-    if len(content) != size:
-        found = "fewer" if len(content) < size else "more"
-        raise ValueError(f"{found} bytes than the {size} that the header asks for")
-    return content
 
 
 def _read_head(file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
@@ -141,28 +128,17 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     if os.fstat(file.fileno()).st_size > size + size // 100 + _PACKING:
         raise ValueError(f"more bytes than the {size} that the header asks for")
 
-    def values(body: Any, start: int = 0) -> NDArray[Any]:
-        pixels = np.frombuffer(body, dtype, offset=start)
-        return pixels * np.float64(slope) + np.float64(intercept) if scaled else pixels
-
-    def decode() -> NDArray[Any]:
-        file.seek(0)
-        body = unpack_exactly(file.read(), size, is_gzip=True) if packed else None
-        return values(_read_all(rewound(), size) if body is None else body, offset).reshape(shape, order="F").T
-
-    def blocks() -> Iterator[NDArray[Any]]:
+    def planes() -> Iterator[NDArray[Any]]:
         stream = rewound()
         stream.seek(offset)
-        plane = math.prod(shape[:2]) * dtype.itemsize
-        for number in range(math.prod(shape[2:])):
-            body = stream.read(plane)
-            if len(body) != plane:
-                raise ValueError(f"fewer bytes than the {size} that the header asks for, from plane {number} on")
-            yield values(body).reshape(1, *shape[1::-1])
+        length = math.prod(shape[:2]) * dtype.itemsize
+        for _ in range(math.prod(shape[2:])):
+            pixels = np.frombuffer(stream.read(length), dtype).reshape(1, *shape[1::-1])
+            yield pixels * np.float64(slope) + np.float64(intercept) if scaled else pixels
         if stream.read(1):  # it also makes gzip verify its checksum
             raise ValueError(f"more bytes than the {size} that the header asks for")
 
-    return FileArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode, blocks)
+    return FileArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), planes=planes)
 
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:
@@ -179,24 +155,6 @@ def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]
     if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
         raise file_error(path, "NIfTI", "to hold header and pixels in one file", "a pair of files")
     return header, pixdim
-
-
-def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uint8] | None:
-    """Unpack a zlib or gzip stream with libdeflate, in half of zlib's time; None if anything is wrong.
-
-    libdeflate verifies the checksum at the end of a stream but ignores what follows. So the checksum must be the last
-    bytes, and that of gzip, which is long enough to be unique, must not occur before.
-    """
-    body = np.empty(size, np.uint8)
-    try:
-        if len((imagecodecs.gzip_decode if is_gzip else imagecodecs.deflate_decode)(packed, out=body.data)) != size:
-            return None
-    except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
-        return None
-    crc32: Callable[..., int] = imagecodecs.deflate_crc32  # it takes any buffer, which its type does not say
-    end = struct.pack("<II", crc32(body), size % 2**32) if is_gzip else struct.pack(">I", zlib.adler32(body.data))
-    place = packed.find(end) if is_gzip else packed.rfind(end)
-    return body if place == len(packed) - len(end) else None
 
 
 def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[int, ...]) -> Geometry:

@@ -38,14 +38,11 @@ class Drawn:
         Its class.
     crowd
         Whether it stands for many objects that nobody counted.
-    layer
-        Objects of a higher layer cover those below. Within one layer, objects that overlap are a conflict.
     """
 
     mask: NDArray[np.bool_]
     label: int
     crowd: bool = False
-    layer: int = 0
 
 
 def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], reading: Reading) -> NDArray[Any]:
@@ -78,15 +75,15 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
             plane[each.mask & (each.label == label)] = 1
         return plane
     numbered, spec = bool(reading.instances), reading.spec
-    drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
+    drawn, covered = np.zeros(shape, np.int64), np.zeros(shape, bool)
     chosen = []
     for each in objects:
         rows, columns = (np.flatnonzero(each.mask.any(axis=axis)) for axis in (1, 0))
         box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else np.s_[:0, :0]
         chosen.append((replace(each, mask=each.mask[box].copy()), box))
     smaller_on_top = reading.overlap == "smaller_on_top"
-    chosen.sort(key=lambda each: (each[0].layer, -int(np.count_nonzero(each[0].mask)) if smaller_on_top else 0))
-    layers = {layer: number for number, layer in enumerate(sorted({each.layer for each, _ in chosen}))}
+    if smaller_on_top:
+        chosen.sort(key=lambda each: -int(np.count_nonzero(each[0].mask)))
     count = clashes = 0
     for each, box in chosen:
         if numbered and each.crowd:
@@ -97,10 +94,9 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         else:
             count += 1
             value = spec.number_of(count) if numbered else each.label
-        layer = layers[each.layer]
-        clashes += int(np.count_nonzero((owner[box] == layer) & each.mask & (drawn[box] != value)))
+        clashes += int(np.count_nonzero(covered[box] & each.mask & (drawn[box] != value)))
         drawn[box][each.mask] = value
-        owner[box][each.mask] = layer
+        covered[box] |= each.mask
     if clashes and not smaller_on_top:
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."

@@ -81,7 +81,17 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
     Integers are measured exactly. The levels of floats are those of every 16th line.
     """
     if dtype.kind == "f":
-        return _measure_float_rows(blocks)
+        parts, kept, top = [], [], 0
+        for block in blocks:
+            wide = block.astype(np.float64)
+            parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
+            kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
+            top += len(block)
+        sizes, means, variances = (np.array(values, np.float64) for values in zip(*parts, strict=True))
+        weight = sizes[:, None] / sizes.sum()
+        mean = (weight * means).sum(0)
+        variance = (weight * (variances + (means - mean) ** 2)).sum(0)
+        return mean, variance, measure_image(np.concatenate(kept))[2]
     counts: NDArray[np.int64] | None = None
     for block in blocks:
         found = [count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
@@ -89,20 +99,6 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
     measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
     return mean, variance, levels.T
-
-
-def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values, Values]:
-    parts, kept, top = [], [], 0
-    for block in blocks:
-        wide = block.astype(np.float64)
-        parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
-        kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
-        top += len(block)
-    weight = np.array([part[0] for part in parts], np.float64)[:, None] / sum(part[0] for part in parts)
-    means, variances = np.stack([part[1] for part in parts]), np.stack([part[2] for part in parts])
-    mean = (weight * means).sum(0)
-    variance = (weight * (variances + (means - mean) ** 2)).sum(0)
-    return mean, variance, measure_image(np.concatenate(kept))[2]
 
 
 def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
@@ -263,43 +259,43 @@ def mismatch_warnings(
 
 
 class ScaleWatch:
-    """Watches unverified images as they are used, and warns once if their scale is not the model's.
+    """Watches unverified images as they are used, and warns once if the scale of the newest is not the model's.
 
     Parameters
     ----------
     mean, std, clip
         The model's normalisation.
     at_once
-        Whether to judge the newest images after each one.
+        Whether a single image is judged, which may be dark; otherwise several together, or all of them at the end.
     """
 
     def __init__(
         self, mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = (), *, at_once: bool = False
     ) -> None:
-        self._model, self._at_once = (mean, std, clip), at_once
-        self._measured: list[tuple[str, int, Values, Values, Values]] = []
-        self._looked = self._told = False
+        self._model, self._least = (mean, std, clip), 1 if at_once else _TOGETHER
+        self._newest: list[tuple[str, int, Values, Values, Values]] = []
+        self._told = False
 
     def add(self, image: NDArray[Any]) -> list[str]:
         """Add an image (H, W, C), and return the warning if it is due."""
         if self._told:
             return []
-        measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
-        full = len(measured) >= _TOGETHER
-        lines = self._look(measured) if full or self._at_once else []
-        rest = measured[1:] if self._at_once else []
-        self._measured = rest if full else measured  # last, so that an image that fails is forgotten
+        measured = image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image)
+        newest = [*self._newest[1 - _TOGETHER :], measured]
+        lines = self._look(newest) if len(newest) >= self._least else []
+        self._newest = newest  # last, so that an image that fails is forgotten
         return lines
 
     def close(self) -> list[str]:
-        """Return the warning about images that are too few for `add`; a remainder after others is ignored."""
-        return self._look(self._measured) if self._measured and not self._looked else []
+        """Return the warning about images that are too few for `add`."""
+        return self._look(self._newest) if 0 < len(self._newest) < self._least else []
 
     def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
+        """Warn of images whose scale differs from the model's, such as 8-bit copies of 12-bit images."""
         rows = {row[0]: [other[1:] for other in measured if other[0] == row[0]] for row in measured}
         found = [merge_images(dtype, *map(np.array, zip(*own, strict=True))) for dtype, own in rows.items()]
         lines = mismatch_warnings(found, *self._model)
-        self._looked, self._told = True, bool(lines)
+        self._told = bool(lines)
         return lines
 
 

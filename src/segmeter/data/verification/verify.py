@@ -1,8 +1,15 @@
-"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged."""
+"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged.
 
+A file counts as unchanged while its path, size, modification time, status change time and inode are the same. Writing
+into a file changes its status time even if size and modification time are put back. If a file was read less than
+`SETTLED_SECONDS` after its last change, a later write could get the same times, so it is verified again.
+"""
+
+import io
+import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,25 +21,29 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter import __version__
-from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.images import check_image_header
-from segmeter.data.masks.annotations import annotations_of
+from segmeter.data.masks.coco import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair, count_classes, count_decided
-from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image, measure_rows
 from segmeter.errors import DataError
+from segmeter.files import atomic_write, sha256_json
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.records import cache_folder
 from segmeter.remote import fetch_ahead
 
 Value = TypeVar("Value")
+Rows = NDArray[np.void]
 
 DTYPES = tuple(FULL_SCALE)
+SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
+MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; the least recently used files go first
+_SUFFIX = ".verified"
 _FINDINGS = 3  # raise it whenever something else is found in a file
 _CHUNK = 512  # cases whose states one task reads
 _LINES = 512  # lines of a large image that are read at a time
@@ -97,7 +108,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
         Whether to use the findings of earlier starts. The findings of this one are stored either way.
     """
     dtype = row_dtype(dataset)
-    store, rows = VerifiedFiles(_settings(dataset), dtype), np.zeros(len(dataset), dtype)
+    store, rows = _store(dataset, dtype), np.zeros(len(dataset), dtype)
     here = str(Path.cwd())
     names = [os.path.join(here, pair.paths[0]) for pair in dataset.pairs]  # noqa: PTH118 - as in `read_state`
     now, most = time.time_ns(), rows["state"].shape[1]
@@ -105,7 +116,7 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     chunks = (dataset.pairs[start : start + _CHUNK] for start in range(0, len(dataset), _CHUNK))
     found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
     states = np.concatenate([rows["state"][:0], *found])
-    known, kept = store.load() if use_cache else ({}, rows)
+    known, kept = load_rows(store, dtype) if use_cache else ({}, rows)
     places = np.array([known.get(name, -1) for name in names], np.int64)
     there = places >= 0
     rows[there] = kept[places[there]]
@@ -119,9 +130,10 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     for place, (row, lines) in zip(fresh, track(read, f"checking {dataset.split}", len(fresh)), strict=True):
         rows[place] = row
         problems += lines
-    good = [i for i in fresh if rows[i]["size"].all() and is_settled(rows[i]["state"], now).all()]
+    limit = now - int(SETTLED_SECONDS * 1e9)
+    good = [i for i in fresh if rows[i]["size"].all() and (rows[i]["state"][:, 1:3] < limit).all()]
     if good:
-        store.save([names[place] for place in good], rows[good])
+        save_rows(store, [names[place] for place in good], rows[good])
     return Verified(rows, tuple(problems), len(rows) - len(fresh))
 
 
@@ -153,8 +165,11 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
     )
 
 
-def _settings(dataset: Dataset) -> list[Any]:
-    """Collect everything that decides what is found in a file; the images' folder keeps data sets apart."""
+def _store(dataset: Dataset, dtype: np.dtype[Any]) -> Path:
+    """Return the cache's file for everything that decides what is found in a file.
+
+    The images' folder keeps data sets apart.
+    """
     spec, masks = dataset.spec, dataset.reading
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(masks.label_map.items()), masks.max_pixels, dataset.orientation]
@@ -162,7 +177,44 @@ def _settings(dataset: Dataset) -> list[Any]:
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, *spec.counting.values(), masks.instances, masks.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
-    return [_FINDINGS, tools, folders, reading, meaning, planes]
+    settings = [_FINDINGS, tools, folders, reading, meaning, planes, str(dtype)]
+    return cache_folder() / f"{sha256_json(settings)[:40]}{_SUFFIX}"
+
+
+def load_rows(store: Path, dtype: np.dtype[Any]) -> tuple[dict[str, int], Rows]:
+    """Return the place of each case's row by name, and the rows; none if the file is missing or damaged."""
+    try:
+        if store.stat().st_size <= MAX_BYTES:
+            # a ZIP file, whose checksums are verified
+            with store.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                names, rows = json.loads(bytes(stored["names"])), stored["rows"]
+            os.utime(store)  # used now
+            if len(rows) == len(names) and rows.dtype == dtype:
+                return {name: place for place, name in enumerate(names)}, rows
+    except Exception:  # a damaged ZIP or NPY file raises many types, and none is worth a refusal
+        pass
+    return {}, np.zeros(0, dtype)
+
+
+def save_rows(store: Path, names: Sequence[str], rows: Rows) -> None:
+    """Add rows, replace older ones of the same names, and delete what the cache has no room for."""
+    known, kept = load_rows(store, rows.dtype)
+    fresh = set(names)
+    stay = {name: place for name, place in known.items() if name not in fresh}
+    listed, buffer = json.dumps([*stay, *names]).encode(), io.BytesIO()
+    every = np.concatenate([kept[[*stay.values()]], rows])
+    np.savez(buffer, names=np.frombuffer(listed, np.uint8), rows=every)
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(store) as file:
+            file.write(buffer.getbuffer())
+        total, files = 0, store.parent.glob(f"*{_SUFFIX}")
+        for number, path in enumerate(sorted(files, key=lambda path: -path.stat().st_mtime_ns)):
+            total += path.stat().st_size
+            if number >= MAX_FILES or total > MAX_BYTES:
+                path.unlink(missing_ok=True)
+    except OSError:  # everything is verified again then
+        return
 
 
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
@@ -191,7 +243,7 @@ def _verify_case(
 def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) -> None:
     """Read the files of a case; a problem with one file does not hide problems with others."""
     pair = dataset.pairs[index]
-    row["state"] = _states(pair, len(row["state"]))
+    row["state"] = _states(pair, len(row["state"]))  # before reading: the next start notices a later change
     read = _attempt(problems, partial(dataset.read_image, index, hashed=True))
     shape = (0, 0) if read is None else read[0].shape
     numbers = range(1, len(pair.paths))
@@ -199,8 +251,6 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
     for path, mask in zip(pair.masks, masks, strict=True):
         if read is not None and mask is not None:
             _attempt(problems, partial(check_same_size, pair.image, shape[:2], path, mask.labels.shape))
-    if not problems and (row["state"] != _states(pair, len(row["state"]))).any():
-        problems.append(expected(show(pair.image), "files", "to stay as they are while they are checked", "changes"))
     if problems or read is None:
         return
     image, sha256 = read

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.files import opened, reader_process
+from segmeter.data.files import reader_process
 from segmeter.data.files.reader_process import SECONDS, SPARE_BYTES
+from segmeter.data.images import read_image
 from segmeter.errors import DataError
+from tests.data.crafted import noise, put
 from tests.data.files import apart as work
-from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED, compared, measured
+from tests.data.files.fuzzed.child import MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.mutations import in_bytes, of
 from tests.data.files.fuzzed.seeds import FORMATS
 from tests.deadline import deadline
@@ -34,9 +36,9 @@ pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled():
+def compiled(tmp_path_factory):
     """The PNG decoder, whose compilation takes longer than a file may."""
-    asked(opened._compile)
+    asked(read_image, put(tmp_path_factory.mktemp("compiled") / "a.png", noise()))
 
 
 def asked(work, *arguments):
@@ -81,7 +83,7 @@ def damaged_case(form, number, seeds, folder):
         except Exception:  # a second change of what is no file of its format any more
             content = in_bytes(content, rng) or b"x"
     file.write_bytes(content)
-    return (target / "x" if form in INSIDE else target), file
+    return (target / "x" if form == "coco" else target), file
 
 
 def fault_of(outcome, other, folder):
@@ -139,7 +141,7 @@ def test_sound_files_are_read_by_both_readers(form, tmp_path):
     FORMATS[form].write(tmp_path)
     folders = form in ("zarr", "ome-zarr")
     for path in sorted(each for each in tmp_path.iterdir() if each.is_dir() == folders):
-        outcome, other = read_both(form, path / "x" if form in INSIDE else path)
+        outcome, other = read_both(form, path / "x" if form == "coco" else path)
         assert (outcome["kind"], outcome["said"]) == ("read", "")
         assert other in ("same", "not asked"), (path, other)
 
