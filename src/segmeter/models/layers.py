@@ -105,9 +105,10 @@ def fold_upsampling(network: nn.Module) -> None:
 
     These enlarge by nearest neighbour and convolve at once, 3 x 3, without a bias.
     """
+    block: Any
     for block in network.modules():
         if type(block) is UnetDecoderBlock and block.interpolation_mode == "nearest":
-            first: Any = block.conv1[0]
+            first = block.conv1[0]
             plain = isinstance(first, nn.Conv2d) and first.bias is None and first.kernel_size == (3, 3)
             if plain and isinstance(block.attention1.attention, nn.Identity):
                 block.__class__ = FoldedBlock  # the same modules, run in another way

@@ -228,7 +228,7 @@ def _whole(name: str, board: Scoreboard, members: BoolArray) -> Chosen:
         return board.columns.of_cases(members), partial(board.score, names=[name])
     place = board.run.regions.index(region)
     own = replace(board.columns, shape=(4,), make=lambda k: board.run.margins[k][:, place])
-    return own.of_cases(members), lambda sums: ClassTotals.from_columns(sums).ratio(metric)
+    return own.of_cases(members), lambda sums: ClassTotals(*np.split(sums, 4, axis=-1)).ratio(metric)
 
 
 def _mean(one: Requirement, board: Scoreboard, counted: BoolArray) -> Chosen:
