@@ -88,7 +88,7 @@ def test_images_that_changed_are_seen_when_a_run_is_resumed(capsys: pytest.Captu
     [
         (SLICED, "to have a value of ward for every case, got 1 without: 'case12'"),
         (["metrics.slice_by=[object_size/class_1]"], "Add content to metrics.measures."),
-        (["metrics.slice_by=[brightness]", "metrics.measures=[content]"], "Use segmeter eval, or score with images="),
+        (["metrics.slice_by=[brightness]", "metrics.measures=[content]"], "use segmeter eval, or score with images="),
         (["metrics.slices=cases.txt", "metrics.slice_by=[ward]"], "`slices` to name a table, got cases.txt"),
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],

@@ -97,7 +97,7 @@ def test_what_was_not_measured_is_no_slice():
         MetricsConfig(slice_by=(name,), measures=(ContentConfig(),)) for name in ("object_size/car", "brightness")
     )
     check_case_ids(by_light, SPEC, [], images=True)
-    with pytest.raises(InputError, match=r"got 'brightness', without images\. Use segmeter eval, or score"):
+    with pytest.raises(InputError, match=r"got 'brightness'\. Add content to metrics\.measures\. For brightness, use"):
         check_case_ids(by_light, SPEC, [])
     with pytest.raises(InputError, match=r"measured, got 'object_size/car'\. Add content to metrics\.measures"):
         labels_of(ROWS, by_size)

@@ -112,17 +112,16 @@ class AgreeKeys(Config, title="config"):
     @classmethod
     def _from_runs(cls, values: Any) -> Any:
         """Take the classes of the runs where none are given."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("data"), Mapping):
+        data = values.get("data") if isinstance(values, Mapping) else None
+        if not isinstance(data, Mapping) or data.get("classes") or data.get("num_classes"):
             return values
-        known = [Path(run) for run in values.get("runs") or () if (Path(run) / "cases.parquet").is_file()]
-        if not known:
-            return values
-        from segmeter.metrics.cases.stored import read_spec  # pyarrow, which the build of a wheel does without
+        for run in values.get("runs") or ():
+            if (Path(run) / "cases.parquet").is_file():
+                from segmeter.metrics.cases.stored import read_spec  # pyarrow, which the build of a wheel does without
 
-        spec = read_spec(known[0])
-        named = {**spec.meaning, "colours": spec.colours}
-        given = values["data"]
-        return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
+                spec = read_spec(run)
+                return {**values, "data": {**data, **spec.meaning, "colours": spec.colours}}
+        return values
 
 
 class SuspectsKeys(Config, title="config"):

@@ -33,6 +33,7 @@ NOTHING = "none"  # the label of a case without a value
 _KINDS = 3  # distinct numbers that are labels of their own
 _PARTS = 3  # that more of them are cut in, of as many cases each
 _MOST = 100  # slices by one column
+_MEASURE = "Add content to metrics.measures. For brightness, use segmeter eval, or score with images=FOLDER."
 _THIRDS = re.compile(r"thirds\((.+)\)")
 
 
@@ -47,16 +48,12 @@ def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[st
         As `cluster_labels` and `slice_labels`.
     """
     cluster_labels(case_ids, config.cluster)
+    measured = any(one.name == "content" for one in config.measures)
     for by in config.slice_by:
         if not _is_content(by, config, spec):
             _told(by, config, case_ids)
-        elif by == BRIGHTNESS[0] and not images:
-            given = f"{by!r}, without images"
-            remedy = "Use segmeter eval, or score with images=FOLDER."
-            raise InputError(expected("metrics", "slice_by", "to name what is measured", given, remedy))
-        elif by.partition("/")[0] in CONTENT and not any(one.name == "content" for one in config.measures):
-            rule = "to name what is measured"
-            raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))
+        elif by.partition("/")[0] in CONTENT and not (measured and (images or by != BRIGHTNESS[0])):
+            raise InputError(expected("metrics", "slice_by", "to name what is measured", repr(by), _MEASURE))
 
 
 def slice_labels(board: Scoreboard) -> dict[str, list[str]]:
@@ -191,6 +188,5 @@ def _content(by: str, run: RunColumns) -> FloatArray:
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
     measured = {encode_key(key): values for key, values in run.measured.items()}
     if by not in measured:
-        remedy = "Add content to metrics.measures."
-        raise InputError(expected("metrics", "slice_by", "to name what was measured", repr(by), remedy))
+        raise InputError(expected("metrics", "slice_by", "to name what is measured", repr(by), _MEASURE))
     return measured[by]
