@@ -67,7 +67,7 @@ WRONG = [
     (PAIR, TWO | {"measures": [{"name": "surface", "tolerance": [1]}]}, "tolerances"),
     (PAIR, TWO | {"measures": ["surface", "surface"]}, "once"),
     (PAIR, TWO | {"convention": "nnunet2"}, "nnunet"),
-    (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 values"),
+    (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 finite"),
 ]
 
 

@@ -10,7 +10,7 @@ from sklearn import metrics as reference
 
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import multilabel_counts
-from segmeter.metrics.pixels.overlap import AGGREGATES, class_totals, overlap_scores
+from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, class_totals, overlap_scores
 
 PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
 
@@ -145,9 +145,10 @@ def test_whole_floats_and_lists_are_counts(task):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
 
 
-def test_margins_are_linear():
+def test_margins_are_linear_and_survive_their_columns():
     counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
-    total = class_totals(counts).map(lambda part: part.sum(axis=0))
+    margins = class_totals(counts)
+    total = ClassTotals.from_columns(margins.columns().sum(axis=0))
     np.testing.assert_array_equal(total.ratio("iou"), overlap_scores(counts.sum(axis=0)).iou)
 
 

@@ -27,6 +27,15 @@ class ClassTotals(NamedTuple):
     predicted: NDArray[Any]
     total: NDArray[Any]
 
+    def columns(self) -> NDArray[Any]:
+        """Return one row per case: (..., 4 K)."""
+        return np.concatenate(self, axis=-1)
+
+    @classmethod
+    def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
+        """Return the margins of such rows."""
+        return cls(*np.split(columns, 4, axis=-1))
+
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "ClassTotals":
         """Apply the same change to each of the four."""
         return ClassTotals(*map(change, self))

@@ -150,7 +150,7 @@ class Scoreboard:
     def score(self, sums: NDArray[Any], names: Sequence[str]) -> FloatArray:
         """Compute scores of the data set (R, D) from sums (R, C) of `columns`."""
         width, found = 4 * len(self.run.regions), dict[str, FloatArray]()
-        margins = ClassTotals(*np.split(sums[:, :width], 4, axis=-1))
+        margins = ClassTotals.from_columns(sums[:, :width])
         own = margins.map(lambda part: part[..., : self.spec.num_classes])  # without the groups
         classes = mean_classes(self.config, self.spec)
         further = set(names) & set(self.further)
