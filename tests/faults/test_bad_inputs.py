@@ -42,7 +42,8 @@ def _here(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     world.patch.undo()
 
 
-BESIDE = re.compile(r"warning: |compiling loops |[\w ]+: \d+ (of|in) ")  # warnings, and progress on a slow machine
+# Warnings, and progress on a slow machine
+BESIDE = re.compile(r"warning: |compiling loops |[\w ]+: (\d+ %|finished in )")
 
 
 @pytest.mark.usefixtures("_here")

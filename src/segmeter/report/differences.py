@@ -44,8 +44,8 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
 
 _REQUIREMENTS = (
     Column("required", "require"),
-    Column("base", "base", number, paged=True),  # a reader can add it up, where there is room
-    Column("new", "new", number, paged=True),
+    Column("base", "base", number),
+    Column("new", "new", number),  # a reader can add it up
     Column("new minus base", "changed"),
     Column("margin", "margin", signed),
     Column("95 % interval", "margin_ci95", _ENDS),
