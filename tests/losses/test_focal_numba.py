@@ -100,3 +100,8 @@ def test_polynomials_are_within_a_few_ulp(name, draw, least, ulp):
     exact = getattr(np, name.removesuffix("_unit"))(values.astype(np.float64))
     error = np.abs(apply(getattr(focal_kernels, name), values) - exact)
     assert np.max(error / np.maximum(np.abs(exact), least)) < ulp * 2**-23
+
+
+def test_a_label_is_a_class_or_ignored_or_bad():
+    for label, ignored, found in ((0, 255, 0), (2, 255, 2), (3, 255, -2), (-1, 255, -2), (255, 255, -1), (1, 1, -1)):
+        assert focal_kernels.class_of(np.int32(label), np.int32(ignored), np.int32(3)) == found

@@ -233,7 +233,7 @@ def test_a_failure_in_the_background_surfaces_once_and_is_logged_at_the_end(tmp_
     checkpoints = opened(tmp_path)
     with pytest.raises(RunError, match="no disk"):
         save(checkpoints, 1)
-    checkpoints.check()
+    checkpoints.wait(only_if_done=True)
     save(checkpoints, 2, waits=False)
     checkpoints.close()
     assert "no disk" in caplog.text

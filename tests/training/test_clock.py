@@ -133,3 +133,17 @@ def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "FIRST_LOSS_S", 0.0)
     train(tiny_job(tmp_path, epochs=None, steps=3, log_every=50, validate_every=None))
     assert "step 1, epoch 0.5, loss" in shown[0]
+
+
+@pytest.mark.parametrize(("step", "epochs"), [(0, 0.0), (7, 2.0), (3, 6 / 7)])
+def test_epochs_of_a_step(step, epochs):
+    assert limits(accumulate=2).epochs(step) == pytest.approx(epochs)
+
+
+def test_times_of_stages_are_those_since_the_last_reading(monkeypatch):
+    now, watch = [100.0], Throughput()
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    for seconds in (3.0, 4.0):
+        with watch.stage("validation"):
+            now[0] += seconds
+        assert watch.read()["stages"] == {"data": 0.0, "step": 0.0, "validation": seconds}

@@ -3,8 +3,8 @@
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,11 @@ from segmeter.errors import InputError
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer, resolve_weights
-from segmeter.losses.focal_torch import FocalOptions, Reduction, Weights, check_focal_options, count_normalizer
+from segmeter.losses.focal_torch import FocalOptions, check_focal_options, count_normalizer
 from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
+
+Reduction = Literal["mean", "sum", "none"]
+Weights = Sequence[float] | torch.Tensor | None
 
 # Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
 WORTH_LOADING = 1 << 16
@@ -52,9 +55,8 @@ class FocalLoss(AdditiveLoss):
         name: str = "focal_loss",
     ) -> None:
         super().__init__(name, adds_over_pixels=True)
-        self.options = check_focal_options(
-            name, task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend
-        )
+        given = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
+        self.options = check_focal_options(name, FocalOptions(*given))
         self.register_buffer("class_weights", self.options.class_weights, persistent=False)
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -153,9 +155,8 @@ def focal_loss(
     >>> p = torch.softmax(logits, 1)[0, 0, 0, 0]
     >>> torch.testing.assert_close(value, -((1 - p) ** 2) * p.log())
     """
-    options = check_focal_options(
-        "focal_loss", task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend
-    )
+    given = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
+    options = check_focal_options("focal_loss", FocalOptions(*given))
     if options.class_weights is not None and isinstance(logits, torch.Tensor):
         options = options._replace(class_weights=options.class_weights.to(logits.device))
     loss, bad = _compute("focal_loss", logits, target, options)

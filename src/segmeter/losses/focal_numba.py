@@ -43,7 +43,7 @@ def compute(
     labels, ignore = channels if options.softmax else 2, options.ignore_index
     narrow = (target if target.dtype == torch.uint8 else target.long().clamp(-INT32, INT32).int()).contiguous()
     weights = torch.ones(labels) if options.class_weights is None else options.class_weights
-    negative, positive = options.alpha
+    negative, positive = options.sides
     block = max(16, min(MOST_PIXELS, BLOCK_FLOATS // channels // 16 * 16))
     blocks = logits.shape[0] * -(-pixels // block)
     sums = torch.zeros(blocks, 3, dtype=torch.float64)

@@ -4,8 +4,7 @@ Autograd differentiates it; the other backends are compared with it. Letters: B 
 axes.
 """
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
@@ -15,19 +14,16 @@ from segmeter.classes import TASKS, Task
 from segmeter.losses.config import Backend, Normalizer
 from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float
 
-Reduction = Literal["mean", "sum", "none"]
-Weights = Sequence[float] | torch.Tensor | None
-
 LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
 class FocalOptions(NamedTuple):
-    """The options of the focal loss, as `focal_loss` names them; `alpha` is the weights of target 0 and of target 1."""
+    """The options of the focal loss, as `focal_loss` names them; checked, `class_weights` are a tensor."""
 
     task: Task
     gamma: float = 2.0
-    alpha: tuple[float, float] = (1.0, 1.0)
-    class_weights: torch.Tensor | None = None
+    alpha: float | None = None
+    class_weights: Any = None
     ignore_index: int | None = None
     label_smoothing: float = 0.0
     reduction: str = "mean"
@@ -39,20 +35,14 @@ class FocalOptions(NamedTuple):
         """Whether the classes share a softmax; otherwise each channel has a sigmoid."""
         return self.task == "multiclass"
 
+    @property
+    def sides(self) -> tuple[float, float]:
+        """The weights of target 0 and of target 1."""
+        return (1.0, 1.0) if self.alpha is None else (1.0 - self.alpha, float(self.alpha))
 
-def check_focal_options(
-    where: str,
-    task: Task,
-    gamma: float,
-    alpha: float | None,
-    class_weights: Weights,
-    ignore_index: int | None,
-    label_smoothing: float,
-    reduction: Reduction,
-    normalizer: Normalizer | float,
-    backend: Backend,
-) -> FocalOptions:
-    """Check the options of `focal_loss`.
+
+def check_focal_options(where: str, given: FocalOptions) -> FocalOptions:
+    """Check the options of `focal_loss`, and make them plain numbers.
 
     Raises
     ------
@@ -61,32 +51,36 @@ def check_focal_options(
     InputError
         The task is unknown, or an option is not a number.
     """
-    known_name(where, "task", task, TASKS)
-    softmax, gamma = task == "multiclass", real_number(where, "gamma", gamma)
-    label_smoothing = real_number(where, "label_smoothing", label_smoothing)
-    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    weights = None  # else dense and float32, as the kernels read them
-    if class_weights is not None:
-        weights = torch.as_tensor(class_weights, dtype=torch.float32).contiguous()
+    known_name(where, "task", given.task, TASKS)
+    given = given._replace(
+        gamma=real_number(where, "gamma", given.gamma),
+        label_smoothing=real_number(where, "label_smoothing", given.label_smoothing),
+    )
+    if given.ignore_index is not None:
+        given = given._replace(ignore_index=whole_number(where, "ignore_index", given.ignore_index))
+    alpha, weights, normalizer = given.alpha, given.class_weights, given.normalizer
     with collecting(where) as problems:
-        problems.one_of("reduction", reduction, get_args(Reduction))
-        problems.one_of("backend", backend, get_args(Backend))
-        problems.in_range("gamma", gamma, 0)
-        problems.in_range("label_smoothing", label_smoothing, 0, 1)
+        problems.one_of("reduction", given.reduction, ("mean", "sum", "none"))
+        problems.one_of("backend", given.backend, get_args(Backend))
+        problems.in_range("gamma", given.gamma, 0)
+        problems.in_range("label_smoothing", given.label_smoothing, 0, 1)
         problems.in_range("alpha", alpha, 0, 1)
-        problems.expect(alpha is None or not softmax, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
-        if weights is not None:
-            problems.expect(softmax, "class_weights", f"to be None for {task}", tuple(weights.shape), "Use alpha.")
+        fits, remedy = alpha is None or not given.softmax, "Use class_weights."
+        problems.expect(fits, "alpha", "to be None for multiclass", alpha, remedy)
+        if weights is not None:  # dense and float32, as the kernels read them
+            weights = torch.as_tensor(weights, dtype=torch.float32).contiguous()
+            given = given._replace(class_weights=weights)
+            rule = f"to be None for {given.task}"
+            problems.expect(given.softmax, "class_weights", rule, tuple(weights.shape), "Use alpha.")
             if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
                 ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
                 rule = "to be (K,), finite and >= 0, one of them > 0"
                 problems.expect(ok, "class_weights", rule, weights.tolist())
         if isinstance(normalizer, str):  # a softmax has no elements of target 1 for "positives" to count
-            problems.one_of("normalizer", normalizer, ("valid", "elements") if softmax else get_args(Normalizer))
+            problems.one_of("normalizer", normalizer, ("valid", "elements") if given.softmax else get_args(Normalizer))
         else:
             problems.in_range("normalizer", real_number(where, "normalizer", normalizer), 0, above=True)
-    both = (1.0, 1.0) if alpha is None else (1.0 - alpha, float(alpha))
-    return FocalOptions(task, gamma, both, weights, ignore_index, label_smoothing, reduction, normalizer, backend)
+    return given
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
@@ -137,7 +131,7 @@ def compute(
     if not options.softmax:
         hot = (target if soft else classes).to(x.dtype) * (1 - smoothing) + smoothing / 2
         up, down = _modulated(-logsigmoid(x), options.gamma), _modulated(-logsigmoid(-x), options.gamma)
-        negative, positive = options.alpha
+        negative, positive = options.sides
         losses = positive * hot * up + negative * (1 - hot) * down
     elif soft or smoothing:
         hot = (target if soft else one_hot(classes, x)).to(x.dtype)

@@ -39,7 +39,7 @@ def compute(
         focal[(blocks, images)](
             *(spaced, target.contiguous(), weights, sums if scale is None else scale.float(), sums, gradient),
             *(channels, pixels, *spaced.stride()[:2], step, *strides),
-            *(0 if options.ignore_index is None else options.ignore_index, *options.alpha),
+            *(0 if options.ignore_index is None else options.ignore_index, *options.sides),
             GAMMA=options.gamma,
             SOFTMAX=options.softmax,
             BACKWARD=scale is not None,

@@ -110,15 +110,11 @@ class Checkpoints:
             self._running = self._pool.submit(_on_side_stream(device, partial(write, kept)))
         self.saved = name
 
-    def check(self) -> None:
-        """Raise if the checkpoint in the background could not be written, without waiting for it."""
-        if self._running is not None and self._running.done():
-            self.wait()
-
-    def wait(self) -> None:
-        """Wait until the checkpoint in the background is published; raises as `check` does, once."""
-        running, self._running = self._running, None
-        if running is not None:
+    def wait(self, *, only_if_done: bool = False) -> None:
+        """Wait until the checkpoint in the background is published; raises, once, if it could not be written."""
+        running = self._running
+        if running is not None and (running.done() or not only_if_done):
+            self._running = None
             running.result()
 
     def close(self) -> None:

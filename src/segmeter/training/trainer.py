@@ -150,7 +150,7 @@ class Trainer:
                 self._save()
             if self.stop and not reason:
                 self._leave()
-            self.checkpoints.check()
+            self.checkpoints.wait(only_if_done=True)
             self._show()
         self.checkpoints.wait()
         return self._result(reason)

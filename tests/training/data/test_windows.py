@@ -178,3 +178,11 @@ def test_a_lower_resolution_shows_the_same_window_smaller():
     assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
     means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
     assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round
+
+
+def test_cut_keeps_the_planes_of_a_multilabel_target():
+    planes = np.zeros((2, 4, 4), np.uint8)
+    planes[1, 3, 3] = 1
+    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, (2, 2), (3, 2), SPEC)
+    assert found.shape == (2, 3, 2)
+    assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
