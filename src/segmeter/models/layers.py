@@ -105,13 +105,12 @@ def fold_upsampling(network: nn.Module) -> None:
 
     These enlarge by nearest neighbour and convolve at once, 3 x 3, without a bias.
     """
-    block: Any
-    for block in network.modules():
-        if type(block) is UnetDecoderBlock and block.interpolation_mode == "nearest":
-            first = block.conv1[0]
-            plain = isinstance(first, nn.Conv2d) and first.bias is None and first.kernel_size == (3, 3)
-            if plain and isinstance(block.attention1.attention, nn.Identity):
-                block.__class__ = FoldedBlock  # the same modules, run in another way
+    blocks: list[Any] = [each for each in network.modules() if type(each) is UnetDecoderBlock]
+    for block in blocks:
+        first = block.conv1[0]
+        plain = isinstance(first, nn.Conv2d) and first.bias is None and first.kernel_size == (3, 3)
+        if plain and block.interpolation_mode == "nearest" and isinstance(block.attention1.attention, nn.Identity):
+            block.__class__ = FoldedBlock  # the same modules, run in another way
 
 
 def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Tensor:
