@@ -1,4 +1,4 @@
-"""Compiled loops of calibration. Import them on first use: numba loads slowly."""
+"""Compiled loops of statistics and calibration. Import them on first use: numba loads slowly."""
 
 import math
 from typing import Any
@@ -9,6 +9,50 @@ from numpy.typing import NDArray
 from segmeter.jit import kernel
 
 Array = NDArray[Any]
+
+_BYTE, _EIGHT = np.uint64(255), np.uint64(8)
+
+
+@kernel
+def tally_draws(halves: Any, weights: Any) -> None:
+    """Count how often each unit is drawn.
+
+    Parameters
+    ----------
+    halves : (R, at least N) uint32
+        A draw each: its product with N, without the low 32 bits, is the unit's index.
+    weights : (R, N) float64
+        Filled.
+    """
+    resamples, units = weights.shape
+    for row in range(resamples):
+        weights[row] = 0.0
+        for k in range(units):
+            drawn = (np.uint64(halves[row, k]) * np.uint64(units)) >> np.uint64(32)
+            weights[row, drawn] += 1.0
+
+
+@kernel
+def add_named(drawn: Any, table: Any, sums: Any) -> None:
+    """Add to each sum the table's entries that its bytes name.
+
+    Parameters
+    ----------
+    drawn : (R, W) uint64
+        Eight bytes each, the lowest first.
+    table : (8 W, 256) float64
+    sums : (R,) float64
+        Changed.
+    """
+    resamples, words = drawn.shape
+    for word in range(words):  # its rows of the table stay in the first-level cache
+        for place in range(resamples):
+            named, part = drawn[place, word], 0.0
+            for byte in range(8):
+                part += table[8 * word + byte, named & _BYTE]
+                named >>= _EIGHT
+            sums[place] += part
+
 
 FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave
 FINE_FROM = np.float32(2.0**-24).view(np.uint32)

@@ -115,12 +115,14 @@ def test_refusals(call, message):
         call()
 
 
-def test_sign_flips_are_one_product_with_all_signs(monkeypatch):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sign_flips_are_one_product_with_all_signs(compiled, monkeypatch):
     """Mutation seen to fail: signs of a byte in the order of its bits' values."""
     rng = np.random.default_rng(0)
     first, second = rng.random((101, 2)), rng.random((101, 2)) + np.array([0, 0.05])
     second[5, 1] = np.nan
     monkeypatch.setattr(module, "_WORDS", 16)
+    monkeypatch.setattr(module, "_MANY_BYTES", 0 if compiled else 1 << 60)
     for column in range(2):
         found = sign_flip(first[:, column], second[:, column], resamples=500, seed=3)
         used = ~np.isnan(second[:, column])

@@ -117,6 +117,7 @@ MOST_UNITS = 20_000  # that are drawn one by one; more are first put together at
 
 _DRAWN = 1 << 18  # multiplicities held at a time: they stay in the caches
 _LEAST_ROWS = 64  # resamples in a block: all columns of all cases are read once for each block
+_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MOST_THREADS = 4  # that draw and sum; one thread scores the sums
 
@@ -176,17 +177,26 @@ def map_weights(
     stream for all versions, but not its distributions. Each row has a fixed place in the stream, so threads can draw
     different rows at the same time.
     """
+    is_long = resamples * n_units >= _MANY_DRAWS
     size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
 
     def draw(rows: range) -> FloatArray:
         source = np.random.PCG64(seed).advance(rows.start * words)
         raw = source.random_raw(len(rows) * words).astype("<u8", copy=False)
         halves = raw.view("<u4").reshape(len(rows), 2 * words)[:, :n_units]
+        if is_long:
+            from segmeter.metrics._kernels import tally_draws
+
+            weights = np.empty(halves.shape)
+            tally_draws(halves, weights)
+            return work(weights)
         drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
         drawn += np.arange(len(rows))[:, None] * n_units
         counts = np.bincount(drawn.reshape(-1), minlength=len(rows) * n_units)
         return work(counts.reshape(halves.shape).astype(np.float64))
 
     blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
-    threads = min(count_cores(), _MOST_THREADS)
+    threads = min(count_cores(), _MOST_THREADS) if is_long else 1
+    if threads == 1:
+        return map(draw, blocks)
     return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # results may be large
