@@ -159,10 +159,12 @@ def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
 
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
+    free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
+    if not any(free):
+        return list(jobs)  # such as those of score, which runs without torch
     import torch
 
-    free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
-    found = torch.cuda.device_count() if any(free) else 0
+    found = torch.cuda.device_count()
     turns = cycle(range(found))
     return [
         replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if found > 1 and is_free else job
