@@ -33,6 +33,7 @@ REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
 # Keys that the files of earlier versions hold and this one lacks, each with the value by which nothing was asked for
 RETIRED: dict[str, Any] = {
     "data.ignore_rim": 0,
+    "export.dicom_series": None,
     "logger.csv": False,
     "training.profile_steps": 0,
     "training.channels_last": True,
