@@ -128,7 +128,8 @@ def start_from(network: nn.Module, source: str) -> None:
     Parameters
     ----------
     network
-        Changed in place. Tensors that the file lacks keep their values. The attribute `start` gets the logged report.
+        Changed in place. Tensors that the file lacks keep their values. The attribute
+        `initial_weights` gets the logged report.
     source
         A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
         segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
@@ -159,8 +160,8 @@ def start_from(network: nn.Module, source: str) -> None:
     shares = ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
     rest = f"; {differences}" if differences else ""
     level = logging.WARNING if differences or said else logging.INFO
-    network.start = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
-    _LOG.log(level, "model.weights: %s", network.start)
+    network.initial_weights = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
+    _LOG.log(level, "model.weights: %s", network.initial_weights)
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
