@@ -105,6 +105,10 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
     composed, config = jobs[0]
     plan = Sweep(command, composed, root=config.run.root, argv=typed)
+    params = [f"{key}={value}" for key, value in plan.options.params.items()]
+    if params:  # from a file; the command line overrides them
+        request = replace(request, overrides=[*params, *request.overrides])
+        jobs = jobs if plan.searched else check(command, request)
     folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
     if folds:
         raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
