@@ -87,7 +87,7 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
 
     monkeypatch.setattr(finished, "draw_layers", note)
     draw_cases(job, images_of(tmp_path), DRAWN)
-    assert [*given] == [(2, 4)]
+    assert sorted(given) == [(1, 4), (2, 4), (3, 4), (4, 4)], "a page scrolls through the others"
     for array, wanted in zip(given[2, 4], (image[1][..., None], target[1], labels[1]), strict=False):
         np.testing.assert_array_equal(array, wanted)
     assert json.loads((job.folder / "pictures/a/layers.json").read_text())["slice"] == [2, 4]

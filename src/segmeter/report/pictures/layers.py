@@ -47,6 +47,7 @@ from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
+PLANE = "plane-"  # begins the name of a folder of a further plane
 QUALITY = 82  # of the image, WebP
 LONGEST = 1536  # side of the stored layers, pixels; larger cases also have tiles
 TILE = 512  # side of a tile, which has the case's own pixels
@@ -177,16 +178,19 @@ def layers_path(folder: Path, case_id: str) -> Path:
     return folder / FOLDER / safe_id(case_id)
 
 
-def write_layers(folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = ()) -> Path:
+def write_layers(
+    folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = (), planes: Sequence[Layers] = ()
+) -> Path:
     """Write a case's layers into a folder of its own, which appears complete or not at all; return it.
 
-    Tiles get the folders ``tile-0``, ``tile-1`` and so on.
+    Tiles get the folders ``tile-0``, ``tile-1`` and so on, and further planes of a volume ``plane-00`` and so on.
     """
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
         parts = {"": layers} | {f"tile-{number}": tile for number, tile in enumerate(tiles)}
+        parts |= {f"{PLANE}{number:02d}": plane for number, plane in enumerate(planes)}
         for below, each in parts.items():
             make_folder(fresh / below)
             for name, content in each.files.items():
