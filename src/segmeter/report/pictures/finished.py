@@ -34,6 +34,8 @@ from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
 from segmeter.report.pictures.maps import classify_errors
 from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
+from segmeter.report.pictures.worst import FOLDER as CROPS
+from segmeter.report.pictures.worst import write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
@@ -43,7 +45,7 @@ _SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls th
 def draw_run(
     folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
-    """Draw the chosen cases of a finished run.
+    """Draw the chosen cases of a finished run, and crop the worst.
 
     Parameters
     ----------
@@ -54,31 +56,37 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases to draw, and how large.
+        Which cases to draw and to crop, and how large.
 
     Raises
     ------
     DataError
         One line for each file that can't be read.
     """
-    drawn = choose_cases(ranking, config)
-    for name in (OVERLAYS, LAYERS):
+    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
+    for name in (OVERLAYS, LAYERS, CROPS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in ranking.case_ids if name in drawn]
+    chosen = [name for name in ranking.case_ids if name in drawn | worst]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
             volume = read(case_id)
             case, title, notes = _flat(case_id, volume, spec)
-            planes = _scrolled(case_id, volume, spec, notes) if "slice" in notes else []
+            planes = _scrolled(case_id, volume, spec, notes) if case_id in drawn and "slice" in notes else []
         except DataError as error:
             return error.problems
-        maps = case.image, case.target, case.labels, spec
+        maps = case.image, case.target, case.labels
+        corner, (image, target, labels) = case.worst or ((0, 0), maps)
+        if case_id in worst and target is not None:
+            place: dict[str, Any] = {"wrong_pixels": case.wrong_pixels, "slice_number": notes.get("slice", [None])[0]}
+            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, corner=corner, **place)
+        if case_id not in drawn:
+            return ()
         if case.size:
-            layers, tiles = draw_layers(*maps, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
+            layers, tiles = draw_layers(*maps, spec, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
         else:
-            whole = draw_layers(*maps, objects=case.objects, notes=notes)
+            whole = draw_layers(*maps, spec, objects=case.objects, notes=notes)
             tiles = whole.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
             layers = whole.reduce(LONGEST)
         words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
