@@ -98,6 +98,9 @@ def test_only_ten_rows_of_measures_are_printed_and_the_others_counted():
     few, many = (shown(measured(["ground", "car"], measures=count)) for count in (3, 20))
     assert "more in metrics.json" not in few
     assert "50 more in metrics.json and in the report." in many
+    some = shown(measured(["ground", "car"], measures=4))
+    assert "8 more in metrics.json and in the report." in some, "single classes do not fill the ten rows"
+    assert "car" not in some.partition("measure_0")[2]
     assert re.search("measure_3 +mean", many)
     assert not re.search("measure_3 +car", many)
 

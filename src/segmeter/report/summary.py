@@ -111,11 +111,14 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
     if several := len(regions) > MOST_CLASSES:
         regions.sort(key=lambda row: (row["iou"] is None, row["iou"]))
     classes = Table.of(_CLASSES, regions, strong=())
-    measured, leads = figures.measures(summary), figures.headline(summary).partition("/")[0]
-    if len(measured) > MOST_ROWS:
+    measured, most, leads = figures.measures(summary), MOST_ROWS, figures.headline(summary).partition("/")[0]
+    if len(measured) > most:
         averaged = {row["metric"] for row in measured if row["region"] == MEAN}
-        measured.sort(key=lambda row: (row["region"] != MEAN and row["metric"] in averaged, row["metric"] != leads))
-    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(MOST_ROWS, f"{_FILES}.")]
+        for row in measured:
+            row["spare"] = row["region"] != MEAN and row["metric"] in averaged
+        measured.sort(key=lambda row: (row["spare"], row["metric"] != leads))
+        most = min(most, sum(not row["spare"] for row in measured))
+    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(most, f"{_FILES}.")]
     tables.append(slice_table(summary, figures.slices(summary)))
     calibration = zip(CALIBRATION, figures.calibration(summary), strict=True)
     tables += [Table.of(columns, found, strong=()) for columns, found in calibration]
