@@ -84,11 +84,10 @@ def write_crops(
 
 def find_crop(wrong: NDArray[np.bool_]) -> tuple[slice, slice]:
     """Find the window of at most `EDGE` x `EDGE` pixels with the most wrong ones, to within `_CELL` pixels."""
-    cells = wrong
-    for axis in (0, 1):
-        cells = np.add.reduceat(cells, range(0, wrong.shape[axis], _CELL), axis=axis, dtype=np.int64)
-    most = min(EDGE // _CELL, cells.shape[0]), min(EDGE // _CELL, cells.shape[1])
-    inside = sliding_window_view(cells, most).sum((2, 3))
+    inside: NDArray[Any] = wrong
+    for axis, side in enumerate(wrong.shape):
+        cells = np.add.reduceat(inside, range(0, side, _CELL), axis=axis, dtype=np.int64)
+        inside = sliding_window_view(cells, min(EDGE // _CELL, cells.shape[axis]), axis).sum(-1)
     corner = np.unravel_index(int(inside.argmax()), inside.shape)
     starts = (min(_CELL * int(cell), max(0, side - EDGE)) for cell, side in zip(corner, wrong.shape, strict=True))
     rows, columns = (slice(start, min(start + EDGE, side)) for start, side in zip(starts, wrong.shape, strict=True))
