@@ -39,7 +39,8 @@ from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
-from segmeter.report.summary import print_summary, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
+from segmeter.report.summary import print_summary
 from segmeter.schema import as_plain
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
@@ -200,7 +201,7 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
         One line for each problem of a file that can't be read.
     """
     report, dataset = config.report, run.dataset
-    if not report.overlays:
+    if not report.overlays and not (report.worst and metrics):
         return None
     if not config.export.labels:
         return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")

@@ -34,7 +34,8 @@ from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.summary import print_summary, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
+from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
 
@@ -115,7 +116,7 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
-    """Draw the chosen cases of a finished run of `score`.
+    """Draw the chosen cases of a finished run of `score`, and crop the worst.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     images
         The image of every case, by stem.
     config
-        The report settings: which cases are drawn, and their size.
+        The report settings: which cases are drawn, their size, and the number of crops.
 
     Raises
     ------
