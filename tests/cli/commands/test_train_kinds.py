@@ -106,6 +106,12 @@ def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
 
 
+def test_profile_leaves_a_table_and_a_trace(capsys):
+    folder = trained("debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
+    assert f"profile   {folder / 'profile' / 'table.txt'}" in capsys.readouterr().out
+    assert (folder / "profile" / "trace.json").is_file()
+
+
 def test_zarr_folders_are_trained_on_by_chunks_and_validated_as_eval_measures_them():
     for number in range(5):
         size = (100 + 9 * number, 120)
