@@ -75,12 +75,24 @@ class Pairing:
         return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
 
     def fingerprint(self) -> str:
-        """Hash case ids, file names and file sizes."""
-        digest = hashlib.sha256()
+        """Hash case ids, file names and file sizes.
+
+        Raises
+        ------
+        DataError
+            Files can't be reached, such as links that lead nowhere.
+        """
+        digest, problems = hashlib.sha256(), list[str]()
         for pair in self.pairs:
-            paths = (*pair.references, *pair.predictions)
-            files = [(path.name, stored_size(annotations_of(path) or path)) for path in paths]
+            files = list[tuple[str, int]]()
+            for path in (*pair.references, *pair.predictions):
+                try:
+                    files.append((path.name, stored_size(annotations_of(path) or path)))
+                except OSError as error:
+                    problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
+        if problems:
+            raise DataError(problems)
         return digest.hexdigest()
 
 
