@@ -34,6 +34,7 @@ REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
 RETIRED: dict[str, Any] = {
     "data.ignore_rim": 0,
     "logger.csv": False,
+    "export.dicom_series": None,
     "training.profile_steps": 0,
     "training.channels_last": True,
 }

@@ -135,7 +135,7 @@ def written(root, dataset, labels, *, instances=None, **options):
     return EvaluatedCases(predictions=root / "predictions", dataset=dataset, metrics=NUMBERED)
 
 
-@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha", "nrrd"])
+@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha"])
 def test_label_maps_of_every_format_are_read_back_and_instances_where_they_were_written(data, form):
     labels = noise(*SIZE, None, seed=9) % 3
     numbers = np.arange(labels.size).reshape(SIZE) // 9 * (labels > 0)
