@@ -155,6 +155,12 @@ def test_without_gpus_or_a_device_jobs_stay_as_they_are() -> None:
     assert _spread(given) == given
 
 
+def test_jobs_without_a_device_are_spread_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where only segmeter-score is installed."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert _spread([job(0)]) == [job(0)]
+
+
 def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutation seen to fail: one pool for all, which breaks as a whole."""
     monkeypatch.delenv("OMP_NUM_THREADS")

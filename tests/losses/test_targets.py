@@ -62,7 +62,8 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\) on cpu"),
+        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\) on cpu .* on cpu\.\Z"),
+        (lambda x, y: (x, y[:, None]), r"`target` of shape .* Squeeze its channel axis\.\Z"),
         (lambda x, y: (x.long(), y), r"`logits` to be floating"),
         (lambda x, y: (x[:, :1], y), r"`logits` to be floating .* with K >= 2 for multiclass"),
         (lambda x, y: (x, y.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
@@ -71,7 +72,7 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
         (lambda x, y: (x.numpy(), y), r"`logits` to be a torch.Tensor, got ndarray"),
         (lambda x, y: (x, y.to("meta")), r"`target` of shape .* on cpu for .* on meta"),
     ],
-    ids=["size", "integer", "one", "int8", "bool", "range", "array", "device"],
+    ids=["size", "axis", "integer", "one", "int8", "bool", "range", "array", "device"],
 )
 def test_every_loss_refuses_in_its_own_name(name, spoil, words):
     case = make_case("multiclass")
@@ -148,6 +149,7 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
         ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
         ({"normalizer": None}, r"`normalizer` to be a number"),
         ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
+        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
         ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],

@@ -12,7 +12,7 @@ from pydantic import Field
 from segmeter.checks import collecting, expected, known_name
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.schema import Config, Registry, Unit
+from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
 _LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
 
@@ -150,6 +150,11 @@ class SumConfig(LossConfig):
     """Options of the focal Tversky loss."""
     lovasz: LovaszConfig = LovaszConfig()
     """Options of the Lovasz loss."""
+
+    @rule("weights")
+    def _some_part(cls, weights: PartWeights, given: Given) -> None:
+        if not any(dict(weights).values()):
+            raise RuleError("to have one that is > 0")
 
 
 if TYPE_CHECKING:  # `segmeter check` suggests class weights where torch isn't installed

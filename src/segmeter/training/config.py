@@ -223,6 +223,11 @@ class SgdConfig(NetworkOptimizerConfig):
     nesterov: bool = True
     """Nesterov's form of momentum."""
 
+    @rule("nesterov")
+    def _needs_momentum(cls, nesterov: bool, given: Given) -> None:
+        if nesterov and given.momentum == 0:
+            raise RuleError("to be false where momentum is 0")
+
 
 class ScheduleConfig(Config, title="schedule"):
     """Keys of every schedule of the learning rate."""

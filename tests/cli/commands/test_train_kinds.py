@@ -1,6 +1,7 @@
 """`segmeter train` as it may be started: what follows from the data, the presets of `debug`, Zarr folders."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -70,8 +71,9 @@ def test_weights_of_a_file_are_recorded_and_tuned_gently():
     torch.save(build_segmenter(make_card(make_spec(5), model=config)).network.state_dict(), "weights.pt")
     tuning = ["optimizer.encoder_lr=0.1", "training.freeze_encoder=1", "training.freeze_norm=encoder"]
     record, _ = planned("model.weights=weights.pt", *tuning, "model.norm=batch", "augment.crop=[64,64]")
-    assert "of encoder" in record["start"]
-    assert "weights.pt" in record["start"]
+    assert "of encoder" in record["initial_weights"]
+    assert "weights.pt" in record["initial_weights"]
+    assert datetime.fromisoformat(record["start"]).tzinfo
 
 
 @pytest.mark.slow

@@ -93,13 +93,13 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         follow(training)
         return None
     check_job(training)
-    start = getattr(training.segmenter.network, "start", None)
+    weights = getattr(training.segmenter.network, "start", None)
     facts = {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
         "data_root": known_place(Path(config.data.root).expanduser()),  # where eval finds the data again
         "planned": as_plain(plan.chosen),
-    } | ({} if start is None else {"start": start})
+    } | ({} if weights is None else {"initial_weights": weights})
     with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, training)) as folder:
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
