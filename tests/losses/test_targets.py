@@ -115,6 +115,20 @@ def test_wrong_words_for_region_losses_are_refused(make):
         make("multi")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alpha": "a"}, "`alpha` to be a number, got 'a'"),
+        ({"alpha": -1}, "`alpha` >= 0 and finite, got -1"),
+        ({"gamma": 0}, "`gamma` > 0 and finite, got 0"),
+        ({"ignore_index": "a"}, "`ignore_index` to be a whole number, got 'a'"),
+    ],
+)
+def test_wrong_numbers_for_region_losses_are_refused(options, words):
+    with pytest.raises(SegmeterError, match=f"^tversky_loss: expected {words}"):
+        TverskyLoss("binary", **options)
+
+
 @pytest.mark.parametrize("name", ["cross_entropy", "dice", "lovasz", "sum"])
 def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monkeypatch):
     """As on a GPU, where reading them at once would mean waiting."""
@@ -149,8 +163,8 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
         ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
         ({"normalizer": None}, r"`normalizer` to be a number"),
         ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
-        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
-        ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
+        ({"class_weights": "abc"}, r"`class_weights` to be a sequence of numbers, got 'abc'"),
+        ({"class_weights": torch.ones(1, 5)}, r"`class_weights` to be \(K,\)"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",

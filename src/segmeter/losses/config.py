@@ -251,7 +251,7 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     Raises
     ------
     InputError
-        Counts are negative, all zero or not (K,); or the scheme is unknown.
+        Counts are negative, all zero, not integers or not (K,); or the scheme is unknown.
 
     References
     ----------
@@ -264,8 +264,11 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     [0.1 1.  9. ]
     """
     known_name("class_weights", "scheme", scheme, get_args(Scheme))
-    if counts.ndim != 1 or counts.min() < 0 or not counts.any():
-        raise InputError(expected("class_weights", "counts", "to be (K,), >= 0 and not all 0", counts.tolist()))
+    counts = np.asarray(counts)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0 or not counts.any():
+        raise InputError(
+            expected("class_weights", "counts", "to be (K,) integers, >= 0 and not all 0", counts.tolist())
+        )
     share: npt.NDArray[np.float64] = counts / counts.sum(dtype=np.float64)
     if scheme in _LOG_OFFSETS:
         return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))

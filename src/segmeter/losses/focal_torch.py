@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import collecting, expected, known_name, real_number, shown, whole_number
+from segmeter.checks import collecting, known_name, real_number, real_numbers, whole_number
 from segmeter.classes import TASKS, Task
-from segmeter.errors import InputError
 from segmeter.losses.config import Backend, Normalizer
 from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float
 
@@ -69,12 +68,9 @@ def check_focal_options(where: str, given: FocalOptions) -> FocalOptions:
         fits, remedy = alpha is None or not given.softmax, "Use class_weights."
         problems.expect(fits, "alpha", "to be None for multiclass", alpha, remedy)
         if weights is not None:  # dense and float32, as the kernels read them
-            try:
-                weights = torch.as_tensor(weights, dtype=torch.float32).contiguous()
-            except (TypeError, ValueError, RuntimeError) as error:
-                raise InputError(
-                    expected(where, "class_weights", "to be one number per class", shown(weights))
-                ) from error
+            if not isinstance(weights, torch.Tensor):
+                weights = real_numbers(where, "class_weights", weights)
+            weights = torch.as_tensor(weights, dtype=torch.float32).contiguous()
             given = given._replace(class_weights=weights)
             rule = f"to be None for {given.task}"
             problems.expect(given.softmax, "class_weights", rule, tuple(weights.shape), "Use alpha.")

@@ -7,7 +7,7 @@ from typing import IO, Any
 from segmeter.metrics.config.scores import MEAN
 from segmeter.report import figures
 from segmeter.report.figures import interval, number, probability, quantity, signed
-from segmeter.report.tables import MOST_ROWS, Column, Table, html_of, print_tables
+from segmeter.report.tables import MOST_ROWS, PAGE, Column, Table, html_of, print_tables
 
 MOST_CLASSES = 20  # rows of classes; of more, the worst
 _FILES = "in metrics.json and in the report"
@@ -26,14 +26,14 @@ _SCORES = (
 _CLASSES = (
     Column("class", "name"),
     Column("IoU", "iou", _SHORT),
-    Column("95 %", "ci95", _ENDS, paged=True),
+    Column("95 %", "ci95", _ENDS, spare=PAGE),
     Column("mean of cases (sd)", "mean_iou"),
     Column("Dice", "dice", _SHORT),
     Column("mean of cases (sd)", "mean_dice"),
     Column("precision", "precision", _SHORT),
     Column("recall", "recall", _SHORT),
-    Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%"),
-    Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", paged=True),
+    Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%", 1),
+    Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", spare=PAGE),
 )
 GROUPS = (Column("group", "name"), *_CLASSES[1:])
 MEASURES = (
@@ -42,11 +42,11 @@ MEASURES = (
     Column("data set", "dataset", quantity),
     Column("95 %", "dataset_ci95", _ANY_ENDS),
     Column("mean of cases", "mean", quantity),
-    Column("95 %", "ci95", _ANY_ENDS, paged=True),
-    Column("median", "median", quantity),
+    Column("95 %", "ci95", _ANY_ENDS, spare=PAGE),
+    Column("median", "median", quantity, 1),
     Column("cases", "n_used"),
     Column("failed", "n_penalised"),
-    Column("undefined", "n_undefined", paged=True),
+    Column("undefined", "n_undefined", spare=PAGE),
 )
 _SLICES = (
     Column("slices by", "by"),
@@ -55,7 +55,7 @@ _SLICES = (
     Column("value", "value", number),
     Column("95 % interval", "ci95", _ENDS),
     Column("difference to the rest", "difference", signed),
-    Column("95 %", "difference_ci95", _ENDS, paged=True),
+    Column("95 %", "difference_ci95", _ENDS, spare=PAGE),
     Column("p (Holm)", "p_holm", probability),
 )
 CALIBRATION = (  # of the probabilities on the whole, and of each class
@@ -139,5 +139,5 @@ def convention_table(summary: Mapping[str, Any]) -> Table:
     names, found = figures.conventions(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
     rows = [dict.fromkeys(names, "") | row["figures"] | row for row in found]
-    differs = Column("what differs from ours", "differs", paged=True)
+    differs = Column("what differs from ours", "differs", spare=PAGE)
     return Table.of([Column("convention", "name"), *scores, differs], rows)
