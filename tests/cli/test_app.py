@@ -42,6 +42,23 @@ def test_every_problem_is_said_at_once_and_once():
     assert any("dpth" in line for line in problems)
 
 
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("references=${nope}", "config: can't resolve `references`: "),
+        ("++predictions=[", "config: can't read the override '++predictions=[' "),
+    ],
+)
+def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(override, says):
+    needed = ("predictions=a", "references=b", "data.num_classes=2")
+    given = [line for line in needed if line.partition("=")[0] not in override]
+    with pytest.raises(ConfigError) as refused:
+        check("score", Request("score", [*given, override, "nosuch=1"]))
+    first, second = refused.value.problems
+    assert says in first
+    assert "unknown key 'nosuch'" in second
+
+
 def test_runs_that_a_plan_can_not_read_are_said_to_be_its_own_and_a_schema_has_one_name(tmp_path):
     with pytest.raises(InputError) as caught:
         run_command("plan", [f"run={tmp_path}", "width=0.1"])

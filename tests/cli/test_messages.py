@@ -1,6 +1,7 @@
 """Warnings are shown at once and kept for the log of the run that is opened later; an error is shown once elsewhere."""
 
 import logging
+import threading
 
 from segmeter.cli.messages import logged, shown_warnings
 
@@ -28,3 +29,14 @@ def test_a_second_run_does_not_get_the_warnings_of_the_first(tmp_path):
             with logged(tmp_path / name):
                 LOG.warning(name)
     assert "one" not in (tmp_path / "two" / "log.txt").read_text()
+
+
+def test_what_ends_a_thread_is_one_line(capsys):
+    def fail():
+        raise ValueError("of this")
+
+    with shown_warnings():
+        thread = threading.Thread(target=fail, name="reader")
+        thread.start()
+        thread.join()
+    assert capsys.readouterr().err == "warning: reader ended: ValueError: of this\n"

@@ -1,5 +1,7 @@
 """The configuration of losses: ranges, what the classes refuse, builders, and class weights as numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -82,6 +84,12 @@ def test_cross_entropy_is_torchs():
     options = {"weight": torch.tensor(weights).double(), "label_smoothing": 0.1, "ignore_index": 255}
     expected = torch.nn.functional.cross_entropy(case.logits, case.target.long(), **options)
     torch.testing.assert_close(loss(case.logits, case.target), expected)
+
+
+def test_a_builder_that_gives_no_module_is_refused(monkeypatch):
+    monkeypatch.setattr(losses.LOSSES, "build", lambda config, **_: 0.5)
+    with pytest.raises(ConfigError, match=r"loss: expected the builder of 'mine' to give a torch module, got .*float"):
+        losses.build_loss(SimpleNamespace(name="mine"), SPEC)
 
 
 def test_schemes_become_numbers_in_a_loss_and_in_the_parts_of_a_sum():

@@ -162,6 +162,16 @@ def test_50_a_newer_format_asks_for_an_upgrade(checkpoint):
         read_checkpoint(checkpoint)
 
 
+@pytest.mark.parametrize(
+    "change", [{"card": None}, {"card": {}}, {"files": {"model.safetensors": {}}}, {"files": {}}, {"progress": None}]
+)
+def test_a_manifest_without_a_key_is_refused(checkpoint, change):
+    edit(checkpoint, **change)
+    with pytest.raises(CheckpointError, match=r"manifest.json: lacks what a checkpoint must say") as caught:
+        read_checkpoint(checkpoint)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_card_never_names_code(checkpoint):
     card = json.loads((checkpoint / "manifest.json").read_text())["card"]
     edit(checkpoint, card=card | {"model": {"name": "os.system", "encoder": "true"}})

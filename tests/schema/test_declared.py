@@ -140,3 +140,8 @@ def test_a_name_is_taken_once_by_a_config_that_may_be_registered_again(shapes):
         shapes.register("square", builder=area)(Other)
     with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
         shapes.register("line", builder=area)(dict)
+
+
+def test_a_builder_with_other_arguments_is_one_line(shapes):
+    with pytest.raises(ConfigError, match=r"builder of 'square' must take \(config, colour=\.\.\.\): .*'factor'"):
+        shapes.build(Square(), colour="red")

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -66,12 +67,14 @@ class _Log(logging.Handler):
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings while the block runs."""
+    """Print warnings while the block runs, and one line for an exception that ends a thread."""
     handler = _Shown()
     LOGGER.addHandler(handler)
+    before, threading.excepthook = threading.excepthook, _thread_ended
     try:
         yield
     finally:
+        threading.excepthook = before
         LOGGER.removeHandler(handler)
 
 
@@ -92,6 +95,11 @@ def logged(folder: Path) -> Iterator[None]:
             LOGGER.removeHandler(log)
             for each in shown:
                 each.early.clear()
+
+
+def _thread_ended(fault: threading.ExceptHookArgs) -> None:
+    name = fault.thread.name if fault.thread else "a thread"
+    LOGGER.warning("%s ended: %s: %s", name, fault.exc_type.__name__, fault.exc_value)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from segmeter.checks import collecting, expected, known_name
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
 from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
 _LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
@@ -182,9 +182,13 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     Raises
     ------
     ConfigError
-        An option does not go with the task or the number of classes.
+        An option does not go with the task or the number of classes, or a plugin's builder gives no module.
     """
-    module: nn.Module = LOSSES.build(config, spec=spec, class_counts=class_counts)
+    module = LOSSES.build(config, spec=spec, class_counts=class_counts)
+    from torch import nn
+
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"loss: expected the builder of {config.name!r} to give a torch module, got {type(module)}.")
     return module
 
 

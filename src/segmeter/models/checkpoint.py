@@ -221,16 +221,24 @@ def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpo
         )
     if manifest != seal(manifest):
         raise CheckpointError(f"{path}: {_CHANGED}")
-    files = manifest["files"]
+    try:
+        files = {
+            name: {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
+            for name, entry in manifest["files"].items()
+        }
+        found = Checkpoint(
+            folder=folder,
+            card=ModelCard.from_dict(manifest["card"]),
+            progress=dict(manifest["progress"]),
+            sha256=files[WEIGHTS]["sha256"],
+            files=files,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())
+        raise CheckpointError(f"{path}: lacks what a checkpoint must say ({reason}). Take another.") from error
     if verify_weights:
         verify_file(folder, WEIGHTS, files[WEIGHTS])
-    return Checkpoint(
-        folder=folder,
-        card=ModelCard.from_dict(manifest["card"]),
-        progress=manifest["progress"],
-        sha256=files[WEIGHTS]["sha256"],
-        files=files,
-    )
+    return found
 
 
 def plain_state(value: Any, where: str = "state") -> Any:

@@ -1,5 +1,6 @@
 """Registers components by name, with schema and builder, so that a configuration chooses one without naming code."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
@@ -71,12 +72,23 @@ class Registry:
         return self.schema(name) if name in self._entries else None
 
     def build(self, config: Any, **context: Any) -> Any:
-        """Build the component that ``config.name`` names."""
+        """Build the component that ``config.name`` names.
+
+        Raises
+        ------
+        ConfigError
+            The name is unknown, or a plugin's builder takes other arguments.
+        """
         self.schema(config.name)  # refuses an unknown name
         builder = self._entries[config.name][1]
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)
+        try:
+            inspect.signature(builder).bind(config, **context)
+        except TypeError as error:
+            called = ", ".join(["config", *(f"{name}=..." for name in context)])
+            raise ConfigError(f"{self.group}: the builder of {config.name!r} must take ({called}): {error}.") from error
         return builder(config, **context)
 
 

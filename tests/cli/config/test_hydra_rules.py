@@ -1,5 +1,6 @@
 """Every way in which a file or an override could name code to Hydra, or lead it out of the run's root."""
 
+import os
 import pickle
 import re
 from functools import partial
@@ -140,6 +141,13 @@ def test_files_that_are_not_read_or_lead_out_are_refused(name, text, message, ca
     put(name, text)
     assert run("--config-dir", "conf", "+experiment=x") == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("conf/experiment").mkdir()
+    os.mkfifo("conf/experiment/x.yaml")
+    assert run("--config-dir", "conf", "+experiment=x") == 2
+    assert "conf/experiment/x.yaml: expected a regular file." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--cfg", "job"]])

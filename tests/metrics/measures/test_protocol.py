@@ -91,6 +91,8 @@ def test_two_measures_of_one_column_are_refused():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
+        ({"area/car": 1.0}, r"`measures` to give MeasureColumn\(metric, region, value, summed\), got 'area/car'"),
+        ([("area", "car", 1.0, False)], "`measures` to give MeasureColumn"),
         ([MeasureColumn("area/all", "car", 1.0)], "without '/' and 'sum:' in the metric, .* got 1.0 for area/all/car"),
         ([MeasureColumn("sum:area", "car", 1.0)], "without '/' and 'sum:' in the metric, .* got 1.0 for sum:area/car"),
         (
@@ -98,7 +100,7 @@ def test_two_measures_of_one_column_are_refused():
             "`measures` to .* and finite sums, got nan for sum:area/car",
         ),
     ],
-    ids=["slash", "sum", "nan"],
+    ids=["mapping", "tuple", "slash", "sum", "nan"],
 )
 def test_what_is_no_column_is_refused(columns, message):
     with pytest.raises(InputError, match=message):

@@ -5,6 +5,7 @@ rate), and what a checkpoint says about its data.
 """
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from segmeter.schema.registry import name_of
 
 _OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring these along
 AUTO = "auto"
+_UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 PLANNED_RATE = 3e-3  # of AdamW from random weights, with training=auto
 
 
@@ -68,6 +70,7 @@ def convert(
     except ValidationError as error:
         found = problems_by_key(error, root, values, advice=advice)
         left_out |= set(_followers(job, found))  # a line on the followed key is enough
+        left_out |= set(_UNREAD.findall("\n".join(problems)))  # as a line on its own text is
         problems.extend(line for key, lines in found.items() if key not in left_out for line in lines)
         return None
     return None if told else config

@@ -171,6 +171,8 @@ def _fault(path: Path, inner: Path) -> str | None:
         return f"is not read. Rename it to {path.with_suffix('.yaml').name}."
     if (CONFIGS / inner).is_file():
         return "segmeter's own file of this name is read instead. Rename it."
+    if not path.is_file():
+        return "expected a regular file."  # a pipe would be waited for
     try:
         text = path.read_text("utf-8")
         node = yaml.compose(text, yaml.SafeLoader)

@@ -24,17 +24,24 @@ _PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner o
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
-MILLIMETRES = {
-    "pm": 1e-9, "angstrom": 1e-7, "nm": 1e-6, "um": 1e-3, "mm": 1.0, "cm": 10.0, "dm": 100.0, "m": 1e3, "km": 1e6,
-    "inch": 25.4, "foot": 304.8,
+_PREFIXES = {
+    "yotta": ("Y", 24), "zetta": ("Z", 21), "exa": ("E", 18), "peta": ("P", 15), "tera": ("T", 12), "giga": ("G", 9),
+    "mega": ("M", 6), "kilo": ("k", 3), "hecto": ("h", 2), "deca": ("da", 1), "": ("", 0), "deci": ("d", -1),
+    "centi": ("c", -2), "milli": ("m", -3), "micro": ("u", -6), "nano": ("n", -9), "pico": ("p", -12),
+    "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
 }  # fmt: skip
-OME_SYMBOLS = {"\u00c5": "angstrom", "in": "inch", "ft": "foot"}  # OME-XML's, where they differ from ours
-_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm is no MM
-_WORDS = {  # in any case, American, without a plural's s
-    "picometer": "pm", "nanometer": "nm", "micrometer": "um", "micron": "um", "millimeter": "mm", "centimeter": "cm",
-    "decimeter": "dm", "meter": "m", "kilometer": "km", "angstrom": "angstrom", "inch": "inch", "inche": "inch",
-    "foot": "foot", "feet": "foot",
+MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
+    "angstrom": 1e-7, "inch": 25.4, "foot": 304.8, "yard": 914.4, "mile": 1_609_344.0,
+    "parsec": 3.085_677_581_491_367_3e19,
 }  # fmt: skip
+OME_SYMBOLS = {  # OME-XML's, where they differ from ours
+    "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "pc": "parsec",
+}  # fmt: skip
+_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
+# In any case, American, without a plural's s
+_WORDS = {f"{prefix}meter": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items()}
+_WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
+_WORDS |= {"micron": "um", "inche": "inch", "feet": "foot"}
 Affine = NDArray[np.float64]
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
 _PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
@@ -246,8 +253,8 @@ def _write(values: NDArray[Any]) -> str:
 def find_unit(name: object) -> str | None:
     """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
-    Known are the usual names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both
-    code points of the Greek mu are accepted.
+    Known are the names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both code
+    points of the Greek mu are accepted.
 
     Examples
     --------

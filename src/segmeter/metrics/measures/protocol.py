@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind
+from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, check_spacing
@@ -217,7 +217,8 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
     Raises
     ------
     InputError
-        A measure refuses the maps (the lines name the case), or returns a column twice or a sum that is not finite.
+        A measure refuses the maps (the lines name the case), or returns something other than columns, a column twice,
+        or a sum that is not finite.
     """
     found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
@@ -226,6 +227,9 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
         except InputError as error:
             raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
         for column in columns:
+            if not isinstance(column, MeasureColumn):
+                rule = "to give MeasureColumn(metric, region, value, summed)"
+                raise InputError(expected("measure_case", "measures", rule, shown(column)))
             name, finite = encode_key(column.key), math.isfinite(column.value) or not column.summed
             if column.key in found or decode_key(name) != column.key or not finite:
                 rule = "to give each column once, without '/' and 'sum:' in the metric, and finite sums"
