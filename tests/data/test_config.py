@@ -3,7 +3,6 @@ import pytest
 from segmeter.data.config import DATA, CellsConfig, FolderConfig
 from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError
-from segmeter.export.config import ExportConfig
 
 
 def test_registry_holds_the_kinds_under_their_names():
@@ -17,7 +16,6 @@ def test_files_of_earlier_versions_may_hold_a_key_that_is_gone_with_its_default(
     assert CellsConfig(ignore_rim=0) == CellsConfig()
     with pytest.raises(ConfigError, match="unknown key 'ignore_rim'"):
         CellsConfig(ignore_rim=1)
-    assert ExportConfig(dicom_series=None) == ExportConfig()
 
 
 def test_every_broken_rule_is_said_at_once():

@@ -222,7 +222,7 @@ def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpo
     if manifest != seal(manifest):
         raise CheckpointError(f"{path}: {_CHANGED}")
     try:
-        files = {
+        files: dict[str, dict[str, Any]] = {
             name: {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
             for name, entry in manifest["files"].items()
         }
