@@ -147,6 +147,18 @@ def test_unsafe_names_become_safe_ones_that_differ():
     assert all(Path(name).name == name and not name.startswith(".") and len(name) < 128 for name in safe)
 
 
+def test_names_that_windows_refuses_change_on_windows_alone(monkeypatch):
+    """Elsewhere, cases keep the names that runs of earlier versions know."""
+    refused = ["aux", "CON.v2", "com1", "scan."]
+    assert [files.safe_id(name) for name in refused] == refused
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    changed = [files.safe_id(name) for name in refused]
+    assert [name.rpartition("-")[0] for name in changed] == ["aux", "CON-v2", "com1", "scan"]
+    assert not any(files.is_refused(name) for name in changed)
+    plain = ["auxiliary", "a.con", "com", "v1.2"]
+    assert [files.safe_id(name) for name in plain] == plain
+
+
 def test_a_link_is_not_copied(tmp_path):
     """Neither one that is named nor one in a folder. Mutation seen to fail: what it leads to has a second name."""
     (tmp_path / "secret").write_text("mine")

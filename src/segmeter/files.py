@@ -23,6 +23,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# Windows reserves the names of devices, allows some signs in no name, and drops a dot or space at the end
+_REFUSED = re.compile(r'(con|prn|aux|nul|com\d|lpt\d) *(\.|$)|.*[<>:"/\\|?*\0-\x1f]|.*[. ]$', re.IGNORECASE | re.ASCII)
 
 
 def watch(operation: str, path: Path) -> None:
@@ -326,6 +328,11 @@ def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     return False
 
 
+def is_refused(name: str) -> bool:
+    """Tell whether this system refuses a name, as Windows does with aux.png. Other systems keep such names."""
+    return not hasattr(os, "O_DIRECTORY") and bool(_REFUSED.match(name))
+
+
 def safe_id(name: str) -> str:
     """Turn any name into a safe file name. A changed name gets a hash, so that no two collide.
 
@@ -334,7 +341,7 @@ def safe_id(name: str) -> str:
     >>> safe_id("../x")
     'x-d6b96a97'
     """
-    if _SAFE_ID.fullmatch(name) and not name.startswith("."):
+    if _SAFE_ID.fullmatch(name) and not name.startswith(".") and not is_refused(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:100] or "case"
     return f"{slug}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

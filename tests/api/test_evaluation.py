@@ -92,7 +92,7 @@ def test_a_notebook_shows_the_tables_of_the_command_line():
     found = segmeter.evaluate(cases, classes=CLASSES, ignore_index=255, measures=measures, metrics=config)
     page, tables = found._repr_html_(), summary_tables(found.summary)
     assert [table.heads[0] for table in tables] == ["score", "class", "measure", "slices by", "convention"]
-    cells = {cell for table in (each.plain() for each in tables) for row in table.rows for cell in row}
+    cells = {cell for table in (each.narrow(1) for each in tables) for row in table.rows for cell in row}
     assert page.startswith("<pre>")
     assert html.unescape(page) == f"<pre>{found.table()}</pre>"
     assert not {cell for cell in cells if cell not in found.table()}
@@ -171,6 +171,6 @@ def test_a_class_spec_says_task_and_ignored_value(evaluation):
         assert again.summary == evaluation.summary
     for given in ({"task": "multilabel"}, {"ignore_index": 254}, {"ignore_index": None}):
         with pytest.raises(
-            SegmeterError, match="`classes` to have the given task and ignore_index, got 'multiclass' and 255"
+            SegmeterError, match="`classes` to have the given `task` and `ignore_index`, got 'multiclass' and 255"
         ):
             segmeter.evaluate(draw(), classes=spec, **given)

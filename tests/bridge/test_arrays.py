@@ -1,4 +1,5 @@
 import math
+import timeit
 
 import numpy as np
 import pytest
@@ -41,6 +42,11 @@ def test_to_numpy_gives_a_read_only_view_where_one_is_possible_and_memory_of_its
             to_numpy(source, copy=False)
     else:
         assert np.shares_memory(to_numpy(source, copy=False), source.detach().numpy())
+
+
+def test_to_numpy_of_one_element_takes_less_than_ten_microseconds_on_the_cpu():
+    one, calls = torch.ones(1), 100
+    assert min(timeit.repeat(lambda: to_numpy(one), number=calls, repeat=50)) < calls * 10e-6
 
 
 @pytest.mark.parametrize(("source", "dtype"), [("int32", "float64"), ("int32", "uint8"), ("bfloat16", "float32")])

@@ -4,7 +4,7 @@ import re
 
 from tests.sources import MODULES, SOURCE
 
-ALWAYS = re.compile(r"\.numpy\(|\.cpu\(|from_dlpack|__array__|from_numpy")
+ALWAYS = re.compile(r'\.numpy\(|\.cpu\(|\.to\("cpu"|from_dlpack|__array__|from_numpy')
 OF_TENSORS = re.compile(r"\.tolist\(|\.item\(")  # arrays have these too, so they count where torch is at hand
 IMPORTS_TORCH = re.compile(r"^\s*(?:import|from) torch\b", re.MULTILINE)
 
@@ -15,7 +15,7 @@ EXCEPTIONS = {  # (module, what): how often, and why
     ("training/learner.py", ".tolist("): (1, "the words of NumPy's own generator"),
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
-    ("models/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
+    ("models/checkpoint.py", '.to("cpu"'): (1, "a checkpoint writes tensors as they are; no array is made"),
     ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
     ("losses/config.py", ".tolist("): (1, "counts of NumPy, in the words of an error"),
     ("losses/focal_torch.py", ".tolist("): (1, "class weights that the caller gave"),

@@ -11,9 +11,9 @@ from segmeter.errors import ConfigError, InputError
 
 
 def test_flags_and_overrides_may_be_mixed():
-    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "--resolve", "-cn", "own"])
+    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve", "-cn", "own"])
     assert args.overrides == ["loss=dice", "seed=3"]
-    assert (args.cfg, args.resolve, args.multirun) == ("job", True, False)
+    assert (args.cfg, args.package, args.resolve, args.multirun) == ("job", "loss", True, False)
     assert (args.config_name, args.config_dir) == ("own", None)
 
 
@@ -110,5 +110,5 @@ def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytes
     run_command("train", ["data=cells", "training=auto", "--cfg", "job"])
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["loss"]["name"], shown["optimizer"]["lr"]) == ("sum", 0.003)
-    run_command("train", ["data=cells", "training=auto", "loss=dice", "--cfg", "job"])
-    assert yaml.safe_load(capsys.readouterr().out)["loss"]["name"] == "dice"
+    run_command("train", ["data=cells", "training=auto", "loss=dice", "--cfg", "job", "-p", "loss"])
+    assert yaml.safe_load(capsys.readouterr().out)["name"] == "dice"

@@ -79,7 +79,7 @@ def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     (["train", "--nosuch"], "unrecognized arguments: --nosuch. See: segmeter train --help"),
     (["schema"], "expected one name, got 0"),
     (["schema", "trian"], "Did you mean 'train'?"),
-    (["train", "debug=overfitt"], "to be one of fast, overfit, got 'overfitt'. Did you mean 'overfit'?"),
+    (["train", "debug=overfitt"], "to be one of fast, overfit, profile, got 'overfitt'. Did you mean 'overfit'?"),
     (["score", "predictions=a", "references=b", "data.num_classes=3", "data.instances=true"],
      "`data.instances` to be false but for a binary task without label map"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip

@@ -17,7 +17,7 @@ def test_pictures_come_from_the_label_maps(command):
     assert drawn == {path.name for path in (folder / "pictures").iterdir()}
     assert drawn
     assert command is EVAL or len(drawn) == 3  # without scores none is worst, so that all of them are the sample
-    assert (folder / "worst.csv").exists() == (command is EVAL)
+    assert (folder / "worst").exists() == (command is EVAL)
 
 
 @pytest.mark.parametrize("command", [EVAL, PREDICT], ids=lambda command: command[0])

@@ -35,6 +35,7 @@ STAND_INS = {
     "brats-evaluation": ("pandas",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
     "ultralytics": ("cv2",),
+    "label-studio-sdk": ("appdirs", "jwt", "ijson", "lxml", "nltk", "nltk.tokenize", "nltk.tokenize.treebank"),
     "datumaro": (
         *("cv2", "defusedxml", "json_stream", "json_stream.base", "json_stream.writer", "lxml", "orjson", "pandas"),
         *("shapely", "shapely.geometry", "shapely.geometry.base"),

@@ -10,16 +10,17 @@ from PIL import Image
 from scipy import ndimage
 
 from segmeter.data.labels_config import LabelsConfig
+from segmeter.data.masks.annotations import expand_brush, read_annotated
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES
-from tests.data.masks.exported import SPEC, blocks
+from tests.data.masks.exported import SPEC, blocks, cvat_mask, parts_of, polygon, task, write_cvat
 from tests.differential.cases import disk
 from tests.differential.peers import find_peer, load, quiet
 
 READING = Reading(spec=SPEC)
-SHAPE = (170, 260)
+SHAPE = (170, 260)  # a stroke of Label Studio has runs of more than 65,536 values then
 
 
 def round_masks(shape=SHAPE):
@@ -35,6 +36,47 @@ def preset(name):
     return Reading.of(config, config.spec())
 
 
+def test_brush_strokes_of_label_studio(tmp_path):
+    peer, mask, results = load("label_studio_sdk.converter.brush", "label-studio-sdk"), round_masks(), []
+    for label in (1, 2):
+        Image.fromarray((mask == label).astype(np.uint8) * 255).save(tmp_path / "x.png")
+        results += peer.image2annotation(tmp_path / "x.png", NAMES[label], "tag", "image")["result"]
+        rle = results[-1]["value"]["rle"]
+        assert np.array_equal(expand_brush(bytes(rle), mask.size * 4), peer.decode_rle(rle))
+    path = put(tmp_path / "a.json", json.dumps([task(*results)]).encode())
+    assert np.array_equal(read_annotated(path / "x", READING), mask)
+
+
+def test_label_studio_writes_its_polygons_as_yolo_labels(tmp_path):
+    peer = load("label_studio_sdk.converter.exports.yolo", "label-studio-sdk")
+    results = [polygon(corners, NAMES[label]) for label, corners in parts_of(blocks())]
+    classes = [{"id": label - 1, "name": NAMES[label]} for label in (1, 2)]
+    ids = {each["name"]: each["id"] for each in classes}
+    flat = [{"type": each["type"], **each["value"]} for each in results]
+    peer.process_and_save_yolo_annotations(flat, str(tmp_path / "x.txt"), ids, classes, False, False, None)
+    path = put(tmp_path / "a.json", json.dumps([task(*results)]).encode())
+    drawn = read_map(tmp_path / "x.txt", READING, shape=blocks().shape).values
+    assert np.array_equal(drawn, read_annotated(path / "x", READING))
+    assert np.array_equal(drawn, blocks())
+
+
+def test_masks_of_cvat(tmp_path):
+    """Its SDK gives run lengths, then the first and last column and row of the box, from which its export is made."""
+    peer, mask, shapes = load("cvat_sdk.masks", "cvat-sdk"), round_masks(), []
+    for label in (1, 2):
+        *runs, left, top, right, bottom = peer.encode_mask(mask == label)
+        place = {"left": left, "top": top, "width": right - left + 1, "height": bottom - top + 1}
+        shapes.append(("mask", {"label": NAMES[label], "rle": ", ".join(map(str, runs)), "z_order": 0, **place}))
+        assert shapes[-1] == cvat_mask(mask == label, NAMES[label])
+    path = write_cvat(tmp_path / "a.xml", shapes, size=mask.shape)
+    assert np.array_equal(read_annotated(path / "x", READING), mask)
+
+
+@pytest.fixture
+def datumaro():
+    return load("datumaro", "datumaro")
+
+
 def write_by_datumaro(datumaro, exporter, folder, annotations, shape, names, **options):
     """Write one image with an exporter of Datumaro, which reads and writes the formats of CVAT."""
     picture = datumaro.Image.from_numpy(np.zeros((*shape, 3), np.uint8))
@@ -44,10 +86,32 @@ def write_by_datumaro(datumaro, exporter, folder, annotations, shape, names, **o
         exporter.convert(dataset, save_dir=str(folder), save_media=True, **options)
 
 
+@pytest.mark.parametrize("drawn", ["masks", "polygons"])
+def test_cvat_files_of_datumaro(drawn, datumaro, tmp_path):
+    peer = load("datumaro.plugins.data_formats.cvat.exporter", "datumaro")
+    mask = round_masks() if drawn == "masks" else blocks()
+    if drawn == "masks":
+        shapes = [datumaro.Mask(mask == label, label=label - 1) for label in (1, 2)]
+    else:
+        shapes = [datumaro.Polygon(corners.ravel().tolist(), label=label - 1) for label, corners in parts_of(mask)]
+    write_by_datumaro(datumaro, peer.CvatExporter, tmp_path, shapes, mask.shape, list(NAMES[1:]))
+    assert np.array_equal(read_annotated(tmp_path / "a.xml" / "x", READING), mask)
+
+
+def test_a_higher_z_order_covers_as_in_datumaro(datumaro, tmp_path):
+    peer = load("datumaro.plugins.data_formats.cvat.exporter", "datumaro")
+    areas = np.zeros((3, *SHAPE), bool)
+    areas[0, 10:90, 10:90], areas[1, 40:120, 40:120], areas[2, 80:140, 60:200] = True, True, True
+    given = zip(areas, (0, 1, 0), (2, 7, -3), strict=True)
+    shapes = [datumaro.Mask(area, label=label, z_order=order) for area, label, order in given]
+    merged = datumaro.CompiledMask.from_instance_masks(shapes, instance_labels=[1 + each.label for each in shapes])
+    write_by_datumaro(datumaro, peer.CvatExporter, tmp_path, shapes, SHAPE, list(NAMES[1:]))
+    assert np.array_equal(read_annotated(tmp_path / "a.xml" / "x", READING), merged.class_mask)
+
+
 @pytest.mark.parametrize("name", ["voc", "voc-colours"])
-def test_voc_files_of_datumaro(name, tmp_path):
+def test_voc_files_of_datumaro(name, datumaro, tmp_path):
     """CVAT's "Segmentation mask" is the same export, in colours."""
-    datumaro = load("datumaro", "datumaro")
     peer = load("datumaro.plugins.data_formats.voc.exporter", "datumaro")
     mask = np.arange(21, dtype=np.uint8).repeat(6).reshape(9, 14)
     shapes = [datumaro.Mask(mask == label, label=label) for label in range(1, 21)]

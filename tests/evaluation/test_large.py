@@ -95,11 +95,13 @@ def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, after):
+def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, after, caplog):
     evaluated(data, tmp_path / "clean")
     with interrupted(after):
         evaluated(data, tmp_path / "run")
     evaluated(data, tmp_path / "run", resume=True)
+    kept = f"{after - 1} of 3 cases are kept. A large image that was cut short begins at its first row again."
+    assert kept in caplog.text
     assert files(tmp_path / "run") == files(tmp_path / "clean")
 
 

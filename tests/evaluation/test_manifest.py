@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from segmeter.errors import ConfigError, DataError
@@ -21,7 +22,7 @@ from segmeter.evaluation.manifest import (
     read_run_manifest,
 )
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from tests.metrics.build import class_spec
+from tests.metrics.build import case_row, class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]
@@ -177,6 +178,20 @@ def test_what_is_no_manifest_is_refused(content, tmp_path):
         (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(DataError, match="manifest"):
         check_same(tmp_path, IDENTITY, CASES)
+
+
+def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):
+    """Not at the end, when old and new rows are joined."""
+    manifest = Manifest.begin(tmp_path, {}, ["a", "b"])
+    monkeypatch.setattr(
+        "segmeter.evaluation.manifest.columns_of_rows",
+        lambda rows: pa.table({"case_id": ["a"], "objects": pa.array([b"packed"], pa.binary())}),
+    )
+    manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
+    manifest.close()
+    for call in (lambda: manifest.keep(2), lambda: read_records(tmp_path), lambda: manifest.table(class_spec(2))):
+        with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
+            call()
 
 
 def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):

@@ -55,6 +55,20 @@ def test_a_prediction_of_another_case_is_no_misspelt_one(tmp_path):
     assert (job.pairing.missing, job.pairing.extra) == (("b",), ("extra",))
 
 
+def test_links_that_lead_nowhere_are_named_together_before_a_run_begins(tmp_path):
+    put_pair(tmp_path, "a", "a")
+    for role, name in (("references", "other.png"), ("predictions", "a.png")):
+        (tmp_path / role / name).unlink()
+        (tmp_path / role / name).symlink_to("nothing.png")
+    with pytest.raises(DataError) as caught:
+        scoring(tmp_path).pairing.fingerprint()
+    rule = "expected `file` to be readable, got No such file or directory."
+    assert [line.partition(f"{tmp_path}/")[2] for line in caught.value.problems] == [
+        f"predictions/a.png: {rule}",
+        f"references/other.png: {rule}",
+    ]
+
+
 def test_a_link_to_itself_is_one_line(tmp_path):
     put_pair(tmp_path, "a", "a")
     (tmp_path / "references" / "a.png").unlink()

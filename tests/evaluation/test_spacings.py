@@ -11,7 +11,8 @@ import pytest
 import zarr
 
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.score import score
+from segmeter.evaluation.pairing import find_pairs
+from segmeter.evaluation.score import refuse_files, score
 from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -20,7 +21,7 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
-from tests.evaluation.masks import put_sides, scoring
+from tests.evaluation.masks import THREE, put_sides, scoring
 
 SURFACES = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(tolerances=(1.0,)),))
 ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
@@ -130,3 +131,15 @@ def test_warnings_survive_an_interruption(tmp_path):
     save_volume(tmp_path / "predictions" / "b.npy", VOLUME)
     summary = score(replace(scoring(tmp_path), resume=True))
     assert summary["spacing"]["warnings"] == [ONE_SIDE.replace("1: a", "2: a, b")]
+
+
+def test_names_that_can_not_be_paired_are_refused_without_problems_that_the_spacing_solves(tmp_path):
+    for role, unit in (("references", "mm"), ("predictions", "bogus")):
+        save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit=unit)
+    save_zarr(tmp_path / "references" / "b.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")
+    pairing = find_pairs(tmp_path / "predictions", tmp_path / "references", spec=THREE)
+    assert [pair.case_id for pair in pairing.pairs] == ["a"]
+    job = replace(scoring(tmp_path, missing="as_background"), pairing=pairing, metrics=SURFACES.replace(spacing=EDGES))
+    with pytest.raises(DataError) as caught:
+        refuse_files(job)
+    assert caught.value.problems == pairing.problems

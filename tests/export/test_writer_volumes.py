@@ -1,4 +1,4 @@
-"""Label volumes, and MHA maps, are read back by other libraries and by our reader."""
+"""Label volumes, and MHA and NRRD maps, are read back by other libraries and by our reader."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import open_array
 from segmeter.data.masks.reading import read_values
 from segmeter.export.config import ExportConfig
-from segmeter.export.writer import Writer, check_volume_export, encode_mha, label_file, write_nifti
+from segmeter.export.writer import ENCODERS, Writer, check_volume_export, label_file, write_nifti
 from tests.data.formats_written import library
 
 LABELS = np.random.default_rng(0).integers(0, 3, (4, 30, 17)).astype(np.uint8)
@@ -47,8 +47,7 @@ def test_a_label_volume_is_read_back_voxel_by_voxel(form, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "suffix"),
-    [("a.nii", ".nii.gz"), ("a.nii.gz", ".nii.gz"), ("a.MHA", ".mha"), ("a.nrrd", ".mha"), ("a.npy", ".tif")],
+    ("source", "suffix"), [("a.nii", ".nii.gz"), ("a.nii.gz", ".nii.gz"), ("a.MHA", ".mha"), ("a.npy", ".tif")]
 )
 def test_the_format_is_that_of_the_image(source, suffix, tmp_path):
     assert label_file(ExportConfig(), LABELS, SPEC, lambda: place_of(tmp_path / source))[0] == suffix
@@ -80,7 +79,7 @@ def test_nifti_of_another_format_states_the_affine_in_millimetres(tmp_path):
     assert found.header.get_zooms() == EDGES[::-1]
 
 
-@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr", "mha"])
+@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr", *ENCODERS])
 def test_a_multilabel_volume_has_a_file_per_class(form, tmp_path):
     spec = ClassSpec(task="multilabel", names=("liver", "lung"), colours=((9, 0, 0), (0, 9, 0)))
     labels = np.stack([LABELS == 1, LABELS > 0]).astype(np.uint8)
@@ -106,6 +105,7 @@ def test_files_that_hold_no_planes_are_refused_together():
     assert not check_volume_export(ExportConfig(), spec)
 
 
+@pytest.mark.parametrize("form", ENCODERS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize(
     ("location", "spacing"),
@@ -117,11 +117,11 @@ def test_files_that_hold_no_planes_are_refused_together():
     ],
     ids=["mm", "um", "no unit", "nothing"],
 )
-def test_files_are_read_by_itk_and_by_us(dtype, location, spacing, tmp_path):
+def test_files_are_read_by_itk_and_by_us(form, dtype, location, spacing, tmp_path):
     sitk = library("SimpleITK")
     labels = LABELS[0].astype(dtype) * dtype(300 if dtype == np.uint16 else 1)
-    path = tmp_path / "a.mha"
-    path.write_bytes(encode_mha(labels, location))
+    path = tmp_path / f"a.{form}"
+    path.write_bytes(ENCODERS[form](labels, location))
     image = sitk.ReadImage(str(path))
     assert np.array_equal(sitk.GetArrayFromImage(image), labels)
     assert sitk.GetArrayFromImage(image).dtype == dtype
@@ -129,4 +129,4 @@ def test_files_are_read_by_itk_and_by_us(dtype, location, spacing, tmp_path):
     found = read_values(path, max_pixels=1000)
     assert np.array_equal(found.values, labels)
     assert (found.geometry.spacing, found.geometry.unit) == (spacing, "mm" if spacing else None)
-    assert encode_mha(labels, location) == path.read_bytes()
+    assert ENCODERS[form](labels, location) == path.read_bytes()

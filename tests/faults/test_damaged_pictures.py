@@ -21,6 +21,9 @@ def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage
     before, (first, second, *_) = results(folder), sorted((folder / "overlays").iterdir())
     damage(first)
     damage(folder / "pictures" / second.stem / "prediction.png")
+    if command == "eval":  # the worst case has crops too
+        (crops,) = (folder / "worst").iterdir()
+        damage(crops / "target.png")
     outcome = run([*resuming(command), *all_of_them])
     assert outcome.code == 0, outcome.errors
     assert results(only(Path("runs"))) == before

@@ -23,6 +23,7 @@ SPEC = make_spec("multiclass")
         (losses.FocalConfig, {"class_weights": "medain"}, r"Did you mean 'median'"),
         (losses.FocalConfig, {"normalizer": -3.0}, r"`normalizer` to be .* or a number > 0"),
         (losses.DiceConfig, {"smooth": 0.0}, r"`smooth` to be a number > 0"),
+        (losses.SumConfig, {"weights": {"focal": 0.0, "dice": 0.0}}, r"`weights` to have one that is > 0"),
         (losses.SumConfig, {"weights": {"focal": -1.0}}, r"loss: expected `weights.focal` to be a number >= 0"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -62,7 +62,8 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\) on cpu"),
+        (lambda x, y: (x, y[:, :5]), r"`target` of shape \(3, 7, 9\) on cpu .* on cpu\.\Z"),
+        (lambda x, y: (x, y[:, None]), r"`target` of shape .* Squeeze its channel axis\.\Z"),
         (lambda x, y: (x.long(), y), r"`logits` to be floating"),
         (lambda x, y: (x[:, :1], y), r"`logits` to be floating .* with K >= 2 for multiclass"),
         (lambda x, y: (x, y.to(torch.int8)), r"`target` of dtype uint8, .* got torch.int8"),
@@ -71,7 +72,7 @@ def test_soft_values_outside_0_to_1_are_refused_in_the_losss_own_name(name, bad)
         (lambda x, y: (x.numpy(), y), r"`logits` to be a torch.Tensor, got ndarray"),
         (lambda x, y: (x, y.to("meta")), r"`target` of shape .* on cpu for .* on meta"),
     ],
-    ids=["size", "integer", "one", "int8", "bool", "range", "array", "device"],
+    ids=["size", "axis", "integer", "one", "int8", "bool", "range", "array", "device"],
 )
 def test_every_loss_refuses_in_its_own_name(name, spoil, words):
     case = make_case("multiclass")
@@ -114,6 +115,20 @@ def test_wrong_words_for_region_losses_are_refused(make):
         make("multi")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alpha": "a"}, "`alpha` to be a number, got 'a'"),
+        ({"alpha": -1}, "`alpha` >= 0 and finite, got -1"),
+        ({"gamma": 0}, "`gamma` > 0 and finite, got 0"),
+        ({"ignore_index": "a"}, "`ignore_index` to be a whole number, got 'a'"),
+    ],
+)
+def test_wrong_numbers_for_region_losses_are_refused(options, words):
+    with pytest.raises(SegmeterError, match=f"^tversky_loss: expected {words}"):
+        TverskyLoss("binary", **options)
+
+
 @pytest.mark.parametrize("name", ["cross_entropy", "dice", "lovasz", "sum"])
 def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monkeypatch):
     """As on a GPU, where reading them at once would mean waiting."""
@@ -148,7 +163,8 @@ def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(name, monke
         ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
         ({"normalizer": None}, r"`normalizer` to be a number"),
         ({"class_weights": [1.0, -2.0]}, r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0"),
-        ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
+        ({"class_weights": "abc"}, r"`class_weights` to be a sequence of numbers, got 'abc'"),
+        ({"class_weights": torch.ones(1, 5)}, r"`class_weights` to be \(K,\)"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",

@@ -162,3 +162,13 @@ def test_images_in_any_order_and_in_any_parts_have_the_same_sums():
     assert whole.sums == turned.sums == first.sums
     assert whole.compute().brier == turned.compute().brier == first.compute().brier
     np.testing.assert_array_equal(first.counts["sweeps"], whole.counts["sweeps"])
+
+
+@pytest.mark.parametrize("channel", ["target", "probs", "both"])
+def test_batches_of_binary_probabilities_may_have_a_channel_axis(channel):
+    rng = np.random.default_rng(3)
+    target, probs = rng.integers(0, 2, (3, 6, 7)), rng.random((3, 6, 7))
+    wanted = calibration(target, probs, num_classes=2, task="binary")
+    pair = target if channel == "probs" else target[:, None], probs if channel == "target" else probs[:, None]
+    found = calibration(*pair, num_classes=2, task="binary")
+    assert (found.n, found.brier, found.nll) == (wanted.n, wanted.brier, wanted.nll)

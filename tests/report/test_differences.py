@@ -51,7 +51,7 @@ def test_a_pair_has_a_ranking_and_ten_scores():
     result = ran(0, 0.4)
     bars = comparison_tables(result)["ranking"].rows[0][4]
     assert sum(map(float, re.findall(r' width="([\d.]+)"', bars))) == pytest.approx(100, abs=0.02)
-    ranking, differences = (table.plain() for table in comparison_tables(result).values())
+    ranking, differences = (table.narrow() for table in comparison_tables(result).values())
     assert [row[:2] for row in ranking.rows] == [["base", "1"], ["new", "2"]]
     assert ranking.rows[0][-1] == f"{100 * result['metrics']['mean_iou']['ranking']['rank_shares']['base'][0]:.1f} %"
     assert differences.title == "new (new) minus base (base)"
@@ -90,7 +90,7 @@ def test_infinite_changes_have_their_sign_and_counts_are_whole_numbers():
 
 def test_slices_and_requirements_have_tables_of_their_own():
     result = ran(0, 0.6, slice_by=(r"(\d)$",), require=("mean_iou >= base - 0.5", "mean_iou >= base"))
-    required, *_, slices = (table.plain() for table in comparison_tables(result).values())
+    required, *_, slices = (table.narrow() for table in comparison_tables(result).values())
     assert slices.title == "mean IoU by slice: new (new) minus base (base)"
     entries = result["slices"][0]["by"][r"(\d)$"]
     assert [row[:3] for row in slices.rows] == [[r"(\d)$", label, str(entry["n"])] for label, entry in entries.items()]

@@ -1,21 +1,17 @@
 """What the terminal shows, and that names can't steer it."""
 
-import csv
 import io
 import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import segmeter
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.figures import slices, title
 from segmeter.report.html import write_report
-from segmeter.report.summary import print_summary, render_summary, write_worst_list
+from segmeter.report.summary import print_summary, render_summary
 
-from .conftest import SPEC, row_of
 from .test_html import measured_run
 
 
@@ -102,6 +98,9 @@ def test_only_ten_rows_of_measures_are_printed_and_the_others_counted():
     few, many = (shown(measured(["ground", "car"], measures=count)) for count in (3, 20))
     assert "more in metrics.json" not in few
     assert "50 more in metrics.json and in the report." in many
+    some = shown(measured(["ground", "car"], measures=4))
+    assert "8 more in metrics.json and in the report." in some, "single classes do not fill the ten rows"
+    assert "car" not in some.partition("measure_0")[2]
     assert re.search("measure_3 +mean", many)
     assert not re.search("measure_3 +car", many)
 
@@ -143,24 +142,3 @@ def test_slices_are_printed_with_the_worst_marked_and_stand_in_the_report(tmp_pa
     page = write_report(found.write(tmp_path / "run")).read_text()
     assert '<h2 id="slices">Slices</h2>' in page
     assert "&lt;b&gt; (worst)</a></b>" in page
-
-
-def test_the_worst_cases_are_listed_and_those_without_a_score_left_out(tmp_path):
-    target = np.ones((10, 30), np.uint8)
-    shares = {"a/1": 9, "b": 1, "c": 5, "d": 0, "e": None}
-    maps = {name: np.where(np.arange(10)[:, None] < (share or 0), 2, target) for name, share in shares.items()}
-    ignored = np.full_like(target, 255)
-    rows = [row_of(name, ignored if name == "e" else target, labels, SPEC) for name, labels in maps.items()]
-    write_cases(tmp_path, rows, SPEC)
-    write_worst_list(tmp_path, SPEC, MetricsConfig(), 9)
-    with (tmp_path / "worst.csv").open() as file:
-        found = list(csv.DictReader(file))
-    assert [row["case_id"] for row in found] == ["a/1", "c", "b", "d"]
-    assert float(found[0]["mean IoU"]) == pytest.approx((3 / 30 + 0) / 2)
-    assert (found[0]["weakest_class"], found[0]["weakest_iou"]) == ("car", "0.0")
-    assert (found[3]["weakest_class"], found[3]["weakest_iou"]) == ("tree", "1.0")
-
-
-def test_no_cases_leave_no_list(tmp_path):
-    write_worst_list(tmp_path, SPEC, MetricsConfig(), 0)
-    assert not list(tmp_path.iterdir())

@@ -1,10 +1,12 @@
 """One table on terminals, in files, in Markdown and in HTML."""
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 
-from segmeter.report.tables import Cell, Column, Table, html_of, print_tables
+from segmeter.report.tables import PAGE, Cell, Column, Table, html_of, print_tables
 
 NAMED = Table(heads=["name", "best score"], rows=[["a long name of a class", "0.123456789"], ["x" * 30, "1"]])
 
@@ -42,7 +44,7 @@ def test_a_narrow_terminal_wraps_names_between_words_and_cuts_no_number(printed)
 
 
 PAGED = Table.of(
-    [Column("a name", "name"), Column("always", "value"), Column("only on pages", "value", str, paged=True)],
+    [Column("a name", "name"), Column("always", "value"), Column("only on pages", "value", str, spare=PAGE)],
     [{"name": "x", "value": 0.25, "links": {"name": "#x"}}],
 )
 
@@ -53,10 +55,40 @@ def test_columns_of_pages_are_neither_printed_nor_in_markdown(printed):
     assert PAGED.heads == ["a name", "always", "only on pages"]
 
 
+SPARE = Table.of(
+    [
+        Column("a name", "name"),
+        Column("first to go", "value", "{:.20f}".format, 2),
+        Column("next", "value", "{:.20f}".format, 1),
+        Column("always", "value", "{:.20f}".format),
+    ],
+    [{"name": "x", "value": 0.25}],
+)
+
+
+@pytest.mark.parametrize(("columns", "heads"), [(100, "first next always"), (66, "next always"), (40, "always")])
+def test_spare_columns_give_way_where_a_terminal_is_too_narrow(printed, columns, heads):
+    text = printed([SPARE], columns=columns)
+    assert max(map(len, re.sub(r"\x1b\[\d+m", "", text).splitlines())) <= columns
+    assert [word for word in ("first", "next", "always") if word in text] == heads.split()
+    assert "first" not in printed([replace(SPARE, rows=[["x" * 24, *SPARE.rows[0][1:]]])])
+
+
+WORDS = Table.of(
+    [Column("a name", "name"), Column("value", "value", "{:.30f}".format, 1), Column("always", "value")],
+    [{"name": "three words here", "value": 0.25}],
+)
+
+
+def test_a_name_is_wrapped_before_a_column_gives_way(printed):
+    assert "value" in printed([WORDS], columns=54)
+    assert "value" not in printed([WORDS], columns=53)
+
+
 def test_a_column_without_a_cell_is_left_out():
-    columns = [Column("name", "name"), Column("none", "none", paged=True), Column("by", "by"), Column("n", "n")]
+    columns = [Column("name", "name"), Column("none", "none", spare=PAGE), Column("by", "by"), Column("n", "n")]
     table = Table.of(columns, [{"name": "x", "none": None, "by": "", "n": 0}], names=3)
-    assert (table.heads, table.names, table.paged, [*table.rows[0]]) == (["name", "n"], 1, [], ["x", "0"])
+    assert (table.heads, table.names, table.spares, [*table.rows[0]]) == (["name", "n"], 1, [0, 0], ["x", "0"])
     assert Table.of(columns, []).heads == ["name", "none", "by", "n"]
 
 

@@ -1,5 +1,6 @@
-"""Limits of a run, its times and budgets, and rates of its steps."""
+"""Limits of a run, its times and budgets, rates of its steps, and its profile."""
 
+import json
 import math
 import time
 from contextlib import nullcontext
@@ -12,12 +13,13 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
+from segmeter.records import read_json_lines
 from segmeter.training import clock
-from segmeter.training.clock import Limits, Throughput
+from segmeter.training.clock import SKIPPED, Limits, Throughput
 from segmeter.training.config import TrainingConfig
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import assert_same, tiny_job, weights
+from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
 
 
 def limits(batches_per_epoch=7, **values):
@@ -92,6 +94,24 @@ def test_rates_by_hand_with_validations_left_out(monkeypatch):
     watch.add(images=5)
     assert watch.read()["images_per_second"] == 5.0
     assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
+
+
+@pytest.mark.parametrize(("steps", "recorded"), [(2, 2), (9, 3)], ids=["whole", "the run ends before"])
+def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_they_are(tmp_path, steps, recorded):
+    losses = []
+    for name, profiled in (("plain", 0), ("profiled", steps)):
+        run = {"steps": SKIPPED + 3, "epochs": None, "log_every": 1, "cases": TinyCases(count=26)}
+        train(tiny_job(tmp_path / name, profile_steps=profiled, **run))
+        losses.append([row.get("loss") for row in read_json_lines(tmp_path / name / "history.jsonl")])
+    assert losses[0] == losses[1]
+    folder = tmp_path / "profiled" / "profile"
+    assert sorted(path.name for path in folder.iterdir()) == ["table.txt", "trace.json"]
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    updates = [event for event in events if event.get("name") == "segmeter.update" and event["ph"] == "X"]
+    assert len(updates) == recorded
+    table = (folder / "table.txt").read_text()
+    assert "aten::" in table
+    assert "segmeter.forward" in table
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):

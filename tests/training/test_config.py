@@ -49,8 +49,8 @@ RISE = r"schedule: expected `{}` to be a number >=? 0 and <= 0\.9, got 1\.0"
     [
         *((OPTIMIZERS.schema(name), {"lr": lr}, LR) for name in OPTIMIZERS.names() for lr in (0.0, float("inf"), 10.1)),
         *((SCHEDULES.schema(name), {"warmup": 1.0}, RISE.format("warmup")) for name in ("cosine", "poly", "constant")),
-        (OPTIMIZERS.schema("sgd"), {"momentum": 0.0}, "expected `nesterov` to be false where momentum is 0"),
         (SCHEDULES.schema("one_cycle"), {"rise": 1.0}, RISE.format("rise")),
+        (OPTIMIZERS.schema("sgd"), {"momentum": 0.0}, "expected `nesterov` to be false where momentum is 0"),
     ],
 )
 def test_optimizers_and_schedules_refuse(schema, values, message):

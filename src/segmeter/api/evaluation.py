@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from segmeter.api.results import Case, Evaluation
-from segmeter.checks import expected, known_kind, shown
-from segmeter.classes import ClassSpec, Task
+from segmeter.checks import expected, known_kind, known_name, shown, whole_number
+from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
 from segmeter.errors import InputError
@@ -92,10 +92,13 @@ def evaluate(
     [1.0, 0.6666666666666666]
     """
     spec = read_classes(classes, task, ignore_index)
+    known_kind(WHERE, "instances", instances, bool)
     if count_invalid is not None:
         spec = spec.replace(count_invalid=count_invalid)
     if metrics is not None:
         known_kind(WHERE, "metrics", metrics, MetricsConfig)
+    if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
+        raise InputError(expected(WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
     given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
     given |= {"convention": convention} if convention is not None else {}
     config = (metrics or MetricsConfig()).replace(**given)
@@ -120,10 +123,12 @@ def measure_pairs(
     measures, rows, places = build_measures(config, spec), dict[str, CaseRow](), Spacings()
     given: dict[str, Any] = {"spacing": config.spacing, "unit": "", "source": "config"}
     usual = CaseSpacing(**given if config.spacing is not None else {})
+    rule = "to give (case_id, target, prediction), each id a text"
+    if not isinstance(pairs, Iterable):
+        raise InputError(expected(WHERE, "pairs", rule, shown(pairs)))
     for number, case in enumerate(pairs):
         if not isinstance(case, tuple | list) or len(case) != 3 or not isinstance(case[0], str) or not case[0]:
-            rule, given_as = "to give (case_id, target, prediction), each id a text", f"{shown(case)} at place {number}"
-            raise InputError(expected(WHERE, "pairs", rule, given_as))
+            raise InputError(expected(WHERE, "pairs", rule, f"{shown(case)} at place {number}"))
         case_id = case[0]
         if case_id in rows:
             raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
@@ -167,9 +172,13 @@ def read_classes(
     classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
 ) -> ClassSpec:
     """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
+    if task is not None:
+        known_name(WHERE, "task", task, TASKS)
     if isinstance(classes, ClassSpec):
+        if ignore_index is not ... and ignore_index is not None:
+            ignore_index = whole_number(WHERE, "ignore_index", ignore_index)
         if task not in (None, classes.task) or ignore_index not in (..., classes.ignore_index):
-            rule = "to have the given task and ignore_index"
+            rule = "to have the given `task` and `ignore_index`"
             remedy = "Leave these out, or change it with classes.replace(...)."
             raise InputError(expected(WHERE, "classes", rule, f"{classes.task!r} and {classes.ignore_index}", remedy))
         return classes

@@ -188,7 +188,8 @@ class Evaluation:
             The cases, classes or measures differ, or the names are the same.
         """
         known_kind("Evaluation.compare", "other", other, Evaluation)
-        if len(set(names)) != 2:
+        several = isinstance(names, Sequence) and not isinstance(names, str)
+        if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
         for name, rule in {"spec": "to have the same classes", "metrics": "to be measured alike"}.items():
             if getattr(self, name) != getattr(other, name):

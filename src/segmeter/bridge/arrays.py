@@ -59,18 +59,34 @@ def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | Non
     segmeter.errors.InputError: to_numpy: expected `tensor` to fit uint8, got min 0 and max 256, 1 bad value(s), \
 the first at index (1,). Pass a wider dtype.
     """
-    transfer = pack("to_numpy", tensor, dtype)
-    fresh = transfer.private or tensor.device.type != "cpu" or transfer.payload.dtype not in NUMPY
-    if copy is False and fresh:
-        given = f"{tensor.dtype} on {tensor.device}, strides {tensor.stride()}"
-        given += "" if dtype is None else f", for {np.dtype(dtype)}"
-        rule = "to be a contiguous CPU tensor of the same dtype for copy=False"
-        raise InputError(expected("to_numpy", "tensor", rule, given, "Pass copy=None or copy=True."))
-    array: np.ndarray = fetch(transfer).numpy()
+    array, fresh = _view(tensor) if dtype is None else None, False
+    if array is None:
+        transfer = pack("to_numpy", tensor, dtype)
+        fresh = transfer.private or tensor.device.type != "cpu" or transfer.payload.dtype not in NUMPY
+        if copy is False and fresh:
+            given = f"{tensor.dtype} on {tensor.device}, strides {tensor.stride()}"
+            given += "" if dtype is None else f", for {np.dtype(dtype)}"
+            rule = "to be a contiguous CPU tensor of the same dtype for copy=False"
+            raise InputError(expected("to_numpy", "tensor", rule, given, "Pass copy=None or copy=True."))
+        array = fetch(transfer).numpy()
     if not fresh:
         array = array.copy() if copy else array
         array.flags.writeable = bool(copy)
     return array
+
+
+def _view(tensor: Tensor) -> np.ndarray | None:
+    """Return a view of an ordinary contiguous CPU tensor, as torch makes it at a tenth of the time that asking takes.
+
+    torch refuses tensors that have no view; for these, and for all others, this is None.
+    """
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        return None
+    try:
+        array: np.ndarray = tensor.detach().numpy()
+    except (RuntimeError, TypeError):
+        return None
+    return array if array.flags.c_contiguous else None
 
 
 def pack(where: str, tensor: Tensor, dtype: DTypeLike | None) -> Transfer:

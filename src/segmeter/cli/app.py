@@ -105,6 +105,10 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
     composed, config = jobs[0]
     plan = Sweep(command, composed, root=config.run.root, argv=typed)
+    params = [f"{key}={value}" for key, value in plan.options.params.items()]
+    if params:  # from a file; the command line overrides them
+        request = replace(request, overrides=[*params, *request.overrides])
+        jobs = jobs if plan.searched else check(command, request)
     folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
     if folds:
         raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
@@ -157,7 +161,7 @@ def print_schema(arguments: Sequence[str]) -> None:
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
-    from segmeter.cli.config.reference import yaml_lines
+    from segmeter.cli.config.reference import yaml_text
     from segmeter.schema.declared import node_of
 
     problems: list[str] = []
@@ -172,7 +176,7 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     filled = fill_recipe(job.values, job) if command == "train" else {}  # as a run would choose them
     chosen = {key: value for key, value in filled.items() if value != job.values[key]}
     shown = (job.values if args.resolve else job.raw) | chosen
-    sys.stdout.write("".join(f"{line}\n" for line in yaml_lines(node_of(ROOTS[command]), shown)))
+    sys.stdout.write(yaml_text(node_of(ROOTS[command]), shown, part=args.package))
 
 
 def run_demo(arguments: Sequence[str]) -> None:

@@ -159,12 +159,11 @@ def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
 
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
-    free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
-    if not any(free):
-        return list(jobs)  # such as those of score, which runs without torch
-    import torch
+    free, found = [job.values.get("device") in ("auto", "cuda") for job in jobs], 0
+    if any(free):  # scoring has no device, and may have no torch
+        import torch
 
-    found = torch.cuda.device_count()
+        found = torch.cuda.device_count()
     turns = cycle(range(found))
     return [
         replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if found > 1 and is_free else job

@@ -22,7 +22,7 @@ from segmeter.files import csv_bytes, safe_id, write_bytes
 from segmeter.records import RUN
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
-from segmeter.report.tables import Cell, Column, Table, print_tables
+from segmeter.report.tables import PAGE, Cell, Column, Table, print_tables
 
 _LONGEST = 100  # characters of a folder's name
 
@@ -210,7 +210,7 @@ def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
         row |= {f"settings.{key}": value for key, value in job.settings.items()}
         rows.append(row | {f"results.{name}": job.result.get(name) for name in names})
     strong = [i for i, job in enumerate(jobs) if job is best]
-    columns.append(Column("report", "folder", paged=True))
+    columns.append(Column("report", "folder", spare=PAGE))
     return Table.of(columns, rows, names=2 + len(keys), strong=strong)
 
 

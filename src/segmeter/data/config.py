@@ -111,7 +111,7 @@ class FolderConfig(DataConfig):
     mask_suffix: str = ""
     """The text that follows the image's name in a mask's name, for example "_mask"."""
     masks: str = "masks"
-    """Folder of the masks, or a COCO file, under the root; for multilabel the folder holds one
+    """Folder of the masks, or a COCO, Label Studio or CVAT file, under the root; for multilabel the folder holds one
     folder per class name. With `mask_suffix` it may be that of the images."""
     key: str | None = None
     """The array of NPZ archives and Zarr groups that is the mask; null takes the only one."""

@@ -18,7 +18,7 @@ from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
 from segmeter.data.folds import deal_folds, describe_dealing, read_list, split_names
 from segmeter.data.images import Orientation
-from segmeter.data.masks.coco import annotations_of, open_coco
+from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.data.pairing import (
     Listing,
     class_folders,
@@ -64,7 +64,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         if annotations is None:
             masks.append(scan_folder(place, role=role, remedy=layout(config)))
         else:
-            masks.append(Listing(place, {name: [name] for name in open_coco(annotations).images}))
+            masks.append(Listing(place, {name: [name] for name in open_annotations(annotations).images}))
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)

@@ -161,6 +161,9 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
         return manifest
     done = restore_cases(job, manifest, none=sees_all_probs) if job.resume else 0
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    if job.resume and streamed.intersection(rest):
+        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
+        _LOG.warning(kept, done, len(job.dataset))
     probs = job.export.probs or job.export.confidence or sees_all_probs or needs_probs(job.postprocess.steps)
     in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
     dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype

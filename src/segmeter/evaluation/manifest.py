@@ -25,6 +25,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, DataError
 from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_folder, remove, write_json
+from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import in_batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
@@ -212,7 +213,13 @@ def find_damaged(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]:
-    """Read the whole batches of a run's journal from a byte on, and the byte at which each ends."""
+    """Read the whole batches of a run's journal from a byte on, and the byte at which each ends.
+
+    Raises
+    ------
+    DataError
+        An older version began the journal, with other columns.
+    """
     path = folder / JOURNAL
     if path.is_symlink() or not path.is_file():
         return
@@ -225,6 +232,9 @@ def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]
                 return
             with pa.ipc.open_stream(body, options=_UNPACKED) as reader:
                 table = reader.read_all()
+            if "objects" in table.column_names and table.schema.field("objects").type != OBJECTS:
+                rule, remedy = "to be begun by this version of segmeter", "Start a new run with resume=null."
+                raise DataError(expected("resume", "run", rule, f"an older journal, {path}", remedy))
             yield table, file.tell()
 
 

@@ -15,7 +15,7 @@ from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show, stored_size, volume_format
 from segmeter.data.images import IMAGE_DTYPES, image_of
-from segmeter.data.masks.coco import COCO_SUFFIX, annotations_of, open_coco
+from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
 from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.data.pairing import (
     Files,
@@ -75,12 +75,24 @@ class Pairing:
         return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
 
     def fingerprint(self) -> str:
-        """Hash case ids, file names and file sizes."""
-        digest = hashlib.sha256()
+        """Hash case ids, file names and file sizes.
+
+        Raises
+        ------
+        DataError
+            Files can't be reached, such as links that lead nowhere.
+        """
+        digest, problems = hashlib.sha256(), list[str]()
         for pair in self.pairs:
-            paths = (*pair.references, *pair.predictions)
-            files = [(path.name, stored_size(annotations_of(path) or path)) for path in paths]
+            files = list[tuple[str, int]]()
+            for path in (*pair.references, *pair.predictions):
+                try:
+                    files.append((path.name, stored_size(annotations_of(path) or path)))
+                except OSError as error:
+                    problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
+        if problems:
+            raise DataError(problems)
         return digest.hexdigest()
 
 
@@ -154,11 +166,9 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
     ending, suffix
         As for `find_pairs`.
     """
-    file = fetch(folder) if folder.suffix.lower() == COCO_SUFFIX else None
+    file = fetch(folder) if folder.suffix.lower() in ANNOTATION_SUFFIXES else None
     if file and file.is_file():
-        images = open_coco(file).images
-        planes = spec.names if spec.is_multilabel else ("",)
-        found = [{name: [file / plane / name] for name in images} for plane in planes]
+        found = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
         places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
         found = [list_files(place, role=name, ending=suffix) for place, name in places]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,22 @@ def measure_probs(
     if problems:
         raise DataError(problems)
     return sums, hashes
+
+
+def refuse_files(job: Scoring) -> None:
+    """Refuse names that can't be paired, together with all problems of the files that can, which are read for it.
+
+    Raises
+    ------
+    DataError
+        The pairing has problems.
+    """
+    if not job.pairing.problems:
+        return
+    scorer = replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer()
+    results = map_in_threads(scorer, fetch_ahead(job.pairs, lambda pair: pair.files), threads=count_cores())
+    found = [result for result in track(results, "reading", len(job.pairs)) if not isinstance(result, Entry)]
+    raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
 def check_resumed(job: Scoring, folder: Path) -> None:

@@ -1,12 +1,13 @@
 """Declares the settings of the files that are written for each case, and the memory limit of waiting arrays."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from segmeter.schema import Config, Unit
 
-LabelsFormat = Literal["auto", "png", "tiff", "zarr", "mha", "nifti"]
+LabelsFormat = Literal["auto", "png", "tiff", "zarr", "mha", "nrrd", "nifti"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
 ObjectsFormat = Literal["geojson", "coco", "table"]
 Compression = Literal["deflate", "zstd"]
@@ -24,7 +25,7 @@ class ExportConfig(Config, title="export"):
     labels_format: LabelsFormat = "auto"
     """File format of label maps. "auto" takes PNG for pictures, and for volumes their own format. A "png" has a palette
     for 8 bits and is greyscale for 16; it holds no volumes. A "tiff" is tiled, and for 8 bits has the classes' colours
-    as palette. A "zarr" is a Zarr 3 folder. Take "mha" for ITK and 3D Slicer; it is in mm. "nifti"
+    as palette. A "zarr" is a Zarr 3 folder. Take "mha" or "nrrd" for ITK and 3D Slicer; these are in mm. "nifti"
     (.nii.gz) is for volumes."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
@@ -44,6 +45,9 @@ class ExportConfig(Config, title="export"):
     objects: tuple[ObjectsFormat, ...] = ()
     """Write predictions/objects/<case>, one file per format: "geojson" (outlines), "coco" (run lengths), "table" (CSV
     of place, size and shape). Objects are the instances of post-processing, else the parts of each class that touch."""
+    dicom_series: Path | None = None
+    """Folder with the DICOM file of each image, under the image's name: writes predictions/dicom/<series>.dcm, a
+    segmentation per series, from the label maps (PNG or TIFF). null: none."""
     instances: bool = True
     """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
     there are at most 65535, else TIFF."""

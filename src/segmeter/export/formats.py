@@ -23,7 +23,7 @@ from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, OME_SYMBOLS, Geometry
 from segmeter.data.files.reader_process import need
 from segmeter.errors import InputError
-from segmeter.files import atomic_write, fresh_folder, make_folder, remove, safe_id, sync
+from segmeter.files import atomic_write, fresh_folder, is_refused, make_folder, remove, safe_id, sync
 from segmeter.threads import count_cores
 
 Locate = Callable[[], Geometry]
@@ -237,5 +237,5 @@ def _palette(colours: Sequence[Colour], ignore_index: int | None, *, size: int) 
 
 def class_folder(name: str) -> str:
     """Return the folder of a class: its name, or a safe form of it if it can't be a folder's name."""
-    is_plain = Path(name).name == name and not name.startswith(".") and name.isprintable()
+    is_plain = Path(name).name == name and not name.startswith(".") and name.isprintable() and not is_refused(name)
     return name if is_plain else safe_id(name)

@@ -1,6 +1,6 @@
 """Writes the files of one case under predictions/, as the `export` group asks for them.
 
-Label volumes state the geometry of their images. MHA files are encoded here, which needs no ITK.
+Label volumes state the geometry of their images. MHA and NRRD files are encoded here, which needs no ITK.
 """
 
 import gzip
@@ -37,7 +37,7 @@ LocateCase = Callable[[str], Geometry]
 Labels = NDArray[Any] | LazyArray
 Array = NDArray[Any] | None
 # By the suffix of a volume's image; others become TIFF
-_SOURCES: dict[str, LabelsFormat] = {".mha": "mha", ".nrrd": "mha", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}
+_SOURCES: dict[str, LabelsFormat] = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}
 _LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
 _MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
 
@@ -54,7 +54,7 @@ class Writer:
     spec
         Gives label maps their range and colours.
     locate
-        From the id of a case to the geometry of its pixels, which TIFF, Zarr and MHA files then state.
+        From the id of a case to the geometry of its pixels, which TIFF, Zarr, MHA and NRRD files then state.
 
     Raises
     ------
@@ -175,30 +175,72 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
     ----------
     MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
     """
-    packed = zlib.compress(labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL)
-    origin, steps, spacing = np.zeros(labels.ndim), np.eye(labels.ndim), list[str]()
-    if geometry.affine is not None:
-        world = FLIPS @ geometry.affine  # ITK's: left, posterior, superior
-        origin, steps = world[:3, 3], world[:3, :3]
-    if geometry.spacing is not None and geometry.unit is not None:
-        edges = (repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing))
-        spacing = [f"ElementSpacing = {' '.join(edges)}"]
-    directions = (steps / np.linalg.norm(steps, axis=0)).T.ravel()
+    packed = zlib.compress(_little_endian(labels), _LEVEL)
+    edges, affine, axes = *_millimetres(geometry), labels.ndim
+    origin, steps = (np.zeros(axes), np.eye(axes)) if affine is None else (affine[:3, 3], affine[:3, :3])
     lines = [
         "ObjectType = Image",
-        f"NDims = {labels.ndim}",
+        f"NDims = {axes}",
         "BinaryData = True",
         "BinaryDataByteOrderMSB = False",
         "CompressedData = True",
         f"CompressedDataSize = {len(packed)}",
-        f"TransformMatrix = {' '.join(f'{value:.17g}' for value in directions)}",
-        f"Offset = {' '.join(f'{value:.17g}' for value in origin)}",
-        *spacing,
-        f"DimSize = {' '.join(map(str, reversed(labels.shape)))}",
+        f"TransformMatrix = {_numbers((steps / np.linalg.norm(steps, axis=0)).T)}",
+        f"Offset = {_numbers(origin)}",
+        *([f"ElementSpacing = {edges}"] if edges else []),
+        f"DimSize = {_numbers(np.array(labels.shape[::-1]))}",
         f"ElementType = {_MET[labels.dtype.name]}",
         "ElementDataFile = LOCAL",
     ]
     return "".join(f"{line}\n" for line in lines).encode("ascii") + packed
+
+
+def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label volume as NRRD.
+
+    References
+    ----------
+    Definition of NRRD file format, teem.sourceforge.net/nrrd/format.html, sections 4 to 6
+    """
+    edges, affine = _millimetres(geometry)
+    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * labels.ndim])] if edges else []
+    if affine is not None:
+        vectors = " ".join(f"({_numbers(step, ',')})" for step in affine[:3, :3].T)
+        space = ["space: left-posterior-superior", f"space directions: {vectors}"]
+        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(affine[:3, 3], ',')})"]
+    lines = [
+        "NRRD0004",
+        f"type: {labels.dtype.name}",
+        f"dimension: {labels.ndim}",
+        f"sizes: {_numbers(np.array(labels.shape[::-1]))}",
+        *space,
+        "encoding: gzip",
+        "endian: little",
+    ]
+    packed = gzip.compress(_little_endian(labels), _LEVEL, mtime=0)
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
+
+
+def _millimetres(geometry: Geometry) -> tuple[str, NDArray[np.float64] | None]:
+    """Return what both formats state in mm, as far as it and its unit are known.
+
+    That is width, height and depth of a pixel as text, and the affine into ITK's world (left, posterior, superior).
+    """
+    affine = None if geometry.affine is None else FLIPS @ geometry.affine
+    if geometry.spacing is None or geometry.unit is None:
+        return "", affine
+    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing)), affine
+
+
+def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
+    return gap.join(f"{value:.17g}" for value in values.ravel())
+
+
+def _little_endian(labels: NDArray[Any]) -> bytes:
+    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+ENCODERS = {"mha": encode_mha, "nrrd": encode_nrrd}
 
 
 def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
@@ -239,8 +281,8 @@ def label_file(
         palette = palette_of(spec) if axes == 2 and labels.dtype.itemsize == 1 else None
         options: dict[str, Any] = {"compression": config.compression, "palette": palette, "locate": locate}
         return ".tif", partial(write_tiff, array=labels, **options)
-    if form == "mha":
-        return ".mha", lambda path: write_bytes(path, encode_mha(labels, locate()))
+    if form in ENCODERS:
+        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
     if axes == 3:
         return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
     content = partial(encode_labels_png, labels, spec.colours, ignore_index=spec.ignore_index)
@@ -254,6 +296,7 @@ def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:
         "probs_format=tiff": (config.probs and config.probs_format == "tiff", "Set export.probs_format=npy or zarr."),
         "confidence": (config.confidence and spec.is_multilabel, "Set export.probs=true instead."),
         "objects": (bool(config.objects), "Set export.objects=[]."),
+        "dicom_series": (config.dicom_series is not None, "Leave it out: the label volumes are complete."),
     }
     rule, found = "to be left out for volumes", "a file without planes"
     return [expected("export", name, rule, found, remedy) for name, (wrong, remedy) in rules.items() if wrong]

@@ -12,7 +12,7 @@ from pydantic import Field
 from segmeter.checks import collecting, expected, known_name
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.schema import Config, Registry, Unit
+from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
 _LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
 
@@ -151,6 +151,11 @@ class SumConfig(LossConfig):
     lovasz: LovaszConfig = LovaszConfig()
     """Options of the Lovasz loss."""
 
+    @rule("weights")
+    def _some_part(cls, weights: PartWeights, given: Given) -> None:
+        if not any(dict(weights).values()):
+            raise RuleError("to have one that is > 0")
+
 
 if TYPE_CHECKING:  # `segmeter check` suggests class weights where torch isn't installed
     from torch import nn
@@ -250,7 +255,7 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     Raises
     ------
     InputError
-        Counts are negative, all zero or not (K,); or the scheme is unknown.
+        Counts are negative, all zero, not integers or not (K,); or the scheme is unknown.
 
     References
     ----------
@@ -263,8 +268,11 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     [0.1 1.  9. ]
     """
     known_name("class_weights", "scheme", scheme, get_args(Scheme))
-    if counts.ndim != 1 or counts.min() < 0 or not counts.any():
-        raise InputError(expected("class_weights", "counts", "to be (K,), >= 0 and not all 0", counts.tolist()))
+    counts = np.asarray(counts)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0 or not counts.any():
+        raise InputError(
+            expected("class_weights", "counts", "to be (K,) integers, >= 0 and not all 0", counts.tolist())
+        )
     share: npt.NDArray[np.float64] = counts / counts.sum(dtype=np.float64)
     if scheme in _LOG_OFFSETS:
         return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import collecting, known_name, real_number, whole_number
+from segmeter.checks import collecting, known_name, real_number, real_numbers, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.losses.config import Backend, Normalizer
 from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float
@@ -68,6 +68,8 @@ def check_focal_options(where: str, given: FocalOptions) -> FocalOptions:
         fits, remedy = alpha is None or not given.softmax, "Use class_weights."
         problems.expect(fits, "alpha", "to be None for multiclass", alpha, remedy)
         if weights is not None:  # dense and float32, as the kernels read them
+            if not isinstance(weights, torch.Tensor):
+                weights = real_numbers(where, "class_weights", weights)
             weights = torch.as_tensor(weights, dtype=torch.float32).contiguous()
             given = given._replace(class_weights=weights)
             rule = f"to be None for {given.task}"

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import torch
 
-from segmeter.checks import known_name
+from segmeter.checks import collecting, known_name, real_number, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
@@ -33,7 +33,7 @@ class RegionLoss(AdditiveLoss):
         known_name(name, "task", task, TASKS)
         known_name(name, "over", over, get_args(Over))
         self.task: Task = task
-        self.ignore_index = ignore_index
+        self.ignore_index = None if ignore_index is None else whole_number(name, "ignore_index", ignore_index)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Mask the elements that make the loss of their image count."""
@@ -99,8 +99,11 @@ class TverskyLoss(RegionLoss):
 
     Raises
     ------
+    ConfigError
+        A number is out of range.
     InputError
-        `task` or `over` is unknown; when called: shapes or dtypes do not fit, or labels are out of range.
+        `task` or `over` is unknown, or an option is not a number; when called: shapes or dtypes do not fit, or labels
+        are out of range.
 
     References
     ----------
@@ -120,7 +123,11 @@ class TverskyLoss(RegionLoss):
         name: str = "tversky_loss",
     ) -> None:
         super().__init__(task, over, ignore_index, name=name)
-        self.alpha, self.beta, self.gamma, self.smooth = alpha, beta, gamma, smooth
+        given = {"alpha": alpha, "beta": beta, "gamma": gamma, "smooth": smooth}
+        self.alpha, self.beta, self.gamma, self.smooth = (real_number(name, key, given[key]) for key in given)
+        with collecting(name) as problems:
+            for key, value in given.items():
+                problems.in_range(key, value, 0, above=key in ("gamma", "smooth"))
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Mask the elements that have a class."""

@@ -54,8 +54,8 @@ def check_tensors(
     shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
     aligned = tuple(target.shape) == shape or (binary and target.shape == logits.shape)
     if not aligned or target.device != logits.device:
-        remedy = ""
-        if multiclass and target.ndim == logits.ndim - 1:
+        remedy = "Squeeze its channel axis." if not full and tuple(target.shape[:2]) == (logits.shape[0], 1) else ""
+        if floating and multiclass and target.ndim == logits.ndim - 1:
             remedy = "A floating target holds probabilities of all classes; for class numbers pass target.long()."
         rule = f"of shape {shape} on {logits.device} for {task} logits {tuple(logits.shape)}"
         raise InputError(expected(where, "target", rule, f"{tuple(target.shape)} on {target.device}", remedy))
@@ -64,7 +64,8 @@ def check_tensors(
     if class_weights is not None and (class_weights.shape != (channels,) or class_weights.device != logits.device):
         rule = f"to be ({channels},) on {logits.device}, one per class of the logits"
         given = f"{tuple(class_weights.shape)} on {class_weights.device}"
-        raise InputError(expected(where, "class_weights", rule, given, "Move the loss there: loss.to(device)."))
+        remedy = "" if class_weights.device == logits.device else "Move the loss there: loss.to(device)."
+        raise InputError(expected(where, "class_weights", rule, given, remedy))
     target = target.view(torch.uint8) if target.dtype == torch.bool else target
     return target.unsqueeze(1) if binary and target.ndim < logits.ndim else target
 

@@ -138,7 +138,7 @@ class Calibration:
         ----------
         target : (...), for multilabel (K, ...), integer or bool
             The reference.
-        probs : (K, ...), for binary (1, ...) or (...), float32 or float64 (float16 is widened)
+        probs : (K, ...), for binary (1, ...), (...) or a batch (B, 1, ...), float32 or float64 (float16 is widened)
             Of each class; for binary of class 1. For multiclass they sum to 1 in every pixel.
 
         Raises
@@ -150,6 +150,8 @@ class Calibration:
         from segmeter.metrics import _kernels as tallies
 
         task, num_classes, _, ignore_index = self.settings
+        if task == "binary":
+            target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
         values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
         options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
         known, *_ = arrays.known_labels("calibration", target, labels, **options)

@@ -128,8 +128,7 @@ def start_from(network: nn.Module, source: str) -> None:
     Parameters
     ----------
     network
-        Changed in place. Tensors that the file lacks keep their values. The attribute
-        `initial_weights` gets the logged report.
+        Changed in place. Tensors that the file lacks keep their values. The attribute `start` gets the logged report.
     source
         A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
         segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
@@ -159,9 +158,8 @@ def start_from(network: nn.Module, source: str) -> None:
     every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, matched))
     shares = ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
     rest = f"; {differences}" if differences else ""
-    level = logging.WARNING if differences or said else logging.INFO
-    network.initial_weights = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
-    _LOG.log(level, "model.weights: %s", network.initial_weights)
+    network.start = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
+    _LOG.log(logging.WARNING if differences or said else logging.INFO, "model.weights: %s", network.start)
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:

@@ -17,6 +17,7 @@ from segmeter.report.figures import interval, number, signed, title
 from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
 _KINDS = {"dataset": "data set", "per_case": "mean of cases"}
+_SPARE = {"10 more": 3, "now": 2, "from": 1}  # columns of a plan that give way where there is too little room
 _PLAN_OBJECTIONS = (
     "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
     "and no interval here knows of it.",
@@ -91,7 +92,8 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
     if result["detect"]:
         aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
     heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
-    heads, paged = [*heads, "now", "10 more", "from"], range(len(heads), len(heads) + 3)
+    heads += ["now", "10 more", "from"]
+    spares = [_SPARE.get(head, 0) for head in heads]
     for aim, words in aims.items():
         lines = []
         for row in rows:
@@ -105,7 +107,7 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
                 law = "root law" if needed["extrapolated"] else "pilot"
                 line += [number(needed["now"], 3), number(needed["after_10_more"], 3), law]
             lines.append(line)
-        tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", paged=paged))
+        tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", spares=spares))
         charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
 

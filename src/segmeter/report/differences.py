@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from segmeter.metrics.config.scores import MEAN, is_number, is_overall
 from segmeter.report.figures import interval, number, probability, signed, title
-from segmeter.report.tables import MOST_ROWS, Cell, Column, Table, printable
+from segmeter.report.tables import MOST_ROWS, PAGE, Cell, Column, Table, printable
 
 CERTAIN = 0.05  # adjusted p-values below it count as a difference
 OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}
@@ -44,8 +44,8 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
 
 _REQUIREMENTS = (
     Column("required", "require"),
-    Column("base", "base", number),
-    Column("new", "new", number),  # a reader can add it up
+    Column("base", "base", number, 1),
+    Column("new", "new", number, 2),  # a reader can add it up
     Column("new minus base", "changed"),
     Column("margin", "margin", signed),
     Column("95 % interval", "margin_ci95", _ENDS),
@@ -82,7 +82,7 @@ _RANKING = (
     Column("rank", "rank", "{:g}".format),
     Column("data set", "dataset"),
     Column("mean of cases", "per_case"),
-    Column("share of resampled data sets by rank", "shares", _rank_bars, paged=True),
+    Column("share of resampled data sets by rank", "shares", _rank_bars, spare=PAGE),
     Column("first in", "first", lambda share: f"{100 * share:.1f} %"),
 )
 
@@ -101,13 +101,13 @@ def _ranking(result: Mapping[str, Any]) -> Table:
 _DIFFERENCES = (
     Column("score", "score"),
     Column("base, new", "runs"),
-    Column("base", "of_base"),
-    Column("new", "of_new"),
+    Column("base", "of_base", spare=2),
+    Column("new", "of_new", spare=1),
     Column("new minus base", "changed"),
     Column("95 % interval", "ends"),
-    Column("of", "of", paged=True),
+    Column("of", "of", spare=PAGE),
     Column("p (Holm)", "p", probability),
-    Column("cases", "n_used", lambda count: "" if count is None else f"{count:,}", paged=True),
+    Column("cases", "n_used", lambda count: "" if count is None else f"{count:,}", spare=PAGE),
 )
 
 
@@ -150,8 +150,8 @@ def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], 
 
 
 _SLICES = (
-    Column("base, new", "runs"),
-    Column("score", "score", paged=True),
+    Column("base, new", "runs", spare=1),
+    Column("score", "score", spare=PAGE),
     Column("by", "by"),
     Column("slice", "slice"),
     Column("cases", "n"),
@@ -173,7 +173,7 @@ def _slices(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Table:
         said = Cell(changed(score["difference"], score["change"]), score["difference"], address)
         facts = {"runs": f"{base}, {new}", "score": title(name), "by": by, "slice": label, "n": entry["n"]}
         rows.append({**score, **facts, "changed": said, "links": {"slice": address, "n": address}})
-    columns = _SLICES if several else (replace(_SLICES[0], paged=True), *_SLICES[1:])
+    columns = _SLICES if several else (replace(_SLICES[0], spare=PAGE), *_SLICES[1:])
     words = f"{title(names[0])} by slice: {'new minus base' if several else pair_heading(pairs[0])}"
     table = Table.of(columns, rows, names=4, title=words, strong=())
     return table if whole else table.first(2 * MOST_ROWS, _FILES)

@@ -1,21 +1,13 @@
-"""Lays out the tables of a finished evaluation, for terminals, notebooks and its page, and lists its worst cases."""
+"""Lays out the tables of a finished evaluation, for terminals, notebooks and its page."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from segmeter.classes import ClassSpec
-from segmeter.files import csv_bytes, write_bytes
-from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN
-from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.report import figures
 from segmeter.report.figures import interval, number, probability, quantity, signed
-from segmeter.report.tables import MOST_ROWS, Column, Table, html_of, print_tables
+from segmeter.report.tables import MOST_ROWS, PAGE, Column, Table, html_of, print_tables
 
 MOST_CLASSES = 20  # rows of classes; of more, the worst
 _FILES = "in metrics.json and in the report"
@@ -34,14 +26,14 @@ _SCORES = (
 _CLASSES = (
     Column("class", "name"),
     Column("IoU", "iou", _SHORT),
-    Column("95 %", "ci95", _ENDS, paged=True),
+    Column("95 %", "ci95", _ENDS, spare=PAGE),
     Column("mean of cases (sd)", "mean_iou"),
     Column("Dice", "dice", _SHORT),
     Column("mean of cases (sd)", "mean_dice"),
     Column("precision", "precision", _SHORT),
     Column("recall", "recall", _SHORT),
-    Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%"),
-    Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", paged=True),
+    Column("share", "share", lambda share: "" if share is None else f"{100 * share:.1f}%", 1),
+    Column("pixels", "support", lambda pixels: f"{pixels or 0:,}", spare=PAGE),
 )
 GROUPS = (Column("group", "name"), *_CLASSES[1:])
 MEASURES = (
@@ -50,11 +42,11 @@ MEASURES = (
     Column("data set", "dataset", quantity),
     Column("95 %", "dataset_ci95", _ANY_ENDS),
     Column("mean of cases", "mean", quantity),
-    Column("95 %", "ci95", _ANY_ENDS, paged=True),
-    Column("median", "median", quantity),
+    Column("95 %", "ci95", _ANY_ENDS, spare=PAGE),
+    Column("median", "median", quantity, 1),
     Column("cases", "n_used"),
     Column("failed", "n_penalised"),
-    Column("undefined", "n_undefined", paged=True),
+    Column("undefined", "n_undefined", spare=PAGE),
 )
 _SLICES = (
     Column("slices by", "by"),
@@ -63,7 +55,7 @@ _SLICES = (
     Column("value", "value", number),
     Column("95 % interval", "ci95", _ENDS),
     Column("difference to the rest", "difference", signed),
-    Column("95 %", "difference_ci95", _ENDS, paged=True),
+    Column("95 %", "difference_ci95", _ENDS, spare=PAGE),
     Column("p (Holm)", "p_holm", probability),
 )
 CALIBRATION = (  # of the probabilities on the whole, and of each class
@@ -119,11 +111,14 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
     if several := len(regions) > MOST_CLASSES:
         regions.sort(key=lambda row: (row["iou"] is None, row["iou"]))
     classes = Table.of(_CLASSES, regions, strong=())
-    measured, leads = figures.measures(summary), figures.headline(summary).partition("/")[0]
-    if len(measured) > MOST_ROWS:
+    measured, most, leads = figures.measures(summary), MOST_ROWS, figures.headline(summary).partition("/")[0]
+    if len(measured) > most:
         averaged = {row["metric"] for row in measured if row["region"] == MEAN}
-        measured.sort(key=lambda row: (row["region"] != MEAN and row["metric"] in averaged, row["metric"] != leads))
-    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(MOST_ROWS, f"{_FILES}.")]
+        for row in measured:
+            row["spare"] = row["region"] != MEAN and row["metric"] in averaged
+        measured.sort(key=lambda row: (row["spare"], row["metric"] != leads))
+        most = min(most, sum(not row["spare"] for row in measured))
+    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(most, f"{_FILES}.")]
     tables.append(slice_table(summary, figures.slices(summary)))
     calibration = zip(CALIBRATION, figures.calibration(summary), strict=True)
     tables += [Table.of(columns, found, strong=()) for columns, found in calibration]
@@ -144,25 +139,5 @@ def convention_table(summary: Mapping[str, Any]) -> Table:
     names, found = figures.conventions(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
     rows = [dict.fromkeys(names, "") | row["figures"] | row for row in found]
-    differs = Column("what differs from ours", "differs", paged=True)
+    differs = Column("what differs from ours", "differs", spare=PAGE)
     return Table.of([Column("convention", "name"), *scores, differs], rows)
-
-
-def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
-    """Write worst.csv from the rows of a finished run: case, headline score and weakest class, the worst first.
-
-    Parameters
-    ----------
-    count
-        Limit of the cases; those without a defined score are left out. 0 writes no list.
-    """
-    if not count:
-        return
-    board = build_scoreboard(open_cases([folder]), spec, metrics)
-    scores, iou = board.values(board.headline), np.stack([board.values(f"iou/{name}") for name in spec.names], axis=1)
-    rows: list[list[Any]] = [["case_id", figures.title(board.headline), "weakest_class", "weakest_iou"]]
-    for i in board.worst_first()[:count]:
-        weakest = None if np.isnan(iou[i]).all() else int(np.nanargmin(iou[i]))
-        named = [None, None] if weakest is None else [spec.names[weakest], float(iou[i, weakest])]
-        rows.append([board.run.case_ids[i], float(scores[i]), *named])
-    write_bytes(folder / "worst.csv", csv_bytes(rows))

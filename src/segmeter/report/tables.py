@@ -18,8 +18,10 @@ from rich.text import Text
 
 MOST_ROWS = 10  # rows that a reader takes in at a glance; files have the rest
 WIDTH = 80  # of plain text, columns; tables with longer names are wider
+PAGE = 9  # `spare` of columns that only pages have room for
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
 _SHORTEST = 12  # of a shortened name, columns
+_USUAL = 24  # of a name; columns give way to it, and not to the rest of longer names
 _GAP = 2  # between two columns
 _PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # as SIMPLE_HEAD, in ASCII
 
@@ -49,14 +51,14 @@ class Column:
         Of the rows, for a value or a finished cell. ``links`` of a row has a page's links by key.
     form
         Formats a value.
-    paged
-        Whether only pages have room for it.
+    spare
+        Columns with the highest number give way first where there is too little room; 0 never does.
     """
 
     head: str
     key: str
     form: Callable[[Any], str] = lambda value: "" if value is None else str(value)
-    paged: bool = False
+    spare: int = 0
 
     def cell(self, row: Mapping[str, Any]) -> str:
         """Format the value of a row."""
@@ -83,8 +85,8 @@ class Table:
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
-    paged
-        Indices of the columns that only pages have room for.
+    spares
+        Of each column, as `Column.spare`; () if none gives way.
     """
 
     heads: Sequence[str]
@@ -93,24 +95,26 @@ class Table:
     title: str = ""
     note: str = ""
     strong: Collection[int] = (0,)
-    paged: Collection[int] = ()
+    spares: Sequence[int] = ()
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], **facts: Any) -> "Table":
         """Lay out rows under columns, without those that are empty; `facts` are further fields."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        paged = [i for i, column in enumerate(columns) if column.paged]
-        table = cls(heads=[column.head for column in columns], rows=cells, paged=paged, **facts)
+        heads, spares = [each.head for each in columns], [each.spare for each in columns]
+        table = cls(heads=heads, rows=cells, spares=spares, **facts)
         return table._keep([i for i in range(len(columns)) if not rows or any(row[i] for row in cells)])
 
-    def plain(self) -> "Table":
-        """Leave out the columns that only pages have room for."""
-        return self._keep([i for i in range(len(self.heads)) if i not in self.paged])
+    def narrow(self, least: int = PAGE) -> "Table":
+        """Leave out the columns whose `spare` is at least a number."""
+        if max(self.spares, default=0) < least:
+            return self
+        return self._keep([i for i, spare in enumerate(self.spares) if spare < least])
 
     def _keep(self, kept: Sequence[int]) -> "Table":
         heads, *rows = ([row[i] for i in kept] for row in (self.heads, *self.rows))
-        paged = [number for number, i in enumerate(kept) if i in self.paged]
-        return replace(self, heads=heads, rows=rows, paged=paged, names=sum(i < self.names for i in kept))
+        spares = [self.spares[i] for i in kept]
+        return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
 
     def first(self, most: int, rest: str) -> "Table":
         """Keep the first rows, and say where the rest is; `rest` names the rows, in the plural."""
@@ -121,7 +125,7 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table in GitHub's Markdown."""
-        table = self.plain()
+        table = self.narrow()
         sides = [":--" if i < table.names else "--:" for i in range(len(table.heads))]
         names = [[*map(escape_markdown, row[: table.names]), *row[table.names :]] for row in table.rows]
         lines = [f"| {' | '.join(row)} |" for row in [[*map(escape_markdown, table.heads)], sides, *names]]
@@ -133,7 +137,8 @@ class Table:
 def print_tables(tables: Iterable[Table], lines: Sequence[str] = (), *, file: IO[str] | None = None) -> None:
     """Print tables, and the small print below them: in colour on a terminal, as plain text into a file.
 
-    Where a terminal is too narrow, names are wrapped or shortened. Numbers are never cut.
+    Where there is too little room, spare columns give way; on a terminal, names are then wrapped or shortened. Numbers
+    are never cut.
 
     Parameters
     ----------
@@ -148,7 +153,7 @@ def print_tables(tables: Iterable[Table], lines: Sequence[str] = (), *, file: IO
     def small(line: str) -> None:
         console.print(Text(printable(line), style="dim"), width=room or WIDTH)
 
-    for table in map(Table.plain, tables):
+    for table in map(Table.narrow, tables):
         console.print(Text(printable(table.title), "bold") if table.title else "")
         console.print(_draw(table, room))
         if table.note:
@@ -162,6 +167,12 @@ def _draw(table: Table, room: int | None) -> RichTable:
     texts = [[printable(cell) for cell in row] for row in table.rows]
     heads = [max(printable(head).split() or [""], key=cell_len) for head in table.heads]
     widths = [max(map(cell_len, column)) for column in zip(heads, *texts, strict=True)]
+    least = widths.copy()
+    for i in range(table.names):
+        words = [cell_len(word) for row in texts for word in row[i].split()]
+        least[i] = min(widths[i], _USUAL, *([max(_SHORTEST, *words)] if room and words else []))
+    if any(table.spares) and sum(least) + _GAP * (len(least) - 1) > (room or WIDTH):
+        return _draw(table.narrow(max(table.spares)), room)
     for i in sorted(range(table.names), key=lambda i: -widths[i]):
         over = sum(widths) + _GAP * (len(widths) - 1) - (room or _ENDLESS)
         widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))

@@ -2,15 +2,21 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile, schedule
 
+from segmeter.files import fresh_folder, remove, write_bytes
 from segmeter.parallel import peak_bytes
 from segmeter.training.config import TrainingConfig
+
+FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
+SKIPPED = 3  # steps before the first profiled one: they allocate, compile and fill caches
 
 
 class Limits:
@@ -135,3 +141,34 @@ def peak_memory_mb(device: torch.device) -> float:
     """Return the most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
     used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
     return round(used / 1e6, 1)
+
+
+@contextmanager
+def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
+    """Record steps with torch's profiler while the block runs; call what it yields after each step.
+
+    profile/table.txt lists the slowest operations. profile/trace.json opens in chrome://tracing and Perfetto. Both
+    are written once the last step is recorded, or when the block ends before.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    steps
+        Recorded after the first `SKIPPED` ones, >= 1.
+    """
+    on_gpu = torch.cuda.is_available()
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    plan = schedule(wait=SKIPPED - 1, warmup=1, active=steps, repeat=1)
+
+    def write(found: profile) -> None:
+        order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+        table = found.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=60)
+        remove(folder / FOLDER)  # left by a run that was stopped and resumed
+        with fresh_folder(folder / FOLDER) as fresh:
+            found.export_chrome_trace(str(fresh / TRACE))
+            write_bytes(fresh / TABLE, f"{table}\n".encode())
+
+    # torch 2.11 warns of lost events at the first step unless it keeps them, and with one cycle that changes nothing
+    with profile(activities=kinds, schedule=plan, on_trace_ready=write, acc_events=True) as recorder:
+        yield recorder.step

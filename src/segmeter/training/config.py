@@ -142,6 +142,8 @@ class TrainingConfig(Config, title="training"):
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
     """Train on the first cases alone, as many as fill this number of batches, without augmentation, and validate on
     them. A model that can't fit them has a fault. null trains on all data."""
+    profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
+    """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
     deterministic: bool = False
     """Use deterministic kernels on a GPU; a CPU is always deterministic."""
     cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)

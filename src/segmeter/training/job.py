@@ -28,7 +28,7 @@ CONTENTS = "data.json"  # in the run's folder: the hash of every file of the dat
 # resuming. Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
-    *("training.max_skipped", "training.pictures", "training.stop_at"),
+    *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
     *("training.stall_minutes", "data.root", "data.verify", "data.timeout_s", "logger"),
 )
 

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import shorten
@@ -86,14 +87,15 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
         image = image.contiguous(memory_format=torch.channels_last)  # the faster layout on CPUs and GPUs
         with learner.forward.gathering(image, last=number == len(batches)):
             precision = training_precision(learner.device, config.precision)
-            with autocast(learner.device, precision):
+            with record_function("segmeter.forward"), autocast(learner.device, precision):
                 logits = learner.forward(image)
                 loss = loss_of(logits, target) if whole is None else divide(loss_of.sums(logits, target), whole)
             share = loss * world.size  # as gradients are averaged over processes
             (share if learner.scaler is None else learner.scaler.scale(share)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
-    return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
+    with record_function("segmeter.update"):
+        return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
 @contextmanager

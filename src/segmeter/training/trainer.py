@@ -20,7 +20,7 @@ from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step_name
-from segmeter.training.clock import Limits, Throughput, peak_memory_mb
+from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
@@ -68,6 +68,8 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
+        if training.profile_steps:
+            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
@@ -118,6 +120,7 @@ class Trainer:
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
         self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
+        self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
             case_id=job.data.name,
             scaled=learner.scaler is not None,
@@ -169,6 +172,7 @@ class Trainer:
         self.guard.note(taken)
         images = sum(map(len, taken.indices)) * self.job.world.size
         self.throughput.add(images=images, waited=source.waited - waited)
+        self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:

@@ -73,7 +73,7 @@ def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, c
     assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
 
 
-def test_all_of_it_is_written_as_json(tmp_path, capsys):
+def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):
     root, output = make_folder(tmp_path / "set"), tmp_path / "new" / "check.json"
     names = "data.channels=[red,green,blue]"
     assert check(*DATA, f"data.root={root}", "splits=[all]", f"output={output}", names) == 0
@@ -90,6 +90,25 @@ def test_all_of_it_is_written_as_json(tmp_path, capsys):
     assert sum(each["pixels"] for each in found["classes"].values()) == len(pixels)
     assert found["classes"]["cell"]["share"] * len(pixels) == pytest.approx(found["classes"]["cell"]["pixels"])
     assert sum(size["cases"] for size in found["sizes"]) == 3
+    suggested = written["suggested"]
+    assert suggested["data.mean"] == pytest.approx(list(pixels.mean(0) / 255), rel=1e-9)
+    assert any(line.startswith("augment.crop=") for line in suggested["cpu"])
+    assert " ".join(suggested["cpu"]).split()[0] in text
+
+
+def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
+    names = tuple(f"case{i:02d}" for i in range(9))
+    root = make_folder(tmp_path / "set", names, height=4, width=4)
+    for name in names:
+        put(root / "masks" / f"{name}.png", np.full((4, 4), name in names[:3], np.uint8))
+    folds = [f"data.root={root}", "data.fold=1/3", "data.strata=classes", "data.test_fraction=0"]
+    assert check(*DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
+    text = capsys.readouterr().out
+    table = text[text.index("cases per fold") :]
+    assert row(table, "cell") == ["1", "1", "1"]
+    found = json.loads((tmp_path / "found.json").read_text())["folds"]
+    assert [fold["cases"] for fold in found] == [3, 3, 3]
+    assert [fold["classes"]["background"] for fold in found] == [2, 2, 2]
 
 
 def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):

@@ -14,18 +14,22 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import picture_path
 from segmeter.report.pictures.layers import layers_path
+from segmeter.report.pictures.worst import crops_path
 from tests.metrics.build import class_spec, random_rows
 
 SPEC = class_spec(4)
 METRICS = MetricsConfig()
 
 
-def draw(folder: Path, names: set[str]) -> None:
-    """Pictures and layers of cases, each with the name of its case in it."""
+def draw(folder: Path, names: set[str], *, crops: set[str] | None = None) -> None:
+    """Pictures, layers and crops of cases, each with the name of its case in it."""
     for name in names:
         for path in (picture_path(folder / "overlays", name), layers_path(folder, name) / "image.png"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(name)
+    for name in crops or set():
+        crops_path(folder, name).mkdir(parents=True)
+        (crops_path(folder, name) / "image.png").write_text(name)
 
 
 def piece(folder: Path, names: list[str], spec=SPEC) -> Piece:
@@ -39,12 +43,12 @@ def ranked(rows) -> Ranking:
 
 def draw_run(folder: Path, rows, config: ReportConfig) -> Piece:
     """A run, or a part of one, with what it would draw of its own cases."""
-    draw(folder, choose_cases(ranked(rows), config))
+    draw(folder, choose_cases(ranked(rows), config), crops={*ranked(rows).worst[: config.worst]})
     return piece(folder, [row.case_id for row in rows])
 
 
 def taken(folder: Path) -> dict[str, str]:
-    """What each picture and layer shows."""
+    """What each picture, layer and crop shows."""
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.png")}
 
 
@@ -60,6 +64,7 @@ def test_they_are_those_of_the_run_without_parts(count: int, overlays: int, tmp_
     take_pictures(pieces, config, METRICS, merged)
     draw_run(whole, rows, config)
     assert taken(merged) == taken(whole)
+    assert {path.name for path in (merged / "worst").iterdir()} == {*ranked(rows).worst[:2]}
     assert (merged / "worst.csv").is_file()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.cli.commands.score import draw_cases
 from segmeter.data.sample import Reading
@@ -57,17 +58,21 @@ def names_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("overlays", "worst", "drawn"),
-    [(1, 1, ["c.png"]), (-1, 0, ["a.png", "b.png", "c.png"]), (0, 2, [])],
-    ids=["the worst", "all", "none"],
+    ("overlays", "worst", "drawn", "cropped"),
+    [(1, 1, ["c.png"], ["c"]), (-1, 0, ["a.png", "b.png", "c.png"], []), (0, 2, [], ["b", "c"])],
+    ids=["the worst", "all", "crops alone"],
 )
-def test_the_chosen_cases_are_drawn(cases, overlays, worst, drawn):
+def test_the_chosen_cases_are_drawn_and_the_worst_cropped(cases, overlays, worst, drawn, cropped):
     job = scored(cases)
     config = DRAWN.replace(overlays=overlays, worst=worst)
     draw_cases(job, images_of(cases), config)
     chosen = set(names_in(job.folder / "overlays"))
     assert chosen >= set(drawn)
     assert len(chosen) <= 3
+    assert names_in(job.folder / "worst") == cropped
+    if cropped:
+        with Image.open(job.folder / "worst" / "c" / "image.png") as crop:
+            np.testing.assert_array_equal(np.asarray(crop), noise(20, 30, seed=2))
 
 
 def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypatch):
@@ -87,10 +92,11 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
 
     monkeypatch.setattr(finished, "draw_layers", note)
     draw_cases(job, images_of(tmp_path), DRAWN)
-    assert [*given] == [(2, 4)]
+    assert sorted(given) == [(1, 4), (2, 4), (3, 4), (4, 4)], "a page scrolls through the others"
     for array, wanted in zip(given[2, 4], (image[1][..., None], target[1], labels[1]), strict=False):
         np.testing.assert_array_equal(array, wanted)
     assert json.loads((job.folder / "pictures/a/layers.json").read_text())["slice"] == [2, 4]
+    assert json.loads((job.folder / "worst/a/crop.json").read_text())["slice"] == 2
 
 
 @pytest.mark.parametrize(

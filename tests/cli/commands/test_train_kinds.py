@@ -1,6 +1,7 @@
 """`segmeter train` as it may be started: what follows from the data, the presets of `debug`, Zarr folders."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def test_weights_of_a_file_are_recorded_and_tuned_gently():
     record, _ = planned("model.weights=weights.pt", *tuning, "model.norm=batch", "augment.crop=[64,64]")
     assert "of encoder" in record["initial_weights"]
     assert "weights.pt" in record["initial_weights"]
+    assert datetime.fromisoformat(record["start"]).tzinfo
 
 
 @pytest.mark.slow
@@ -104,6 +106,12 @@ def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
         assert picture.width > 4 * 320
     assert (folder / "checkpoints" / "best" / "model.safetensors").is_file()
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
+
+
+def test_profile_leaves_a_table_and_a_trace(capsys):
+    folder = trained("debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
+    assert f"profile   {folder / 'profile' / 'table.txt'}" in capsys.readouterr().out
+    assert (folder / "profile" / "trace.json").is_file()
 
 
 def test_zarr_folders_are_trained_on_by_chunks_and_validated_as_eval_measures_them():

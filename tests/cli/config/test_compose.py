@@ -61,11 +61,17 @@ def test_a_sweep_of_more_jobs_than_are_checked_is_refused(lines, monkeypatch):
     ]
 
 
-def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch):
+def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch, tmp_path):
+    """Whether it is chosen on the command line or in a file."""
     monkeypatch.setattr(compose, "SWEEP_LIMIT", 3)
     searched = ["seed=range(5,100)", "optimizer.lr=interval(0.1,0.2)"]
     (job,) = jobs_of("hydra/sweeper=optuna", *searched, sweep=True)
     assert job.overrides == ("hydra/sweeper=optuna", "seed=5")
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: optuna\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    (job,) = jobs_of("experiment=mine", *searched, sweep=True, folder=tmp_path)
+    assert job.overrides == ("experiment=mine", "seed=5")
 
 
 @pytest.mark.parametrize(
@@ -117,10 +123,10 @@ def test_a_second_requirement_of_the_same_key_is_refused():
 
 
 def test_keys_are_new_to_hydra_but_for_what_it_must_decide_itself():
-    own = ["hydra/sweeper=optuna", "hydra.mode=RUN", "hydra.sweeper.n_jobs=3"]
+    own = ["hydra/sweeper=optuna", "hydra.mode=RUN", "hydra.sweeper.params={a: 1}"]
     (job,) = jobs_of("seed=1", "loss=dice", "+a=1", "++b=1", "new=1", "~training.seed", *own)
     assert (job.values["loss"]["name"], job.values["new"]) == ("dice", 1)
-    assert (job.hydra["sweeper"]["n_jobs"], "seed" in job.values["training"]) == (3, False)
+    assert (job.hydra["sweeper"]["params"], "seed" in job.values["training"]) == ({"a": 1}, False)
 
 
 def test_an_unknown_configuration_or_folder_is_refused():

@@ -55,6 +55,8 @@ FILES = {  # the file of the user's, what it holds, and how it is chosen
     "sweeper": (X, f"{GLOBAL}hydra: {{sweeper: {{_target_: os.system}}}}\n", CHOSEN),
     "logging": (X, f"{GLOBAL}hydra: {{job_logging: {{handlers: {{x: {{(): os.system}}}}}}}}\n", CHOSEN),
     "search path": (X, f"{GLOBAL}hydra: {{searchpath: ['file:///tmp']}}\n", CHOSEN),
+    "search path of odd keys": (X, f"{GLOBAL}hydra: {{searchpath: [{{2020-01-01: x}}]}}\n", CHOSEN),
+    "no mapping": (X, f"{GLOBAL}hydra: ${{x}}\nx: {{searchpath: ['file:///tmp']}}\n", CHOSEN),
     "run folder": (X, f"{GLOBAL}hydra: {{run: {{dir: /tmp/x}}}}\n", CHOSEN),
     "resolver": (
         X,
@@ -108,6 +110,12 @@ def test_an_option_that_launch_lacks_is_refused(capsys: pytest.CaptureFixture[st
     assert not Path("runs").exists()
 
 
+def test_sweeps_of_a_file_are_allowed() -> None:
+    put("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {params: {metrics.background: 'true,false'}}}\n")
+    assert run("-m", "--config-dir", "conf", "+experiment=x", "hydra.sweep.dir=out") == 0
+    assert {path.name for path in Path("out").iterdir()} >= {"0_background-True", "1_background-False"}
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
     for before, name in zip("abcdefghi", "bcdefghij", strict=True)
@@ -121,7 +129,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (X, "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
         ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
         ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
-        (X, "defaults: [override /hydra/launcher: joblib]\n", "it sets 'hydra', which only the command line may."),
+        (X, "defaults: [override /hydra/launcher: joblib]\n", "its defaults choose hydra/launcher."),
         (X, "defaults: ['/../other/x']\n", "its defaults lead out of the folder: ['/../other/x']."),
         (X, "<<: {defaults: [../../x]}\n", "its defaults lead out of the folder: ['../../x']."),
         (X, "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
@@ -158,7 +166,7 @@ def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(monkeypatch
     monkeypatch.syspath_prepend(Path.cwd())
     put("own.yaml", "defaults: [score, _self_]\nhydra: {searchpath: ['pkg://evil']}\n")
     assert run("--config-dir", "conf", "-cn", "own") == 2
-    assert "it sets 'hydra', which only the command line may" in capsys.readouterr().err
+    assert "'hydra.searchpath' can't be set here" in capsys.readouterr().err
     assert not Path(MARK).exists()
 
 

@@ -1,7 +1,9 @@
 """One description of every key: as text of --cfg, as rows of the reference, as JSON Schema."""
 
 import pytest
+import yaml
 
+from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     DIALECT,
@@ -12,8 +14,22 @@ from segmeter.cli.config.reference import (
     options_of,
     own_keys,
     preset_summary,
+    yaml_text,
 )
+from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
+
+
+def test_a_part_alone_is_the_same_as_in_the_whole_and_an_unknown_one_names_the_nearest():
+    (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5"]), [])
+    whole, part, gamma = (yaml_text(node_of(ROOTS["train"]), job.raw, part=key) for key in (None, "loss", "loss.gamma"))
+    assert yaml.safe_load(part) == yaml.safe_load(whole)["loss"]
+    assert gamma == "1.5\n"
+    assert "gamma: 1.5  # Focusing" in part
+    for key, says in (("los", ". Did you mean 'loss'?"), ("seed.x", ".")):
+        with pytest.raises(ConfigError) as refused:
+            yaml_text(node_of(ROOTS["train"]), job.raw, part=key)
+        assert refused.value.problems == (f"config: there is no {key!r} to show{says}",)
 
 
 def test_keys_carry_the_prefix_default_range_and_the_words_that_complete_them():

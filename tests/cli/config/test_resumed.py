@@ -4,7 +4,6 @@ import yaml
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
 from segmeter.errors import ConfigError
-from segmeter.export.config import ExportConfig
 from segmeter.schema import as_plain
 
 
@@ -86,10 +85,7 @@ def test_scores_resume_with_their_own_configuration_too(tmp_path):
 
 def test_keys_that_are_gone_are_left_out_of_the_files_of_earlier_versions_where_they_changed_nothing(run):
     saved = yaml.safe_load((run / "config.yaml").read_text())
-    saved["training"] |= {"channels_last": True, "profile_steps": 0}
+    saved["training"]["channels_last"] = True
     saved["logger"]["csv"] = False
     (run / "config.yaml").write_text(yaml.safe_dump(saved))
     assert configured(f"resume={run}").optimizer.lr == 2e-5
-    assert ExportConfig(dicom_series=None) == ExportConfig()
-    with pytest.raises(ConfigError, match="unknown key 'dicom_series'"):
-        ExportConfig(dicom_series="series")

@@ -60,6 +60,21 @@ def test_what_is_no_stack_of_labels_is_refused(array, options, found, decoded):
         decoded(array, **options)
 
 
+@pytest.mark.parametrize("bigtiff", [False, True])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_pages_that_lead_back_to_an_earlier_one_are_refused(byteorder, bigtiff, tmp_path):
+    """tifffile follows a circle of more than 100 pages without end, and shortens the stack at a smaller one."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOLUME, photometric="minisblack", metadata=None, byteorder=byteorder, bigtiff=bigtiff)
+    with tifffile.TiffFile(path) as tiff:
+        targets, end = [page.offset for page in tiff.pages], tiff.pages.next_page_offset
+    for target in targets:
+        patch(path, end, struct.pack(byteorder + ("Q" if bigtiff else "I"), target))
+        for read in (read_values, read_header):
+            with pytest.raises(DataError, match=r"a.tif: .*its pages lead back to an earlier one"):
+                read(path, max_pixels=10**6)
+
+
 def test_a_page_that_nobody_needs_is_not_parsed_and_all_planes_have_the_size_of_the_first(tmp_path):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, VOLUME, photometric="minisblack")  # its description tells the shape

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.data.masks.coco import annotations_of, expand_runs, hash_annotated, open_coco, read_annotated
+from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
+from segmeter.data.masks.coco import expand_runs
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.crafted import put
@@ -33,26 +34,6 @@ def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
 
 def runs(mask):
     return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
-
-
-def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
-    path = put(tmp_path / "a.json", coco_content({"x": draw_mask(), "y": draw_mask(seed=1)}))
-    assert annotations_of(path / "x") == annotations_of(path / "cell" / "x") == path
-    assert annotations_of(tmp_path / "x.png") is None
-    (tmp_path / "b.json").mkdir()
-    assert annotations_of(tmp_path / "b.json" / "x.png") is None
-    one, other = hash_annotated(path / "x"), hash_annotated(path / "y")
-    put(path, coco_content({"x": draw_mask(seed=2), "y": draw_mask(seed=1)}))
-    assert hash_annotated(path / "x") != one
-    assert hash_annotated(path / "y") == other
-
-
-def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
-    path = tmp_path / "a.json"
-    with path.open("wb") as file:
-        file.truncate(1 << 42)  # no room is taken
-    with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
-        open_coco(path)
 
 
 def test_objects_are_numbered_and_crowds_ignored(tmp_path):
@@ -137,7 +118,7 @@ def of_runs(counts, side=48):
 
 WRONG = {
     "no JSON": (b"{", "truncated or damaged"),
-    "results": ([{"image_id": 1}], "to be COCO's, with images and categories, got a list"),
+    "results": ([{"image_id": 1}], "a list of results"),
     "no images": (PLAIN | {"images": []}, "got none"),
     "two of one name": (PLAIN | {"images": PLAIN["images"] * 2}, "a file name of its own"),
     "two of one id": (PLAIN | {"images": [*PLAIN["images"], PLAIN["images"][0] | {"file_name": "y"}]}, "id of its own"),
@@ -173,7 +154,7 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     content, line = WRONG[name]
     path = put(tmp_path / "a.json", content)
     with pytest.raises(DataError, match=line) as error:
-        read_annotated(path / next(iter(open_coco(path).images)), READING)
+        read_annotated(annotated_images(path)["x"][0], READING)
     assert len(error.value.problems) == 1
 
 

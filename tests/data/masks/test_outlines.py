@@ -12,11 +12,9 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.drawn import read_outlines
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
-from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from segmeter.postprocess.objects import polygonise
-from tests.data.crafted import folder, noise, put
-from tests.data.formats_written import NAMES
+from tests.data.crafted import folder, put
 from tests.data.masks.exported import CELLS, OBJECTS, READING, SHAPE, blocks, write_yolo
 from tests.data.masks.test_drawn import reading_of
 
@@ -109,13 +107,6 @@ def test_yolo_polygons_give_the_mask_back_and_none_is_an_image_without_objects(t
     write_yolo(tmp_path / "a.txt", blocks())
     assert np.array_equal(read_map(tmp_path / "a.txt", READING, shape=SHAPE).values, blocks())
     assert not read_yolo(tmp_path, "").any()
-
-
-def test_training_reads_drawn_masks(tmp_path):
-    put(tmp_path / "images" / "x.png", noise(*SHAPE))
-    write_yolo(tmp_path / "masks" / "x.txt", blocks())
-    (dataset,), _ = open_splits(folder(tmp_path, classes=NAMES, task="multiclass"), ["all"])
-    assert np.array_equal(dataset[0].target, blocks())
 
 
 def test_a_yolo_id_is_the_next_class_or_what_the_label_map_says(tmp_path):

@@ -105,6 +105,20 @@ def test_a_missing_foreign_damaged_or_newer_file_is_refused(tmp_path, monkeypatc
     refused(r"of format 1 or older, got 2 .* Update segmeter")
 
 
+@pytest.mark.parametrize("column", ["case_id", "list.element"])
+def test_damaged_pages_are_refused_where_they_are_read(tmp_path, column):
+    """The footer is whole then, so that the file opens. Mutation seen to fail: only opening is guarded."""
+    write_cases(tmp_path, random_rows(2), class_spec())
+    path, group = tmp_path / "cases.parquet", pq.ParquetFile(tmp_path / "cases.parquet").metadata.row_group(0)
+    chunks = (group.column(place) for place in range(group.num_columns))
+    start = next(each.data_page_offset for each in chunks if each.path_in_schema.endswith(column))
+    content = bytearray(path.read_bytes())
+    content[start : start + 16] = bytes(16)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"to be a cases\.parquet, got .*cases\.parquet \("):
+        [*open_cases([tmp_path])]
+
+
 @pytest.fixture
 def in_parts(tmp_path, monkeypatch):
     """A table whose rows are in groups of three, and the rows."""

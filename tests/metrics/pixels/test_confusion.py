@@ -184,3 +184,16 @@ def test_labels_outside_the_classes_are_told_where_the_target_is_ignored(task, h
     counts, found = count_case_and_hidden(target, labels, spec)
     assert found is hidden
     np.testing.assert_array_equal(counts, count_case(target, labels, spec))
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_binary_maps_may_have_a_channel_axis(swap):
+    rng = np.random.default_rng(4)
+    target, labels = rng.integers(0, 2, (2, 3, 8, 9))
+    wanted = confusion_matrix(target, labels, num_classes=2)
+    pair = (target[:, None], labels) if swap else (target, labels[:, None])
+    np.testing.assert_array_equal(confusion_matrix(*pair, num_classes=2), wanted)
+    with pytest.raises(InputError, match="shape"):
+        confusion_matrix(*pair, num_classes=3)
+    with pytest.raises(InputError, match="shape"):
+        confusion_matrix(target[:2], labels[:, None], num_classes=2)

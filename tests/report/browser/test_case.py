@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.layers import LONGEST, draw_layers, write_layers
 from tests.metrics.build import case_row
 
@@ -254,3 +257,26 @@ def test_zooming_in_shows_the_own_pixels_of_a_large_case(visit, tmp_path):
     found = (middle[:, 2] - middle[:, 0] > 50).mean() * page.locator("#case .stage").first.bounding_box()["width"]
     pixel = page.locator("#case .world").first.bounding_box()["width"] / 2000
     assert round(found / pixel) == 5
+
+
+def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
+    target = np.zeros((40, 30, 40), np.uint8)
+    target[8:32, 8:22, 10:30] = 1
+    labels = target.copy()
+    labels[30, 8:22, 10:16] = 0
+    image = (target * 120 + np.arange(40, dtype=np.uint8)[:, None, None])[..., None]
+    write_run(tmp_path, [case_row("a", [[60000, 0], [84, 6636]])], CELLS)
+    case = DrawnCase(image=image, target=target, labels=labels)
+    draw_run(tmp_path, Ranking(case_ids=["a"], worst=["a"]), lambda name: case, ReportConfig(), CELLS)
+    page = visit(write_report(tmp_path), "#?case=a", alone=True)
+    about, plane = page.locator(".about"), page.locator("#plane")
+    assert "slice 31 of 40, the one with the most wrong pixels" in about.text_content()
+    assert plane.get_attribute("max") == "17", "17 along the axis, and the worst"
+    source = page.locator("#case img.base.image").get_attribute("src")
+    plane.fill("0")
+    assert "slice 1 of 40 ·" in about.text_content()
+    assert page.locator("#case img.base.image").get_attribute("src") != source
+    plane.focus()
+    for _ in range(17):
+        page.keyboard.press("ArrowRight")
+    assert "slice 40 of 40 ·" in about.text_content()

@@ -9,7 +9,7 @@ import pytest
 import segmeter.report.page as room
 from segmeter.records import read_json
 from segmeter.report.html import write_report
-from segmeter.report.page.render import SCRIPTS, if_there, render
+from segmeter.report.page.render import SCRIPTS, _when, if_there, render
 
 VALUES = {"tables": [], "kind": "runs", "when": "1 run", "title": "</title><script>alert(1)</script>"}
 FILES = sorted((Path(room.__file__).parent / "scripts").glob("*.js"))
@@ -54,3 +54,9 @@ def test_what_is_there_is_read_and_what_is_missing_is_none(tmp_path):
 def test_a_configuration_is_shown_as_it_was_written(run):
     (run / "config.yaml").write_bytes(b"a: \xff")
     assert "<pre>a: \ufffd</pre>" in write_report(run).read_text()
+
+
+def test_a_run_may_state_another_start_than_a_time():
+    """Earlier versions wrote the source of a training's weights there."""
+    record = {"start": "48 of 48 tensors of encoder from weights.pt", "end": "2026-11-22T00:19:54+00:00"}
+    assert _when({**record, "state": "done"}) == "done"

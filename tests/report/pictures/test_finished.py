@@ -41,14 +41,14 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
-def test_the_worst_case_is_drawn_nothing_else_is_read_and_earlier_pictures_go(tmp_path):
+def test_the_worst_case_is_drawn_and_cropped_nothing_else_is_read_and_earlier_pictures_go(tmp_path):
     draw_run(tmp_path, RANKING, lambda name: case(), CONFIG.replace(overlays=-1, worst=2), SPEC)
     assert names_in(tmp_path / "pictures") == ["a", "b", "c", "d"]
     read = []
     draw_run(tmp_path, RANKING, lambda name: (read.append(name), case())[1], CONFIG, SPEC)
     assert read == ["b"]
     assert names_in(tmp_path / "overlays") == ["b.png"]
-    assert names_in(tmp_path / "pictures") == ["b"]
+    assert names_in(tmp_path / "pictures") == names_in(tmp_path / "worst") == ["b"]
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["with instances", "semantic"])
@@ -64,9 +64,10 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "overlays" / "b.png")), expected)
 
 
-def test_a_run_without_references_has_pictures(tmp_path):
+def test_a_run_without_references_has_pictures_and_no_crops(tmp_path):
     draw_run(tmp_path, Ranking(case_ids="abc"), lambda name: case(target=None), CONFIG.replace(overlays=-1), SPEC)
     assert names_in(tmp_path / "overlays") == ["a.png", "b.png", "c.png"]
+    assert not (tmp_path / "worst").exists()
 
 
 def test_every_case_that_cannot_be_read_has_its_line(tmp_path):
@@ -135,7 +136,7 @@ def written(root, dataset, labels, *, instances=None, **options):
     return EvaluatedCases(predictions=root / "predictions", dataset=dataset, metrics=NUMBERED)
 
 
-@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha", "nrrd"])
+@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha"])
 def test_label_maps_of_every_format_are_read_back_and_instances_where_they_were_written(data, form):
     labels = noise(*SIZE, None, seed=9) % 3
     numbers = np.arange(labels.size).reshape(SIZE) // 9 * (labels > 0)
@@ -191,8 +192,10 @@ def test_a_case_larger_than_memory_keeps_a_thin_structure_whole_and_its_own_pixe
     np.testing.assert_array_equal(case.target == 2, (blocks == 2).any(axis=(1, 3)))
     np.testing.assert_array_equal(case.errors > 0, (blocks == 2).any(axis=(1, 3)))
     assert [label(found, np.ones((3, 3)))[1] for found in (mask == 2, case.target == 2)] == [5, 5]
-    assert case.size == (300, 200)
+    assert (case.size, case.wrong_pixels) == ((300, 200), (mask == 2).sum())
     np.testing.assert_array_equal(case.image[5, 7], image[15:18, 21:24].mean(axis=(0, 1)).astype(np.uint8))
+    (top, left), (_, target, _) = case.worst
+    np.testing.assert_array_equal(target, mask[top : top + 63, left : left + 63])
     assert len(case.tiles) == 3
     for tile in case.tiles:
         top, left = tile.facts["at"]

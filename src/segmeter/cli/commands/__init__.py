@@ -58,6 +58,7 @@ USAGE = {
 FLAGS = {
     "--help [GROUP]": "show what the command takes; with a group, every key of it",
     "--cfg job": "show the composed configuration, with the meaning of each key, instead of running",
+    "--cfg job -p KEY": "show one part of it",
     "--resolve": "with --cfg: replace each ${...} with its value",
     "--multirun, -m": "run every combination: loss.gamma=0,1,2",
     "--config-dir DIR": "add your own folder of YAML files, such as DIR/augment/mine.yaml for augment=mine",
@@ -76,6 +77,7 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"segmeter {command}", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--package", "-p")
     parser.add_argument("--config-name", "-cn")
     parser.add_argument("--config-dir", "-cd")
     parser.add_argument("--multirun", "-m", action="store_true")

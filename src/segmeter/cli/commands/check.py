@@ -1,6 +1,7 @@
-"""`segmeter check`: verifies a data set before training, and shows what it holds."""
+"""`segmeter check`: verifies a data set before training, shows what it holds, and suggests settings."""
 
 import logging
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -10,18 +11,23 @@ from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.folders import Job
-from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import SHOWN, scale_warnings
+from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
+from segmeter.losses.config import class_weights
+from segmeter.training.config import TrainingConfig
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
+_DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
 def run_check(config: CheckConfig, job: Job) -> None:
-    """Print the contents of every split, and write them as JSON if `output` is set.
+    """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
 
     Raises
     ------
@@ -43,15 +49,68 @@ def run_check(config: CheckConfig, job: Job) -> None:
         return
     opened = {dataset.split: dataset for dataset in datasets}
     both = {"train", "val"} <= opened.keys()
+    folds = _count_folds(config.data, datasets, reports) if both and getattr(config.data, "fold", None) else []
+    if folds:
+        console.print(_folds(folds))
+    suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
+    if suggested:
+        console.print(_suggestions(suggested, reports[0].split))
     hints = advise(config.data, opened["train"], opened["val"]) if both else {}
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        write_json(config.output, {"schema": 1, "splits": splits, "hints": hints})
+        content = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
+        write_json(config.output, content | ({"folds": folds} if folds else {}))
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
+
+
+def _count_folds(data: Any, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> list[dict[str, Any]]:
+    """Count the cases of each fold, in total and per class."""
+    found, count = list[dict[str, Any]](), int(data.fold.partition("/")[2])
+    both = zip(datasets, reports, strict=True)
+    presence = {case_id: row for each, seen in both for case_id, row in zip(each.case_ids, seen.presence, strict=True)}
+    for number in range(1, count + 1):
+        cases = DATA.build(data.replace(fold=f"{number}/{count}"), split="val").case_ids
+        held = np.sum([presence[case_id] for case_id in cases], axis=0).tolist()
+        classes = dict(zip(data.spec().names, held, strict=True))
+        found.append({"fold": number, "cases": len(cases), "classes": classes})
+    return found
+
+
+def _folds(folds: list[dict[str, Any]]) -> Table:
+    columns = [Column(f"fold {fold['fold']}", justify="right") for fold in folds]
+    table = Table("class", *columns, title="cases per fold, and cases with each class")
+    for name in folds[0]["classes"]:
+        table.add_row(name, *(str(fold["classes"][name]) for fold in folds))
+    table.add_section()
+    table.add_row("cases", *(str(fold["cases"]) for fold in folds))
+    return table
+
+
+def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
+    """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
+    training, augment = TrainingConfig(plan=True, batch_size="auto"), AugmentConfig()
+    plans = {device: plan_training(training, data, augment, seen=seen, device=device) for device in _DEVICES}
+    mean, std = unit_moments(seen.intensities)
+    found: dict[str, Any] = {device: plan.overrides for device, plan in plans.items()}
+    found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
+    if data.task == "multiclass" and seen.class_pixels.any():
+        found["loss.class_weights"] = class_weights(seen.class_pixels, "log").tolist()
+    return found
+
+
+def _suggestions(suggested: dict[str, Any], split: str) -> Table:
+    title = f"suggestions from {split}; training=auto uses the line of its device"
+    table = Table("", Column(overflow="fold"), title=title, show_header=False)
+    for key, values in suggested.items():
+        if key in _DEVICES:
+            table.add_row(f"on {_DEVICES[key]}", " ".join(values))
+        else:
+            table.add_row(key, f"[{','.join(f'{value:.4g}' for value in values)}]")
+    return table
 
 
 def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:

@@ -27,6 +27,7 @@ from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
 from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
+from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.config import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
@@ -38,7 +39,8 @@ from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
-from segmeter.report.summary import print_summary, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
+from segmeter.report.summary import print_summary
 from segmeter.schema import as_plain
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
@@ -140,7 +142,7 @@ def predicting(
     resumed: Path | None,
     decided: EvalConfig | None = None,
 ) -> Iterator[CaseRun]:
-    """Open the run of a checkpoint on the cases of a data set, or on its shard.
+    """Open the run of a checkpoint on the cases of a data set, or on its shard; DICOM series are written at the end.
 
     Parameters
     ----------
@@ -151,6 +153,11 @@ def predicting(
     decided
         The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
     """
+    place = config.export.dicom_series
+    if place is not None and config.shard is not None:
+        rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
+        raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
+    series = () if place is None else find_series(place, dataset, config.export)
     cases, part = dataset, dict[str, Any]()
     batches: Sequence[int] | None = None
     if config.shard is not None:
@@ -173,6 +180,7 @@ def predicting(
             resume=resumed is not None,
             batches=batches,
         )
+        write_series(folder / PREDICTIONS, series, checkpoint.card.spec)
 
 
 def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None) -> None:
@@ -193,7 +201,7 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
         One line for each problem of a file that can't be read.
     """
     report, dataset = config.report, run.dataset
-    if not report.overlays:
+    if not report.overlays and not (report.worst and metrics):
         return None
     if not config.export.labels:
         return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")

@@ -30,7 +30,8 @@ from segmeter.report.page.comparison import gate_lines, markdown_summary, print_
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import layers_path
-from segmeter.report.summary import print_summary, write_worst_list
+from segmeter.report.pictures.worst import crops_path, write_worst_list
+from segmeter.report.summary import print_summary
 from segmeter.schema import Config
 
 _USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
@@ -129,7 +130,8 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
         config = config.replace(worst=0)
     chosen = sorted(choose_cases(ranking, config))
     drawn = [picture_path(folder / OVERLAYS, case_id) for case_id in chosen]
-    for target in (*drawn, *(layers_path(folder, case_id) for case_id in chosen)):
+    drawn += [layers_path(folder, case_id) for case_id in chosen]
+    for target in (*drawn, *(crops_path(folder, case_id) for case_id in ranking.worst[: config.worst])):
         sources = (piece.folder / target.relative_to(folder) for piece in pieces)
         source = next((path for path in sources if path.exists()), None)
         if source is not None:

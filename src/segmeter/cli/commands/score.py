@@ -18,7 +18,6 @@ from segmeter.data.files.sniff import known_place, show
 from segmeter.data.labels_config import read_labels
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
-from segmeter.errors import DataError
 from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
 from segmeter.evaluation.pairing import (
     check_unchanged,
@@ -28,13 +27,14 @@ from segmeter.evaluation.pairing import (
     limit_of,
     read_case_image,
 )
-from segmeter.evaluation.score import Scoring, check_resumed, score
+from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.summary import print_summary, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
+from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
 
@@ -98,8 +98,7 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
     )
     reading = Reading.of(config.data, spec)
     scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
-    if pairing.problems:
-        raise DataError(pairing.problems)
+    refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     if config.shard is not None:
@@ -115,7 +114,7 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
-    """Draw the chosen cases of a finished run of `score`.
+    """Draw the chosen cases of a finished run of `score`, and crop the worst.
 
     Parameters
     ----------
@@ -124,7 +123,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     images
         The image of every case, by stem.
     config
-        The report settings: which cases are drawn, and their size.
+        The report settings: which cases are drawn, their size, and the number of crops.
 
     Raises
     ------

@@ -39,6 +39,7 @@ from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.report.pictures.maps import HATCHED
 from segmeter.schema import as_plain
+from segmeter.training.clock import FOLDER, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
@@ -92,7 +93,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         follow(training)
         return None
     check_job(training)
-    weights = getattr(training.segmenter.network, "initial_weights", None)
+    weights = getattr(training.segmenter.network, "start", None)
     facts = {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
@@ -261,7 +262,7 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
 
 
 def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
-    """Print how the training ended, its best checkpoint, and what debug=overfit was run for."""
+    """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
@@ -278,6 +279,8 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
+    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
+        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         fits = result.reason.startswith("stop_at")
         score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"

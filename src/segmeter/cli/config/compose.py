@@ -145,7 +145,7 @@ def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]
     key, line = override.key_or_group, override.input_line or ""
     if PACKAGE.search(line) and not key.startswith("hydra."):
         yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
-    elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key.removeprefix("hydra").lstrip("."))):
+    elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key)):
         yield f"config: {fault}"
     elif key.startswith("hydra/") and (key not in PLUGINS or override.is_delete()):
         yield f"config: {line!r} can't be set here. Allowed: {', '.join(PLUGINS)}."

@@ -8,7 +8,7 @@ written in Hydra's grammar, with the quotes that a person is likely to leave out
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape as glob_escape
 from glob import glob
 from pathlib import Path
@@ -38,7 +38,7 @@ OUTPUTS = (
     "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
     "hydra.sweeper). launch says where jobs run."
 )
-_SETTABLE = ("sweep.dir", "sweeper.", "mode")
+_SETTABLE = ("hydra.sweep.dir", "hydra.sweeper.", "hydra.mode")
 PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
@@ -123,7 +123,7 @@ def _escaped(key: str) -> str:
 
 
 class SearchConfig(Config, title="config"):
-    """Options of Optuna in `hydra.sweeper`."""
+    """Options of a sweep in `hydra.sweeper`: those of Optuna, and values to search or to run."""
 
     storage: str | None = None
     """Where Optuna keeps its trials, so that a search that was killed goes on: sqlite:///FILE. null keeps none."""
@@ -137,6 +137,8 @@ class SearchConfig(Config, title="config"):
     """null takes that of `training.monitor` or `objective`."""
     seed: int | None = Field(None, ge=0)
     """Seed of Optuna's choices."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Keys with the values to search or to run, where a file names them."""
 
 
 class _Sweeper(Config, title="config"):
@@ -194,19 +196,29 @@ def _count(node: yaml.Node, known: dict[int, float]) -> float:
 
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
     chosen = str(values.get("defaults"))
-    if PACKAGE.search(text) or "hydra" in values or "hydra" in chosen:
-        return f"it sets 'hydra', which only the command line may. {OUTPUTS}"
+    if PACKAGE.search(text):
+        return f"its package is 'hydra', which can't be set here. {OUTPUTS}"
+    if "hydra/launcher" in chosen:
+        return "its defaults choose hydra/launcher. Choose launch instead: `override /launch: joblib`."
     if ".." in chosen or "//" in chosen:
         return f"its defaults lead out of the folder: {chosen}. Name files of the folder."
-    return None
+    return next(filter(None, map(setting_fault, _keys(values.get("hydra", {}), "hydra"))), None)
 
 
-def setting_fault(path: str) -> str | None:
-    """Explain why hydra.PATH can't be set; None if it can."""
-    if not path.startswith(_SETTABLE):
-        return f"'hydra.{path}' can't be set here. {OUTPUTS}"
-    if any(part.startswith("_") for part in path.split(".")):
-        return f"'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
+def _keys(node: Any, key: str) -> Iterator[str]:
+    if not isinstance(node, Mapping):
+        yield key
+    else:
+        for name, value in node.items():
+            yield from _keys(value, f"{key}.{name}")
+
+
+def setting_fault(key: str) -> str | None:
+    """Explain why a key of Hydra's own can't be set; None if it can."""
+    if not key.startswith(_SETTABLE):
+        return f"{key!r} can't be set here. {OUTPUTS}"
+    if any(part.startswith("_") for part in key.split(".")):
+        return f"{key!r} is not allowed: a configuration here holds values and never names code to run."
     return None
 
 
@@ -222,9 +234,9 @@ def read_search(node: Mapping[str, Any]) -> SearchConfig:
     known = PLUGINS["hydra/sweeper"]
     if chosen not in known:
         raise ConfigError(expected("config", "hydra/sweeper", f"to be one of {', '.join(known)}", repr(chosen)))
-    own = ("_target_", "max_batch_size", "params")  # of Hydra's own plain sweeper
+    own = ("_target_", "max_batch_size")  # of Hydra's own plain sweeper, whose `params` may be null
     given: dict[str, Any] = {key: value for key, value in node["sweeper"].items() if key not in own}
-    return _Hydra(hydra={"sweeper": given}).hydra.sweeper  # type: ignore[arg-type]
+    return _Hydra(hydra={"sweeper": given | {"params": given.get("params") or {}}}).hydra.sweeper  # type: ignore[arg-type]
 
 
 def one_line(error: Exception) -> str:

@@ -134,8 +134,29 @@ def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)
 
 
-def yaml_lines(node: Node | None, values: dict[Any, Any], indent: str = "") -> Iterator[str]:
-    """Write a configuration as YAML that can be read back, with the meaning of each key beside it: ``--cfg job``."""
+def yaml_text(node: Node | None, values: Any, *, part: str | None) -> str:
+    """Write a configuration as YAML that can be read back, with the meaning of each key beside it: ``--cfg job``.
+
+    Parameters
+    ----------
+    part
+        The key of a group or value to show instead of the whole.
+
+    Raises
+    ------
+    ConfigError
+        There is no such part.
+    """
+    for name in part.split(".") if part else ():
+        known = values if isinstance(values, dict) else {}
+        if name not in known:
+            raise ConfigError(f"config: there is no {part!r} to show. {nearest(name, known) if known else ''}".rstrip())
+        key, values = node.keys.get(name) if node else None, known[name]
+        node = key.group(values) if key else None
+    return "".join(f"{line}\n" for line in (_lines(node, values) if isinstance(values, dict) else [as_yaml(values)]))
+
+
+def _lines(node: Node | None, values: dict[Any, Any], indent: str = "") -> Iterator[str]:
     for key, value in values.items():
         inside = value if isinstance(value, dict) else {}
         declared, comment = node.keys.get(str(key)) if node else None, ""
@@ -145,7 +166,7 @@ def yaml_lines(node: Node | None, values: dict[Any, Any], indent: str = "") -> I
             comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
         text = f"{indent}{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}"
         yield f"{text}  # {comment}" if comment else text
-        yield from yaml_lines(declared.group(value) if declared else None, inside, f"{indent}  ")
+        yield from _lines(declared.group(value) if declared else None, inside, f"{indent}  ")
 
 
 def names() -> list[str]:

@@ -94,9 +94,9 @@ class ScoreConfig(Measured):
 
     predictions: Path
     """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, YOLO, Zarr; multilabel: one
-    folder per class. Or a COCO file."""
+    folder per class. Or a file of COCO, Label Studio or CVAT."""
     references: Path
-    """Folder of the reference masks, with the same file names. Or a COCO file."""
+    """Folder of the reference masks, with the same file names. Or a file of COCO, Label Studio or CVAT."""
     prediction_ending: str = ""
     """Text between case name and suffix in the names of predictions, such as _pred; files without it are skipped."""
     reference_ending: str = ""

@@ -6,7 +6,7 @@ import math
 import threading
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import tifffile
@@ -30,6 +30,7 @@ _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of
 
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
+    _check_pages(file)
     tiff: Any = tifffile.TiffFile(file)
     if opening.axes == "image":
         return TiffArray(path, file, tiff, opening)
@@ -155,6 +156,23 @@ def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> 
     bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
     first, before = max(top, 0), max(left, 0)
     target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]
+
+
+def _check_pages(file: IO[bytes]) -> None:
+    """Refuse pages that lead back to an earlier one: tifffile drops those behind it, or follows them without end."""
+    head, seen = file.read(16).ljust(16, b"\0"), set[int]()
+    number, link, entry = (8, 8, 20) if head[2:4] in (b"+\0", b"\0+") else (2, 4, 12)  # bytes; BigTIFF's are longer
+    order: Literal["little", "big"] = "little" if head.startswith(b"II") else "big"
+    at = int.from_bytes(head[link : 2 * link], order)
+    while at:
+        if at in seen:
+            raise ValueError("its pages lead back to an earlier one")
+        seen.add(at)
+        file.seek(at)
+        file.seek(entry * int.from_bytes(file.read(number), order), io.SEEK_CUR)
+        found = file.read(link)
+        at = int.from_bytes(found, order) if len(found) == link else 0  # the file ends here
+    file.seek(0)
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:

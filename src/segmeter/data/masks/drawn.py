@@ -38,11 +38,14 @@ class Drawn:
         Its class.
     crowd
         Whether it stands for many objects that nobody counted.
+    layer
+        Objects of a higher layer cover those below. Within one layer, objects that overlap are a conflict.
     """
 
     mask: NDArray[np.bool_]
     label: int
     crowd: bool = False
+    layer: int = 0
 
 
 def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], reading: Reading) -> NDArray[Any]:
@@ -75,15 +78,15 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
             plane[each.mask & (each.label == label)] = 1
         return plane
     numbered, spec = bool(reading.instances), reading.spec
-    drawn, covered = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
     chosen = []
     for each in objects:
         rows, columns = (np.flatnonzero(each.mask.any(axis=axis)) for axis in (1, 0))
         box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else np.s_[:0, :0]
         chosen.append((replace(each, mask=each.mask[box].copy()), box))
     smaller_on_top = reading.overlap == "smaller_on_top"
-    if smaller_on_top:
-        chosen.sort(key=lambda each: -int(np.count_nonzero(each[0].mask)))
+    chosen.sort(key=lambda each: (each[0].layer, -int(np.count_nonzero(each[0].mask)) if smaller_on_top else 0))
+    layers = {layer: number for number, layer in enumerate(sorted({each.layer for each, _ in chosen}))}
     count = clashes = 0
     for each, box in chosen:
         if numbered and each.crowd:
@@ -94,9 +97,10 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         else:
             count += 1
             value = spec.number_of(count) if numbered else each.label
-        clashes += int(np.count_nonzero(covered[box] & each.mask & (drawn[box] != value)))
+        layer = layers[each.layer]
+        clashes += int(np.count_nonzero((owner[box] == layer) & each.mask & (drawn[box] != value)))
         drawn[box][each.mask] = value
-        covered[box] |= each.mask
+        owner[box][each.mask] = layer
     if clashes and not smaller_on_top:
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."

@@ -15,7 +15,7 @@ from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
 from segmeter.data.files.sniff import file_error, volume_format
 from segmeter.data.images import kind_of
-from segmeter.data.masks.coco import annotations_of, hash_annotated, read_annotated
+from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.drawn import OUTLINES, read_outlines
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
 from segmeter.data.sample import Reading

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -207,12 +208,15 @@ def _open(given: str | Path, *, objects: bool) -> CaseTable:
     listed = open_objects(path.parent) if objects else None
 
     def load(groups: range) -> pa.Table:
-        table = file.read_row_groups(list(groups), columns=kept)
+        with _damage_named("read_cases", path):
+            table = file.read_row_groups(list(groups), columns=kept)
         table = pa.concat_tables([NO_ROWS, table], promote_options="default")  # older files lack some columns
         return table.append_column("objects", listed(table["case_id"].to_pylist())) if listed else table
 
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    return CaseTable(file.read(columns=["case_id"])["case_id"].to_pylist(), in_batches(sizes, load), spec.counts_shape)
+    with _damage_named("read_cases", path):
+        ids = file.read(columns=["case_id"])["case_id"].to_pylist()
+    return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
 
 
 def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, ClassSpec]:
@@ -221,12 +225,18 @@ def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, Cla
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))
-    try:
+    with _damage_named(where, path):
         file = pq.ParquetFile(path)
         note = json.loads((file.schema_arrow.metadata or {})[b"segmeter"])
-    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
     return path, file, ClassSpec(**note["spec"])
+
+
+@contextmanager
+def _damage_named(where: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error

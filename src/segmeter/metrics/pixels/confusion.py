@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign
+from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign, without_channel
 
 LabelArray = NDArray[Any]
 
@@ -36,7 +36,8 @@ def confusion_matrix(
     ----------
     target, labels : (...), integer or bool
         Reference and predicted class maps of one shape. uint8 and uint16 are counted as they are; wider integers are
-        counted exactly, but slower. bool is read as the classes 0 and 1.
+        counted exactly, but slower. bool is read as the classes 0 and 1. With two classes, one map may have a channel
+        axis that the other lacks: (B, 1, H, W) beside (B, H, W).
     num_classes
         K, background included, 1 to 65534.
     ignore_index
@@ -63,6 +64,8 @@ def confusion_matrix(
            [1, 1]])
     """
     where = "confusion_matrix"
+    if whole_number(where, "num_classes", num_classes) == 2:
+        target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
     return _count(where, target, labels, num_classes, ignore_index, count_invalid=count_invalid)[0]

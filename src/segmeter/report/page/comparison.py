@@ -46,11 +46,7 @@ def print_comparison(result: Mapping[str, Any], *, file: IO[str] | None = None) 
     file
         Where to; None is the standard output.
     """
-    tables = comparison_tables(result)
-    if required := tables.get("required"):  # 80 columns have no room for both scores beside their difference
-        scores = [i for i, head in enumerate(required.heads) if head in ("base", "new")]
-        tables["required"] = replace(required, paged=scores)
-    print_tables(tables.values(), [*order_lines(result), *on_lines(notes(result))], file=file)
+    print_tables(comparison_tables(result).values(), [*order_lines(result), *on_lines(notes(result))], file=file)
 
 
 def markdown_summary(result: Mapping[str, Any]) -> str:

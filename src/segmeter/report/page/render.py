@@ -80,12 +80,13 @@ def _when(record: Mapping[str, Any]) -> str:
     --------
     >>> _when({"start": "2026-11-22T00:17:52.2+00:00", "end": "2026-11-22T00:19:54.5+00:00", "state": "done"})
     '2026-11-22 00:17 UTC · 0:02:02 · done'
-    >>> _when({"start": "48 of 48 tensors of encoder from weights.pt", "state": "done"})
-    'done'
     """
-    times: list[datetime | None] = [None, None]
-    with suppress(ValueError):  # earlier versions wrote what given weights matched over the start
-        times = [datetime.fromisoformat(record[name]) if record.get(name) else None for name in ("start", "end")]
+    times = list[datetime | None]()
+    for name in ("start", "end"):
+        try:  # earlier versions wrote the source of a training's weights in place of its start
+            times.append(datetime.fromisoformat(record.get(name) or ""))
+        except ValueError:
+            times.append(None)
     start, end = times
     begun = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip() if start else ""
     took = str(timedelta(seconds=round((end - start).total_seconds()))) if start and end else ""

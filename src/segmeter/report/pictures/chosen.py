@@ -18,7 +18,7 @@ from segmeter.files import safe_id
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Form, read_json, read_own
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path
+from segmeter.report.pictures.layers import FOLDER, NOTES, PLANE, layers_path
 
 _MOST_CLASSES = 64  # whose worst case is drawn
 
@@ -134,6 +134,8 @@ def choose_pictures(
     for name in order if any(here) else ():
         runs = [number for number, names in enumerate(here) if safe_id(name) in names]
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
+        for picture in pictures.values() if len(folders) > 1 else ():
+            picture.pop("planes", None)  # runs are compared by one plane
         for picture in [*pictures.values()][1:]:
             picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
             own = _files_of(picture["maps"])
@@ -180,6 +182,8 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     else:
         present = (name for name in names if (place / name).is_file())
         files = {name: base64.b64encode(read_own(place / name)).decode() for name in present}
+    planes = [_load(each, linked_from) for each in sorted(place.glob(f"{PLANE}*"))]
+    notes |= {"planes": planes} if planes else {}
     return notes | {"files": files} | ({"names": names_of_files} if names_of_files else {})
 
 

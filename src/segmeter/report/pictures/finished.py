@@ -4,7 +4,7 @@ Every command that has images calls `draw_run` at its end, with a function that 
 run again replaces all its pictures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,18 +31,21 @@ from segmeter.report.figures import clean
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import LONGEST, DrawnCase, draw_layers, read_large, write_layers
+from segmeter.report.pictures.layers import LONGEST, DrawnCase, Layers, draw_layers, read_large, write_layers
 from segmeter.report.pictures.maps import classify_errors
 from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
+from segmeter.report.pictures.worst import FOLDER as CROPS
+from segmeter.report.pictures.worst import write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
+_SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
 
 
 def draw_run(
     folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
-    """Draw the chosen cases of a finished run.
+    """Draw the chosen cases of a finished run, and crop the worst.
 
     Parameters
     ----------
@@ -53,34 +56,42 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases to draw, and how large.
+        Which cases to draw and to crop, and how large.
 
     Raises
     ------
     DataError
         One line for each file that can't be read.
     """
-    drawn = choose_cases(ranking, config)
-    for name in (OVERLAYS, LAYERS):
+    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
+    for name in (OVERLAYS, LAYERS, CROPS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in ranking.case_ids if name in drawn]
+    chosen = [name for name in ranking.case_ids if name in drawn | worst]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
-            case, title, notes = _flat(case_id, read(case_id), spec)
+            volume = read(case_id)
+            case, title, notes = _flat(case_id, volume, spec)
+            planes = _scrolled(case_id, volume, spec, notes) if case_id in drawn and "slice" in notes else []
         except DataError as error:
             return error.problems
-        maps = case.image, case.target, case.labels, spec
+        maps = case.image, case.target, case.labels
+        corner, (image, target, labels) = case.worst or ((0, 0), maps)
+        if case_id in worst and target is not None:
+            place: dict[str, Any] = {"wrong_pixels": case.wrong_pixels, "slice_number": notes.get("slice", [None])[0]}
+            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, corner=corner, **place)
+        if case_id not in drawn:
+            return ()
         if case.size:
-            layers, tiles = draw_layers(*maps, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
+            layers, tiles = draw_layers(*maps, spec, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
         else:
-            whole = draw_layers(*maps, objects=case.objects, notes=notes)
+            whole = draw_layers(*maps, spec, objects=case.objects, notes=notes)
             tiles = whole.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
             layers = whole.reduce(LONGEST)
         words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
         write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
-        write_layers(folder, case_id, layers, tiles=tiles)
+        write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
         return ()
 
     found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
@@ -88,8 +99,20 @@ def draw_run(
         raise DataError(problems)
 
 
-def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """Reduce a volume to the slice that is worth a picture; also return the title and the notes of the picture."""
+def _scrolled(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
+    """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
+    (chosen, depth), found = notes["slice"], []
+    for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
+        if place != chosen - 1:
+            flat, _, said = _flat(case_id, case, spec, place)
+            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, edge=_SCROLLED_EDGE, notes=said))
+    return found
+
+
+def _flat(
+    case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
+) -> tuple[DrawnCase, str, dict[str, Any]]:
+    """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
     files = {
         role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
         for role, paths in case.files.items()  # several come with their folders, which name classes
@@ -98,7 +121,8 @@ def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, st
     if case.image.ndim != 4:
         return case, case_id, {"files": files}
     target, labels, depth = case.target, case.labels, len(case.image)
-    place = choose_slice(labels if target is None else target, labels, spec)
+    if place is None:
+        place = choose_slice(labels if target is None else target, labels, spec)
     flat = replace(case, image=case.image[place], labels=labels[..., place, :, :], objects=NO_OBJECTS)
     if target is not None:
         flat = replace(flat, target=target[..., place, :, :])

@@ -27,7 +27,6 @@ from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, make_folder, remove, safe_id, write_bytes
 from segmeter.report.figures import clean
 from segmeter.report.pictures.maps import (
-    IGNORED,
     OUTLINE,
     RGB,
     LayerMap,
@@ -37,6 +36,7 @@ from segmeter.report.pictures.maps import (
     encode,
     error_map,
     find_range,
+    find_wrong,
     label_maps,
     object_maps,
     outlines,
@@ -47,6 +47,7 @@ from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
+PLANE = "plane-"  # begins the name of a folder of a further plane
 QUALITY = 82  # of the image, WebP
 LONGEST = 1536  # side of the stored layers, pixels; larger cases also have tiles
 TILE = 512  # side of a tile, which has the case's own pixels
@@ -82,7 +83,7 @@ class Layers:
         corners = [*itertools.product(range(0, height, TILE), range(0, width, TILE))]
         windows = {at: (slice(at[0], at[0] + TILE), slice(at[1], at[1] + TILE)) for at in corners}
         if errors is not None:
-            corners.sort(key=lambda at: -_count_wrong(errors[windows[at]]))
+            corners.sort(key=lambda at: -int(find_wrong(errors[windows[at]]).sum()))
         tiles = []
         for at in corners[:MOST_TILES]:
             maps = [replace(each, index=each.index[windows[at]]) for each in self.maps]
@@ -177,16 +178,19 @@ def layers_path(folder: Path, case_id: str) -> Path:
     return folder / FOLDER / safe_id(case_id)
 
 
-def write_layers(folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = ()) -> Path:
+def write_layers(
+    folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = (), planes: Sequence[Layers] = ()
+) -> Path:
     """Write a case's layers into a folder of its own, which appears complete or not at all; return it.
 
-    Tiles get the folders ``tile-0``, ``tile-1`` and so on.
+    Tiles get the folders ``tile-0``, ``tile-1`` and so on, and further planes of a volume ``plane-00`` and so on.
     """
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
         parts = {"": layers} | {f"tile-{number}": tile for number, tile in enumerate(tiles)}
+        parts |= {f"{PLANE}{number:02d}": plane for number, plane in enumerate(planes)}
         for below, each in parts.items():
             make_folder(fresh / below)
             for name, content in each.files.items():
@@ -212,9 +216,10 @@ class DrawnCase:
         The objects of both sides.
     files
         The files that they come from: by "image", "target" and "prediction".
-    size, errors, tiles
+    size, errors, tiles, wrong_pixels, worst
         Only of a case larger than memory, whose maps are its overview: its rows and columns, the kind of error in each
-        block of pixels (h, w), as `classify_errors` finds it, and real pixels, the places with the most errors first.
+        block of pixels (h, w), as `classify_errors` finds it, real pixels, the places with the most errors first, the
+        number of wrong pixels, and the corner and the maps of the first place.
     """
 
     image: NDArray[Any]
@@ -225,6 +230,8 @@ class DrawnCase:
     size: tuple[int, int] | None = None
     errors: NDArray[np.uint8] | None = None
     tiles: Sequence[Layers] = ()
+    wrong_pixels: int | None = None
+    worst: tuple[tuple[int, int], Maps] | None = None
 
 
 def read_large(
@@ -263,6 +270,7 @@ def read_large(
         real, its_target, its_labels = found[place]
         tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
     own: dict[str, Any] = {"size": (height, width), "errors": errors, "tiles": tiles}
+    own |= {"wrong_pixels": sum(wrong.values()), "worst": (places[0], found[places[0]])}
     return DrawnCase(image=overview, target=whole_target, labels=whole_labels, files=files, **own)
 
 
@@ -279,11 +287,7 @@ def _reduce(maps: Maps, step: int, spec: ClassSpec) -> tuple[Block, int]:
         return (mean, None, reduced, None), 0
     kinds = classify_errors(target, labels, spec)
     errors = error_map(kinds, spec).reduce(shape, background=False).index
-    return (mean, reduce_labels(target, shape, spec), reduced, errors), _count_wrong(kinds)
-
-
-def _count_wrong(errors: NDArray[np.uint8]) -> int:
-    return int(((errors > 0) & (errors < IGNORED)).sum())
+    return (mean, reduce_labels(target, shape, spec), reduced, errors), int(find_wrong(kinds).sum())
 
 
 def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec) -> NDArray[Any]:

@@ -135,6 +135,11 @@ def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec)
     return np.where(_ignored(target, spec), np.uint8(IGNORED), found.astype(np.uint8))
 
 
+def find_wrong(errors: NDArray[np.uint8]) -> Mask:
+    """Find the wrong pixels among kinds of error, as `classify_errors` finds them."""
+    return (errors > 0) & (errors < IGNORED)
+
+
 def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
     """Make the map of errors, as `classify_errors` finds them."""
     first = spec.names[0]

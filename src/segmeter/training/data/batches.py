@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from segmeter.bridge.arrays import to_torch
 from segmeter.bridge.host_copier import Uploader
@@ -167,6 +168,7 @@ def _compute_alone(others: int) -> None:
     restoring.join()
 
 
+@record_function("segmeter.augment")
 def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
     """Return image and target as the forward pass takes them, the same ones on every call; nothing waits for the
     device.

@@ -16,7 +16,8 @@ from tests.data.files.fuzzed.theirs import READERS
 from tests.data.formats_written import NAMES
 
 MOST_PIXELS = 1 << 20
-NAMED = ("coco", "geojson", "yolo")  # whose objects have classes; of all others the stored numbers are read
+INSIDE = ("coco", "label-studio", "cvat")  # files of several images, of which x is read
+NAMED = (*INSIDE, "geojson", "yolo")  # whose objects have classes; of all others the stored numbers are read
 _SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0),) * 3, ignore_index=255)
 _READING = Reading(spec=_SPEC, label_map={}, max_pixels=MOST_PIXELS, overlap="smaller_on_top")
 _NUMBERS = Reading(spec=_SPEC, label_map={}, max_pixels=MOST_PIXELS, instances=True)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.data.files.fuzzed import mutations as change
 from tests.data.formats_written import (
+    NAMES,
     coco_content,
     draw_mask,
     library,
@@ -21,6 +22,7 @@ from tests.data.formats_written import (
     write_ome_zarr,
     write_panoptic,
 )
+from tests.data.masks.exported import brush, cvat_mask, cvat_polygon, polygon, task, write_cvat
 from tests.data.volumes import save_nifti
 
 SHAPE = (24, 30)
@@ -152,6 +154,21 @@ def _yolo(folder: Path) -> None:
     (folder / "b.txt").write_text("1 0 0 1 0 1 1 0 1 0.87\n")
 
 
+def _label_studio(folder: Path) -> None:
+    mask = draw_mask()
+    strokes = [brush(mask == label, NAMES[label]) for label in (1, 2)]
+    (folder / "brush.json").write_text(json.dumps([task(*strokes)]))
+    shapes = [polygon(np.array([[1, 1], [9, 1], [9, 9], [1, 9]]) + 10 * step, NAMES[1 + step]) for step in (0, 1)]
+    (folder / "polygons.json").write_text(json.dumps([task(*shapes), task(strokes[0], image="y.png")]))
+
+
+def _cvat(folder: Path) -> None:
+    mask = draw_mask()
+    masks = [cvat_mask(mask == label, NAMES[label]) for label in (1, 2)]
+    write_cvat(folder / "masks.xml", masks)
+    write_cvat(folder / "polygons.xml", [cvat_polygon([[1, 1], [9.5, 1], [9, 9]]), masks[1]])
+
+
 FORMATS = {
     "png, bmp": Format(_pictures, (change.in_png,)),
     "images": Format(_images, (change.in_png,)),
@@ -168,4 +185,6 @@ FORMATS = {
     "coco": Format(_coco, (*[change.in_json] * 9, change.in_text)),
     "geojson": Format(_geojson, (*[change.in_json] * 9, change.in_text)),
     "yolo": Format(_yolo, (change.in_text,)),
+    "label-studio": Format(_label_studio, (*[change.in_json] * 9, change.in_text)),
+    "cvat": Format(_cvat, (change.in_text,)),
 }

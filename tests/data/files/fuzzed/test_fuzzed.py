@@ -18,7 +18,7 @@ from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from tests.data.crafted import noise, put
 from tests.data.files import apart as work
-from tests.data.files.fuzzed.child import MOST_PIXELS, NAMED, compared, measured
+from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.mutations import in_bytes, of
 from tests.data.files.fuzzed.seeds import FORMATS
 from tests.deadline import deadline
@@ -83,7 +83,7 @@ def damaged_case(form, number, seeds, folder):
         except Exception:  # a second change of what is no file of its format any more
             content = in_bytes(content, rng) or b"x"
     file.write_bytes(content)
-    return (target / "x" if form == "coco" else target), file
+    return (target / "x" if form in INSIDE else target), file
 
 
 def fault_of(outcome, other, folder):
@@ -141,7 +141,7 @@ def test_sound_files_are_read_by_both_readers(form, tmp_path):
     FORMATS[form].write(tmp_path)
     folders = form in ("zarr", "ome-zarr")
     for path in sorted(each for each in tmp_path.iterdir() if each.is_dir() == folders):
-        outcome, other = read_both(form, path / "x" if form == "coco" else path)
+        outcome, other = read_both(form, path / "x" if form in INSIDE else path)
         assert (outcome["kind"], outcome["said"]) == ("read", "")
         assert other in ("same", "not asked"), (path, other)
 

@@ -10,7 +10,7 @@ class CaseView {
     const clicks = { previous: () => step(-1), next: () => step(1), close: () => this.dialog.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
-    const inputs = { opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
+    const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.palette.colour((view.opacity = Number(value))) };
     for (const name of ["contrast", "gamma"]) inputs[name] = ({ value }) => this.tone((view[name] = 2 ** Number(value)));
     inputs["auto-contrast"] = ({ checked }) => this.tone((view.auto = checked));
     for (const [id, act] of Object.entries(inputs)) byId(id).oninput = (event) => act(event.target);
@@ -37,6 +37,11 @@ class CaseView {
     byId("case-place").textContent = place < 0 ? "not among the chosen cases" : `case ${whole(place + 1)} of ${whole(this.order.length)}`;
     byId("previous").disabled = place <= 0;
     byId("next").disabled = place < 0 || place === this.order.length - 1;
+    // the planes of a volume in their order, the one that is shown first among them; of a picture, itself
+    const picture = this.page.pictures.get(i);
+    this.planes = [picture, ...(picture?.planes ?? [])].sort((one, other) => (one?.slice?.[0] ?? 0) - (other?.slice?.[0] ?? 0));
+    byId("plane").parentElement.hidden = this.planes.length < 2;
+    Object.assign(byId("plane"), { max: this.planes.length - 1, value: this.planes.indexOf(picture) });
     this.draw();
     this.fit();
   }
@@ -48,7 +53,7 @@ class CaseView {
   }
 
   draw() {
-    this.picture = this.page.pictures.get(this.shown);
+    this.picture = this.planes[byId("plane").value];
     this.palette.clear();
     this.panes = this.panesOf(this.shown);
     const drawn = this.panes.map((pane) => pane.node);
@@ -155,8 +160,9 @@ class CaseView {
     const [size, shown] = [this.picture.size, this.picture.shown].map((shape) => shape.join(" × "));
     const real = tiles.length ? `; zooming in shows its own pixels in ${plural(tiles.length, "tile")}, where most is wrong` : "";
     const most = maps.some((map) => map.role === "errors") ? "wrong" : "object";
+    const why = this.picture === this.page.pictures.get(this.shown) ? `, the one with the most ${most} pixels` : "";
     const files = Object.entries(names).filter(([, each]) => each.length).map(([role, each]) => `${role}: ${each.join(", ")}`);
-    const parts = [slice ? `slice ${slice.join(" of ")}, the one with the most ${most} pixels` : "", `${size} pixels${size === shown ? "" : `, reduced to ${shown}${real}`}`, ...files];
+    const parts = [slice ? `slice ${slice.join(" of ")}${why}` : "", `${size} pixels${size === shown ? "" : `, reduced to ${shown}${real}`}`, ...files];
     return el("p", { class: "minor about" }, parts.filter(Boolean).join(" · "));
   }
 }
