@@ -73,7 +73,6 @@ def test_a_link_to_itself_is_one_line(tmp_path):
     put_pair(tmp_path, "a", "a")
     (tmp_path / "references" / "a.png").unlink()
     (tmp_path / "references" / "a.png").symlink_to("a.png")
-    assert scoring(tmp_path).pairing.fingerprint()
     with pytest.raises(DataError, match=r"references/a\.png: .*Too many levels of symbolic links") as caught:
         score(scoring(tmp_path))
     assert len(caught.value.problems) == 1

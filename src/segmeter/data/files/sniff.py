@@ -5,7 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -91,15 +91,9 @@ def known_place(path: str | Path) -> str:
 
 
 def stored_size(path: Path) -> int:
-    """Return the size of a file in bytes, without fetching it if it is behind a URL.
-
-    It is 0 for a file that can't be reached, which is refused where it is read.
-    """
+    """Return the size of a file in bytes, without fetching it if it is behind a URL."""
     size = listed_size(path)
-    if size is None:
-        with suppress(OSError):  # such as of a link to itself
-            return path.stat().st_size
-    return size or 0
+    return path.stat().st_size if size is None else size
 
 
 def read_state(path: str | Path) -> tuple[int, int, int, int]:
