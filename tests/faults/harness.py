@@ -21,7 +21,7 @@ import pytest
 from PIL import Image
 
 import segmeter.files
-from segmeter.cli import app, run_folder
+from segmeter.cli import app, messages, run_folder
 from segmeter.cli.config.compose import Request
 from segmeter.cli.main import main
 from segmeter.models.checkpoint import read_checkpoint
@@ -101,7 +101,7 @@ def prepare(line: list[str]) -> None:
 
 @contextmanager
 def _replaced(watch: Callable[[str, Path], None]) -> Iterator[None]:
-    ended = threading.excepthook
+    ended = messages._thread_ended
 
     def end_thread(fault: threading.ExceptHookArgs) -> None:
         if fault.exc_type is not Killed:  # a thread of a process that is gone says nothing
@@ -109,7 +109,7 @@ def _replaced(watch: Callable[[str, Path], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segmeter.files, "watch", watch)
-        patch.setattr(threading, "excepthook", end_thread)
+        patch.setattr(messages, "_thread_ended", end_thread)
         yield
 
 
