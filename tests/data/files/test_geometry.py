@@ -150,17 +150,21 @@ def test_zarr_attributes_that_are_no_edges_or_units_are_refused(spacing, units, 
     assert rule in geometry(zarr_attributes(tmp_path, spacing, units)).spacing_problem
 
 
-NGFF = {  # the usual ones of OME-NGFF 0.4 and 0.5, in metres by their definitions
-    "angstrom": 1e-10, "centimeter": 1e-2, "decimeter": 1e-1, "foot": 0.3048, "inch": 0.0254, "kilometer": 1e3,
-    "meter": 1.0, "micrometer": 1e-6, "millimeter": 1e-3, "nanometer": 1e-9, "picometer": 1e-12,
+NGFF = {  # what OME-NGFF 0.4 and 0.5 list for space, in metres by their definitions
+    "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1, "exameter": 1e18,
+    "femtometer": 1e-15, "foot": 0.3048, "gigameter": 1e9, "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3,
+    "megameter": 1e6, "meter": 1.0, "micrometer": 1e-6, "mile": 1609.344, "millimeter": 1e-3, "nanometer": 1e-9,
+    "parsec": 3.0857e16, "petameter": 1e15, "picometer": 1e-12, "terameter": 1e12, "yard": 0.9144,
+    "yoctometer": 1e-24, "yottameter": 1e24, "zeptometer": 1e-21, "zettameter": 1e21,
 }  # fmt: skip
+OF_OME_XML = {"line": 0.0254 / 12, "point": 0.0254 / 72, "thou": 0.0254 / 1000}
 
 
-@pytest.mark.parametrize(("name", "metres"), NGFF.items())
+@pytest.mark.parametrize(("name", "metres"), (NGFF | OF_OME_XML).items())
 def test_every_length_of_ome_is_known_by_its_names(name, metres):
     unit = find_unit(name)
     assert unit is not None
-    assert MILLIMETRES[unit] == pytest.approx(1000 * metres, rel=1e-14)
+    assert MILLIMETRES[unit] == pytest.approx(1000 * metres, rel=1e-4 if name == "parsec" else 1e-14)
     plurals = {"foot": "feet", "inch": "inches"}
     spellings = [name.upper(), name.title(), plurals.get(name, f"{name}s"), name.replace("meter", "metre")]
     assert {find_unit(spelling) for spelling in spellings} == {unit}
@@ -175,7 +179,8 @@ def test_every_length_of_ome_is_known_by_its_names(name, metres):
         (["\u00c5", "\u212b", "angstroms"], "angstrom"),
         (["in", "Inches"], "inch"),
         (["ft", "feet"], "foot"),
-        (["MM", "UM", "second", "sec", "furlong", "parsec", "Mm", "m/s", "mm2", "reference frame", 3], None),
+        (["Mm", "megametre"], "Mm"),
+        (["MM", "UM", "second", "sec", "furlong", "m/s", "mm2", "reference frame", 3], None),
         (["pixel", " Voxels ", "", None], ""),
     ],
 )

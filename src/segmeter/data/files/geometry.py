@@ -24,17 +24,26 @@ _PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner o
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
-MILLIMETRES = {
-    "pm": 1e-9, "angstrom": 1e-7, "nm": 1e-6, "um": 1e-3, "mm": 1.0, "cm": 10.0, "dm": 100.0, "m": 1e3, "km": 1e6,
-    "inch": 25.4, "foot": 304.8,
+_PREFIXES = {
+    "yotta": ("Y", 24), "zetta": ("Z", 21), "exa": ("E", 18), "peta": ("P", 15), "tera": ("T", 12), "giga": ("G", 9),
+    "mega": ("M", 6), "kilo": ("k", 3), "hecto": ("h", 2), "deca": ("da", 1), "": ("", 0), "deci": ("d", -1),
+    "centi": ("c", -2), "milli": ("m", -3), "micro": ("u", -6), "nano": ("n", -9), "pico": ("p", -12),
+    "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
 }  # fmt: skip
-OME_SYMBOLS = {"\u00c5": "angstrom", "in": "inch", "ft": "foot"}  # OME-XML's, where they differ from ours
-_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm is no MM
-_WORDS = {  # in any case, American, without a plural's s
-    "picometer": "pm", "nanometer": "nm", "micrometer": "um", "micron": "um", "millimeter": "mm", "centimeter": "cm",
-    "decimeter": "dm", "meter": "m", "kilometer": "km", "angstrom": "angstrom", "inch": "inch", "inche": "inch",
-    "foot": "foot", "feet": "foot",
+MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
+    "angstrom": 1e-7, "thou": 0.0254, "line": 25.4 / 12, "point": 25.4 / 72, "inch": 25.4, "foot": 304.8, "yard": 914.4,
+    "mile": 1_609_344.0, "astronomical unit": 149_597_870_700e3, "light year": 9_460_730_472_580_800e3,
+    "parsec": 3.085_677_581_491_367_3e19,
 }  # fmt: skip
+OME_SYMBOLS = {  # OME-XML's, where they differ from ours
+    "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
+    "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
+}  # fmt: skip
+_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
+# In any case
+_WORDS = {f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")}
+_WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
+_WORDS |= {"micron": "um", "dekameter": "dam", "dekametre": "dam", "angstroem": "angstrom", "feet": "foot"}
 Affine = NDArray[np.float64]
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
 _PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
@@ -246,8 +255,8 @@ def _write(values: NDArray[Any]) -> str:
 def find_unit(name: object) -> str | None:
     """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
-    Known are the usual names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both
-    code points of the Greek mu are accepted.
+    Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
+    abbreviations. Both code points of the Greek mu are accepted.
 
     Examples
     --------
@@ -259,5 +268,6 @@ def find_unit(name: object) -> str | None:
     if not isinstance(name, str):
         return None
     plain = unicodedata.normalize("NFKC", name).strip().replace("\N{GREEK SMALL LETTER MU}", "u")
-    word = plain.lower().removesuffix("s").replace("metre", "meter")
-    return _SYMBOLS.get(plain) or _WORDS.get(word)
+    word = plain.lower()
+    singular = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")
+    return _SYMBOLS.get(plain) or _WORDS.get(word) or _WORDS.get(singular)
