@@ -198,6 +198,18 @@ def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (free_bytes() or 0) > 5000
 
 
+@pytest.mark.parametrize(
+    ("code", "said"), [(28, "No space left on device: '/dev/shm'"), (24, r"Too many open files$")], ids=["full", "open"]
+)
+def test_shared_memory_without_room_is_named_and_not_blamed_for_open_files(code, said, monkeypatch):
+    def refuse(*given: object, **options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", refuse)
+    with pytest.raises(OSError, match=said):
+        list(map_in_processes(str, range(2), processes=2, describe=str))
+
+
 def test_parts_are_shared_among_threads_and_an_error_in_any_of_them_comes_out() -> None:
     """Both threads get a part, as each waits for the other. Mutation seen to fail: no helper is waited for."""
     both, done, main = threading.Barrier(2), [], threading.get_ident()

@@ -3,6 +3,7 @@
 Results come in the order of the items, a few items are worked on ahead, and leaving the loop ends the work.
 """
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -165,7 +166,13 @@ def map_in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker) as pool:
+    try:
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
+            raise
+        raise OSError(error.errno, error.strerror, "/dev/shm") from error  # of its semaphores, which name no file
+    with pool:
 
         def submit(item: Item) -> Future[Result]:
             with _terminal_signals_blocked():  # Ctrl-C is for the parent, never for a worker

@@ -1,3 +1,4 @@
+import itertools
 import zipfile
 from pathlib import Path
 
@@ -147,6 +148,23 @@ def test_what_is_not_there_or_refused_for_good_is_not_tried_again(error, attempt
         stores.retry("memory://x", lambda store, inner: work())
     assert str(error)[:40] in str(caught.value)
     assert work.asked == attempts
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["new names", "the same page"])
+def test_a_listing_without_an_end_is_refused(fresh, memory, monkeypatch):
+    memory.put("x/a", b"1")
+    page, asked = next(iter(memory.store.list("x"))), []
+
+    def pages(name, **options):
+        for number in itertools.count():
+            asked.append(number)
+            yield [{**page[0], "path": f"x/{number * fresh}"}]
+
+    monkeypatch.setattr(memory, "list", pages)
+    monkeypatch.setattr(stores, "MOST_OBJECTS", 25)
+    with pytest.raises(DataError, match=r"expected `objects` to be at most 25, each once, got \d+ and no end"):
+        stores.list_objects(f"{memory.url}/x")
+    assert len(asked) < 50
 
 
 def test_an_unreachable_server_is_named(monkeypatch):

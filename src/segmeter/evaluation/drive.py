@@ -18,6 +18,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
+from segmeter.metrics.summary.slice_labels import check_tables
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import free_bytes, map_in_threads
 from segmeter.progress import Report, track
@@ -93,8 +94,14 @@ def conclude(
     -------
     dict
         The content of metrics.json.
+
+    Raises
+    ------
+    DataError
+        A table of the metrics changed while it was used.
     """
     summary, folder, kept = {**summarise(rows, spec, metrics), **facts}, manifest.folder, list[str]()
+    check_tables(metrics, manifest.identity)
     if sums is not None:
         from segmeter.metrics.calibration_file import NAME, summarise_calibration, write_sums  # few runs have them
 

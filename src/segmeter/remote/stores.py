@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further retry
+MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigabytes
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
@@ -124,14 +125,21 @@ def list_objects(url: str) -> list[Stored]:
     Raises
     ------
     DataError
-        Nothing is there.
+        Nothing is there, or the listing does not end.
     RunError
         The store can't be reached.
     """
 
     def look(store: Any, inner: str) -> list[Stored]:
-        pages = ((each["path"][len(inner) :].lstrip("/"), each) for page in store.list(inner or None) for each in page)
-        return [_stored(name, each) for name, each in pages if name]
+        found = dict[str, Stored]()
+        for page in store.list(inner or None):
+            fresh = {name: _stored(name, each) for each in page if (name := each["path"][len(inner) :].lstrip("/"))}
+            if len(found) + len(fresh) > MOST_OBJECTS or fresh.keys() & found.keys():
+                given = f"{len(found)} and no end, the last of them {page[-1]['path']!r}"
+                remedy = "Name a folder further in, or see what the server lists."
+                raise DataError(expected(url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy))
+            found |= fresh
+        return list(found.values())
 
     found = find_object(url) if "/" in url.partition("://")[2] else None
     listed = [found] if found else []

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from segmeter.evaluation import drive
+from segmeter.metrics.summary.summarise import summarise
 from tests.cli.sharded import run as code_of
 from tests.data.crafted import noise, put
 
@@ -120,6 +123,21 @@ def test_a_table_that_changed_since_a_run_is_another_run(name: str, capsys: pyte
     assert code_of(*run, f"resume={folder}") == 2
     assert f"resume: `tables.{name}` was " in capsys.readouterr().err
     assert (folder / "run.json").read_bytes() == before
+
+
+def test_a_table_that_changes_while_it_is_used_leaves_no_metrics(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def summarise_and_move(*given: object) -> dict[str, Any]:
+        move_south(Path("cases.csv"))
+        return summarise(*given)
+
+    monkeypatch.setattr(drive, "summarise", summarise_and_move)
+    assert code_of(*SCORE, *SLICED) == 2
+    assert "cases.csv: expected `table` to stay as it is, got a change while it was used. Run again." in (
+        capsys.readouterr().err
+    )
+    assert not [*Path("runs").rglob("metrics.json")]
 
 
 def test_shards_are_not_merged_by_a_table_that_changed(capsys: pytest.CaptureFixture[str]) -> None:

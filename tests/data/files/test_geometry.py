@@ -157,9 +157,10 @@ NGFF = {  # what OME-NGFF 0.4 and 0.5 list for space, in metres by their definit
     "parsec": 3.0857e16, "petameter": 1e15, "picometer": 1e-12, "terameter": 1e12, "yard": 0.9144,
     "yoctometer": 1e-24, "yottameter": 1e24, "zeptometer": 1e-21, "zettameter": 1e21,
 }  # fmt: skip
+OF_OME_XML = {"line": 0.0254 / 12, "point": 0.0254 / 72, "thou": 0.0254 / 1000}
 
 
-@pytest.mark.parametrize(("name", "metres"), NGFF.items())
+@pytest.mark.parametrize(("name", "metres"), (NGFF | OF_OME_XML).items())
 def test_every_length_of_ome_is_known_by_its_names(name, metres):
     unit = find_unit(name)
     assert unit is not None

@@ -138,3 +138,18 @@ def test_each_plane_of_multilabel_has_its_own_ignored_pixels():
     spec = make_spec(2, "multilabel")
     assert count_classes(target, spec).tolist() == [1, 1]
     assert count_decided(target, spec).tolist() == [2, 1]
+
+
+def test_images_of_several_channel_counts_get_one_advice_that_ends(tmp_path):
+    """Following the advice for one file would only move the refusal to the others."""
+    make_folder(tmp_path)
+    put(tmp_path / "images" / "b.png", noise(channels=None))
+    for channels, odd in ((3, 1), (1, 2)):
+        with pytest.raises(DataError, match=rf"got another one in {odd} of 3. Convert all images to one number"):
+            open_splits(folder(tmp_path, in_channels=channels), ["all"])
+    for name in "ac":
+        put(tmp_path / "images" / f"{name}.png", noise(channels=None, seed=ord(name)))
+    with pytest.raises(DataError, match=r"or train with data.in_channels=1") as refusal:
+        open_splits(folder(tmp_path), ["all"])
+    assert "one number of channels" not in str(refusal.value)
+    open_splits(folder(tmp_path, in_channels=1), ["all"])

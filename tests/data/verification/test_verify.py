@@ -69,6 +69,19 @@ def test_a_second_start_decodes_nothing_and_reports_the_same(tmp_path, read):
     assert sorted(read) == ["a", "b", "c"]
 
 
+def test_a_file_that_changes_while_it_is_checked_is_named(tmp_path, monkeypatch):
+    images, read = build_dataset(folder(make_folder(tmp_path / "data"))), dataset.Dataset.read_image
+
+    def read_and_touch(own, index, **options):
+        found = read(own, index, **options)
+        os.utime(tmp_path / "data" / "images" / "b.png", ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(dataset.Dataset, "read_image", read_and_touch)
+    with pytest.raises(DataError, match=r"b\.png: expected `files` to stay as they are while they are checked"):
+        check_dataset(images, use_cache=False)
+
+
 def test_a_changed_file_is_read_again_even_where_size_and_time_are_put_back(tmp_path, read):
     config = folder(make_folder(tmp_path / "data"))
     (tmp_path / "data" / "masks" / "b.png").unlink()

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from skimage.metrics import adapted_rand_error, variation_of_information
 
+from segmeter.metrics.objects import matching
 from segmeter.metrics.objects.matching import (
     INSTANCE_EVENTS,
     TARGET_EVENTS,
@@ -40,6 +41,23 @@ def test_void_is_in_no_object_and_excuses_what_lies_mostly_in_it():
     excused = find_overlaps(TARGET[:, 3:], np.array([[9, 9, 9, 0]]), np.array([[1, 1, 0, 0]], bool))
     assert excused.mostly_void.tolist() == [True]
     assert excused.spurious(np.empty(0, np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("shape", [(23, 17), (9, 5, 7), (1, 40), (0, 5)])
+@pytest.mark.parametrize("far", [1, 2**40], ids=["small ids", "sparse ids"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_counting_by_bands_of_rows_is_counting_at_once(monkeypatch, shape, far, hidden):
+    """Mutation seen to fail: the ids of a band taken for those of the map."""
+    rng = np.random.default_rng(5)
+    target, instances = (np.kron(rng.integers(0, 9, shape), np.ones(2, np.int64)) * far for _ in range(2))
+    void = rng.random(target.shape) < 0.6 if hidden else None
+    whole = find_overlaps(target, instances, void)
+    for band in (1, 40, 100):
+        monkeypatch.setattr(matching, "_BAND", band)
+        found = find_overlaps(target, instances, void)
+        for name, value in vars(whole).items():
+            np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
+            assert getattr(found, name).dtype == value.dtype
 
 
 @pytest.mark.parametrize("shift", [0, 2**40], ids=["small ids", "large ids"])

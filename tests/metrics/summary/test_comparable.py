@@ -45,24 +45,24 @@ def test_scores_that_are_no_lengths_need_no_spacing():
 
 
 @pytest.mark.parametrize(
-    ("changes", "differs"),
+    ("changes", "difference"),
     [
-        ({"target_crc32": 9}, True),
-        ({"objects_crc32": 9}, True),
-        ({"height": 9}, True),
-        ({"depth": 1}, False),
-        ({"objects_crc32": None}, False),
-        ({"depth": 2}, True),
+        ({"target_crc32": 9}, "labels"),
+        ({"objects_crc32": 9}, "objects"),
+        ({"height": 9}, r"shape \d+ x \d+ and 9 x \d+"),
+        ({"depth": 1}, None),
+        ({"objects_crc32": None}, None),
+        ({"depth": 2}, r"shape \d+ x \d+ and 2 x \d+ x \d+"),
     ],
     ids=str,
 )
-def test_runs_on_other_targets_are_refused(changes, differs):
+def test_what_targets_differ_in_is_said(changes, difference):
     rows = [replace(row, target_crc32=i, objects_crc32=i) for i, row in enumerate(random_rows(6))]
     runs = {"a": rows, "b": [replace(rows[0], **changes), *rows[1:]]}
-    if not differs:
+    if difference is None:
         check_same_cases(laid_out(runs))
         return
-    message = "got 1 cases of 'b' with another target: case-000. Score them again"
+    message = rf"got 1 cases of 'b' with another target: case-000 \({difference}\). Score them again"
     for compare in (lambda: check_same_cases(laid_out(runs)), lambda: compare_runs(runs, class_spec(), QUICK)):
         with pytest.raises(InputError, match=message):
             compare()

@@ -31,17 +31,19 @@ _PREFIXES = {
     "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
 }  # fmt: skip
 MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
-    "angstrom": 1e-7, "inch": 25.4, "foot": 304.8, "yard": 914.4, "mile": 1_609_344.0,
+    "angstrom": 1e-7, "thou": 0.0254, "line": 25.4 / 12, "point": 25.4 / 72, "inch": 25.4, "foot": 304.8, "yard": 914.4,
+    "mile": 1_609_344.0, "astronomical unit": 149_597_870_700e3, "light year": 9_460_730_472_580_800e3,
     "parsec": 3.085_677_581_491_367_3e19,
 }  # fmt: skip
 OME_SYMBOLS = {  # OME-XML's, where they differ from ours
-    "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "pc": "parsec",
+    "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
+    "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
 }  # fmt: skip
 _SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
-# In any case, American, without a plural's s
-_WORDS = {f"{prefix}meter": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items()}
+# In any case
+_WORDS = {f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")}
 _WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
-_WORDS |= {"micron": "um", "inche": "inch", "feet": "foot"}
+_WORDS |= {"micron": "um", "dekameter": "dam", "dekametre": "dam", "angstroem": "angstrom", "feet": "foot"}
 Affine = NDArray[np.float64]
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
 _PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
@@ -253,8 +255,8 @@ def _write(values: NDArray[Any]) -> str:
 def find_unit(name: object) -> str | None:
     """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
 
-    Known are the names of OME-NGFF (British spellings and plurals too), their symbols and abbreviations. Both code
-    points of the Greek mu are accepted.
+    Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
+    abbreviations. Both code points of the Greek mu are accepted.
 
     Examples
     --------
@@ -266,5 +268,6 @@ def find_unit(name: object) -> str | None:
     if not isinstance(name, str):
         return None
     plain = unicodedata.normalize("NFKC", name).strip().replace("\N{GREEK SMALL LETTER MU}", "u")
-    word = plain.lower().removesuffix("s").replace("metre", "meter")
-    return _SYMBOLS.get(plain) or _WORDS.get(word)
+    word = plain.lower()
+    singular = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")
+    return _SYMBOLS.get(plain) or _WORDS.get(word) or _WORDS.get(singular)

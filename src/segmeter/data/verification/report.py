@@ -21,6 +21,8 @@ from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Rows, Verified, header_problems, verify
 from segmeter.errors import ConfigError, DataError
 
+_NO_CHANNELS = "image to have 0 channels"  # in the cause of a problem every number is 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
@@ -100,6 +102,11 @@ def check_splits(
     passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
     found += [line for verified in passes for line in verified.problems]
+    odd, images = sum(getattr(line, "cause", "").startswith(_NO_CHANNELS) for line in found), sum(map(len, datasets))
+    if 0 < odd < images:  # no number of channels fits all, so advice about one file would only make others fail
+        given = f"another one in {odd} of {images}"
+        remedy = "Convert all images to one number: data.in_channels is that of the whole data set."
+        found.append(expected("data", "images", "to have one number of channels", given, remedy))
     hashes = [verified.hashes for verified in passes]
     for (one, first), (two, second) in combinations(zip(datasets, hashes, strict=True), 2):
         found += _shared(one, first, two, second)

@@ -21,6 +21,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter import __version__
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
@@ -243,7 +244,7 @@ def _verify_case(
 def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) -> None:
     """Read the files of a case; a problem with one file does not hide problems with others."""
     pair = dataset.pairs[index]
-    row["state"] = _states(pair, len(row["state"]))  # before reading: the next start notices a later change
+    row["state"] = _states(pair, len(row["state"]))
     read = _attempt(problems, partial(dataset.read_image, index, hashed=True))
     shape = (0, 0) if read is None else read[0].shape
     numbers = range(1, len(pair.paths))
@@ -251,6 +252,8 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
     for path, mask in zip(pair.masks, masks, strict=True):
         if read is not None and mask is not None:
             _attempt(problems, partial(check_same_size, pair.image, shape[:2], path, mask.labels.shape))
+    if not problems and (row["state"] != _states(pair, len(row["state"]))).any():
+        problems.append(expected(show(pair.image), "files", "to stay as they are while they are checked", "changes"))
     if problems or read is None:
         return
     image, sha256 = read

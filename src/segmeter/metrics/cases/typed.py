@@ -189,14 +189,8 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         raise InputError(problems or [expected("compare", "runs", "to hold a case", "none")])
     problems, unverified = [], []
     for name, other in others:
-        # a volume of depth 1 is an image
-        ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
-        known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
-        differs = (ours != theirs).any(axis=1) | (one.margins.target != other.margins.target).any(axis=1)
-        differs |= ((one.hashes != other.hashes) & known).any(axis=1)
-        if differs.any():
-            named = shorten([one.case_ids[place] for place in np.flatnonzero(differs)])
-            given = f"{np.count_nonzero(differs)} cases of {name!r} with another target: {named}"
+        if differences := _differences(one, other):
+            given = f"{len(differences)} cases of {name!r} with another target: {shorten(differences)}"
             problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
         unknown = int(((one.hashes[:, 0] == UNKNOWN) | (other.hashes[:, 0] == UNKNOWN)).sum())
         unverified += [f"{name!r} ({unknown} cases)"] if unknown else []
@@ -204,6 +198,23 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         raise InputError(problems)
     if unverified:
         _LOG.warning(_UNVERIFIED, first, ", ".join(unverified))
+
+
+def _differences(one: RunColumns, other: RunColumns) -> list[str]:
+    """Describe the cases whose targets are known to differ."""
+    ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
+    shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
+    known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
+    labels, objects = ((one.hashes != other.hashes) & known).T
+    labels = labels | (one.margins.target != other.margins.target).any(axis=1)
+    found = []
+    for place in np.flatnonzero(shapes | labels | objects).tolist():
+        what = "labels" if labels[place] else "objects"
+        if shapes[place]:
+            sizes = (" x ".join(str(edge) for edge in run[place].tolist() if edge != UNKNOWN) for run in (ours, theirs))
+            what = f"shape {' and '.join(sizes)}"
+        found.append(f"{one.case_ids[place]} ({what})")
+    return found
 
 
 def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> None:

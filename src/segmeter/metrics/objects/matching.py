@@ -5,6 +5,7 @@ that overlap, M pairs that match, T objects of the target, I predicted objects.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +23,7 @@ INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
 _DENSE = 1 << 24  # cells: up to here filling a table is quicker than sorting pixels
+_BAND = 1 << 20  # pixels that are counted at a time: counting takes some 30 bytes for each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +63,22 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     is in no union. A predicted object without a partner is not spurious if more than half of its original pixels are
     void.
     """
-    ours, theirs = (numbers != 0 if void is None else (numbers != 0) & ~void for numbers in (target, instances))
-    target_ids, target_sizes = _tally(target[ours])
-    instance_ids, instance_sizes = _tally(instances[theirs])
-    width, both = max(len(instance_ids), 1), ours & theirs
-    pairs, common = _tally(_index(target[both], target_ids) * width + _index(instances[both], instance_ids))
+    rows = max(1, _BAND * len(target) // max(target.size, 1))
+    bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
+    target_ids, target_sizes = _tally(target[band][_objects(target[band], void, band)] for band in bands)
+    instance_ids, instance_sizes = _tally(instances[band][_objects(instances[band], void, band)] for band in bands)
+    width = max(len(instance_ids), 1)
+
+    def pair_codes() -> Iterator[IntArray]:
+        for band in bands:
+            both = _objects(target[band], void, band) & (instances[band] != 0)
+            yield _index(target[band][both], target_ids) * width + _index(instances[band][both], instance_ids)
+
+    pairs, common = _tally(pair_codes())
     first, second = np.divmod(pairs, width)
     mostly_void = np.zeros(len(instance_ids), bool)
     if void is not None:
-        ids, pixels = _tally(instances[instances != 0])
+        ids, pixels = _tally(instances[band][instances[band] != 0] for band in bands)
         mostly_void = 2 * instance_sizes < pixels[_index(instance_ids, ids)]
     return Overlaps(
         target_ids=target_ids,
@@ -83,14 +92,29 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     )
 
 
-def _tally(values: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return the distinct whole numbers >= 0, ascending, and how often each occurs."""
-    if values.size and values.max() >= _DENSE:
-        distinct, counts = np.unique(values, return_counts=True)
-        return distinct.astype(np.int64), counts.astype(np.int64)
-    counts = np.bincount(values.astype(np.int64, copy=False))
-    distinct = np.flatnonzero(counts)
-    return distinct, counts[distinct]
+def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> BoolArray:
+    """Select the pixels of a band that belong to an object; void ones belong to none."""
+    held: BoolArray = numbers != 0
+    return held if void is None else held & ~void[band]
+
+
+def _tally(bands: Iterable[NDArray[Any]]) -> tuple[IntArray, IntArray]:
+    """Return the distinct whole numbers of all bands, ascending, and how often each occurs."""
+    counted = []
+    for values in bands:
+        if values.size and values.max() >= _DENSE:
+            distinct, counts = np.unique(values, return_counts=True)
+            counted.append((distinct.astype(np.int64), counts.astype(np.int64)))
+        else:
+            counts = np.bincount(values.astype(np.int64, copy=False))
+            distinct = np.flatnonzero(counts)
+            counted.append((distinct, counts[distinct]))
+    if len(counted) == 1:
+        return counted[0]
+    distinct, places = np.unique(np.concatenate([values for values, _ in counted]), return_inverse=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, places, np.concatenate([counts for _, counts in counted]))
+    return distinct, sums
 
 
 def _index(values: NDArray[Any], known: IntArray) -> IntArray:
@@ -132,7 +156,7 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     """Renumber the objects `ids`, all distinct, 1 to M in this order; everything else becomes 0."""
     numbered = np.zeros(instances.shape, np.int64)
     held = instances != 0
-    known = _tally(instances[held])[0]
+    known = _tally([instances[held]])[0]
     number = np.zeros(len(known), np.int64)
     number[np.searchsorted(known, ids)] = np.arange(1, len(ids) + 1)
     numbered[held] = number[_index(instances[held], known)]

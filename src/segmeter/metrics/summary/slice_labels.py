@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
+from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.table import encode_key
@@ -82,6 +83,20 @@ def hash_tables(config: MetricsConfig) -> dict[str, str]:
     tables = [TABLE.fullmatch(one) for one in (config.cluster or "", *config.slice_by)]
     named = (config.slices, *(table["path"] for table in tables if table))
     return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
+
+
+def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
+    """Refuse tables that have changed since a run's flat identity was taken. Call this once they have been used.
+
+    Raises
+    ------
+    DataError
+        Which one changed.
+    """
+    for path, digest in hash_tables(config).items():
+        if identity.get(f"tables.{path}", digest) != digest:
+            rule, found = "to stay as it is", "a change while it was used"
+            raise DataError(expected(path, "table", rule, found, "Run again."))
 
 
 def cut(values: FloatArray) -> list[str]:
