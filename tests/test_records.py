@@ -40,7 +40,7 @@ OTHERS = {
     "records.py": "this door",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
     "data/verification/verify.py": "our own cache of verified files",
-    "data/masks/coco.py": "masks that the user names",
+    "data/masks/annotations.py": "masks that the user names",
     "data/masks/drawn.py": "masks that the user names",
     "data/labels_config.py": "dataset.json that the user names",
     "cli/completion.py": "an index in the package",
