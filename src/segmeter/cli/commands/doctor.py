@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +30,7 @@ def run_doctor(arguments: Sequence[str]) -> None:
     if arguments:
         raise ConfigError(f"doctor: expected no arguments, got {' '.join(arguments)!r}.")
     scores, whole = _is_installed("segmeter-score"), _is_installed("segmeter")
-    problems, facts = [_TWICE] if scores and whole else [], hardware()
+    problems, facts = [_TWICE] if scores and whole else [], dict[str, Any]()
     left_out = ["zarr"]
     if scores and not whole:  # the distribution without torch
         left_out += _OF_TORCH
@@ -37,7 +38,8 @@ def run_doctor(arguments: Sequence[str]) -> None:
         torch = _fault("torch", lambda: __import__("torch").ones(1).sum())
         vision = _fault("torchvision", lambda: __import__("torchvision").ops.nms, _PAIR)
         problems += [fault for fault in (torch, vision) if fault]
-        facts |= {} if torch else _torch_facts()
+        facts = {} if torch else _torch_facts()
+    facts = hardware() | facts  # after torch is loaded, which decides how its threads wait
     found = versions()
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in found.items():
