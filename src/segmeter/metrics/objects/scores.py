@@ -123,7 +123,7 @@ def match_instances(
     for argument, ids in (("target", target), ("instances", instances)):
         arrays.check_ids(where, argument, ids)
     if not 0 <= threshold < 1:
-        raise InputError(expected(where, "threshold", "between 0 and 1, below 1", threshold))
+        raise InputError(expected(where, "threshold", "to be at least 0 and below 1", threshold))
     edges = None if spacing is None else arrays.check_spacing(where, spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
