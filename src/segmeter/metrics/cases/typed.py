@@ -6,7 +6,7 @@ Runs can be compared if they have the same cases and targets and, for lengths, t
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, shorten
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, Status
 from segmeter.metrics.cases.table import (
     HASHES,
     LARGE,
@@ -35,7 +35,7 @@ from segmeter.metrics.cases.table import (
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
 _LOG = logging.getLogger(__name__)
-STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
+STATUSES: tuple[Status, ...] = get_args(Status)
 _MOST = np.iinfo(np.int32).max
 _SCORE_AGAIN = "Score them again against the same files, read in the same way."
 _UNVERIFIED = (

@@ -149,7 +149,7 @@ def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> Fl
 def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, scores: FloatArray) -> float:
     weights = cases.target.sum(axis=0) if convention.weighted else None
     if convention.aggregation == "pairs":
-        return _mean(scores.reshape(-1), None)
+        return float(mean_defined(scores.reshape(-1)))
     if convention.aggregation in ("cases", "classes"):
         return _mean_of_cases(convention, scores, weights)
     axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]
