@@ -1,4 +1,4 @@
-"""Precision-recall curves: by hand, and scikit-learn's where each step holds one value."""
+"""Steps that split the range of probabilities exactly, and precision-recall curves: by hand, and scikit-learn's."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,40 @@ from segmeter.metrics.precision_recall import compute_precision_recall
 from segmeter.metrics.probabilities import calibration
 
 LOWER = tallies.lower_ends()
+
+
+def steps_of(probs):
+    steps = np.empty(len(probs), np.int32)
+    tallies.find_steps(probs, steps)
+    return steps
+
+
+def probabilities(seed):
+    """Of every size: all bit patterns of float32, seen from 0 and from 1, and float64 of as many octaves as it has."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, np.float32(1).view(np.uint32) + 1, 200_000, dtype=np.uint32).view(np.float32)
+    yield bits
+    yield 1 - bits
+    yield rng.random(200_000, np.float32)
+    near = np.clip(bits * (1 + rng.normal(0, 1e-9, bits.size)), 0, 1)
+    yield near
+    yield 1 - near
+    yield 10.0 ** rng.uniform(-308, 0, 100_000)
+    yield 1 - 10.0 ** rng.uniform(-16, 0, 100_000)
+    ends = [0, 5e-324, 2**-149, 2**-132, 2**-24, 0.25, 0.5, 0.75, 1 - 2**-24, 1 - 2**-53, 1]
+    yield np.array([q for p in ends for q in (np.nextafter(p, 0), p, np.nextafter(p, 1))])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_probability_lies_above_the_end_of_its_step_and_not_above_the_next(seed):
+    assert LOWER.shape == (tallies.STEPS,)
+    for probs in probabilities(seed):
+        steps = steps_of(probs)
+        wide = probs.astype(np.float64)
+        assert (wide > LOWER[steps]).all()
+        inner = steps + 1 < tallies.STEPS
+        assert not (wide[inner] > LOWER[steps[inner] + 1]).any()
+        assert (np.diff(steps[np.argsort(wide)]) >= 0).all()
 
 
 def sweep_of(target, probs):
@@ -78,14 +112,3 @@ def test_a_class_that_is_never_there_has_no_average_precision():
     assert sweep.precision.tolist() == [0, 0, 0, 0]
     nothing = compute_precision_recall(np.zeros((2, tallies.STEPS), np.int64), LOWER)
     assert len(nothing.thresholds) == 0
-
-
-def test_a_thinned_curve_keeps_its_ends_and_scores():
-    rng = np.random.default_rng(7)
-    probs = rng.random(5000, np.float32)
-    sweep = sweep_of((rng.random(5000) < probs).astype(int), probs)
-    thin = sweep.thinned(50)
-    assert len(thin.recall) <= 50
-    assert (thin.recall[0], thin.recall[-1]) == (sweep.recall[0], 1.0)
-    assert set(thin.precision) <= set(sweep.precision)
-    assert thin.average_precision == sweep.average_precision

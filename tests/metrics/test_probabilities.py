@@ -1,15 +1,23 @@
-"""Calibration: by hand, at the ends of the range, and in parts.
+"""Calibration by hand, at the ends of the range and in parts, its sums as a file, and its part of metrics.json."""
 
-`tests/differential/test_probabilities.py` compares it with other tools.
-"""
-
+import json
 import math
 
 import numpy as np
 import pytest
 
-from segmeter.errors import InputError
+from segmeter.errors import DataError, InputError
+from segmeter.metrics.arrays import plain, say
+from segmeter.metrics.calibration_file import (
+    CURVE_POINTS,
+    NAME,
+    empty_sums,
+    read_sums,
+    summarise_calibration,
+    write_sums,
+)
 from segmeter.metrics.probabilities import Calibration, calibration
+from tests.metrics.build import BINARY, class_spec
 
 
 def softmax_case(seed, num_classes=4, shape=(30, 40)):
@@ -61,6 +69,7 @@ def test_0_and_1_fall_in_bins_and_0_for_what_is_there_is_infinitely_bad():
     assert wrong.nll == math.inf
     assert wrong.n_impossible == 1
     assert wrong.classwise[0].mce == 1.0
+    assert np.nansum(wrong.top_label.accuracy) == 0  # of a tie the first class wins
 
 
 @pytest.mark.parametrize("bins", [*range(1, 31), 41, 100, 997])
@@ -72,31 +81,6 @@ def test_every_edge_belongs_to_the_bin_below_it(bins):
         assert found.classwise[0].counts.tolist() == [1] * bins
     above = calibration(np.ones(bins, int), np.nextafter(edges, 1), num_classes=2, task="binary", bins=bins)
     assert above.classwise[0].counts.tolist() == ([0] + [1] * (bins - 2) + [2] if bins > 1 else [1])
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
-def test_parts_merge_to_the_whole_and_ignored_pixels_count_nowhere(task):
-    target, probs = softmax_case(3, num_classes=2)
-    if task == "multilabel":
-        target = np.stack([target == k for k in range(2)]).astype(np.uint8)
-    if task == "binary":
-        probs = probs[1:]
-    target[..., ::3, :] = 255
-    settings = {"num_classes": 2, "task": task, "ignore_index": 255}
-    whole = Calibration(**settings)
-    whole.update(target, probs)
-    parts = Calibration(**settings)
-    parts.update(target[..., :17], probs[..., :17])
-    parts.update(target[..., 17:], probs[..., 17:])
-    one, other = whole.compute(), parts.compute()
-    kept = target != 255
-    assert one.n == other.n == kept.sum()
-    for first, second in zip(one.classwise, other.classwise, strict=True):
-        np.testing.assert_array_equal(first.counts, second.counts)
-        np.testing.assert_allclose(first.confidence, second.confidence, rtol=1e-12)
-    assert other.brier == pytest.approx(one.brier, rel=1e-12)
-    assert other.nll == pytest.approx(one.nll, rel=1e-12)
-    assert [s.average_precision for s in one.sweeps] == [s.average_precision for s in other.sweeps]
 
 
 def test_nothing_is_nan_and_not_0():
@@ -115,44 +99,16 @@ def test_chunks_do_not_change_the_sums(monkeypatch):
     np.testing.assert_array_equal(cut.top_label.counts, whole.top_label.counts)
 
 
-PIXELS, HALF = np.zeros((2, 2), np.uint8), np.full((2, 2, 2), 0.5, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("target", "probs", "options", "message"),
-    [
-        (PIXELS, HALF[:1], {}, r"`probs` to be \(2, 2, 2\) for a multiclass target"),
-        (
-            PIXELS,
-            HALF.astype(int),
-            {},
-            "`probs` to be a plain NumPy array of floats, got ndarray int64. Labels carry no",
-        ),
-        (PIXELS, HALF * 3, {}, r"`probs` to lie between 0 and 1, got 1\.5 to 1\.5"),
-        (PIXELS, HALF * np.nan, {}, "`probs` to lie between 0 and 1, got nan"),
-        (PIXELS, HALF * 0.9, {}, "`probs` to sum to 1 in every pixel, got a sum that is off by 0.1"),
-        (PIXELS + 2, HALF, {}, "`target` to hold only classes 0 to 1"),
-        (PIXELS * 1.0, HALF, {}, "`target` to have dtype integer"),
-        (PIXELS, HALF, {"bins": 0}, "`bins` between 1 and"),
-        (PIXELS, HALF, {"task": "panoptic"}, "`task` to be one of"),
-        (PIXELS, HALF[0], {"task": "binary", "num_classes": 3}, "`num_classes` 2 for binary"),
-        (PIXELS, HALF, {"task": "multilabel"}, "for a multilabel target"),
-    ],
-)
-def test_refusals(target, probs, options, message):
-    with pytest.raises(InputError, match=message):
-        calibration(target, probs, **({"num_classes": 2} | options))
-
-
-def test_images_in_any_order_and_in_any_parts_have_the_same_sums():
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_images_in_any_order_and_in_any_parts_have_the_same_sums_without_ignored_pixels(task):
     """Mutation seen to fail: float64 sums over all images."""
-    rng = np.random.default_rng(1)
-    images = []
-    for _ in range(12):
-        logits = rng.normal(size=(3, 20, 20))
-        probs = np.exp(logits) / np.exp(logits).sum(axis=0)
-        images.append((rng.integers(0, 3, (20, 20)).astype(np.uint8), probs.astype(np.float32)))
-    whole, turned, first, second = (Calibration(num_classes=3) for _ in range(4))
+    images, settings = [], {"num_classes": 2, "task": task, "ignore_index": 255}
+    for seed in range(12):
+        target, probs = softmax_case(seed, num_classes=2, shape=(20, 20))
+        target = np.stack([target == k for k in range(2)]).astype(np.uint8) if task == "multilabel" else target
+        target[..., ::3, :] = 255
+        images.append((target, probs[1:] if task == "binary" else probs))
+    whole, turned, first, second = (Calibration(**settings) for _ in range(4))
     for number, image in enumerate(images):
         whole.update(*image)
         (first if number % 2 else second).update(*image)
@@ -160,6 +116,7 @@ def test_images_in_any_order_and_in_any_parts_have_the_same_sums():
         turned.update(*image)
     first.add(second)
     assert whole.sums == turned.sums == first.sums
+    assert whole.compute().n == sum((target != 255).sum() for target, _ in images)
     assert whole.compute().brier == turned.compute().brier == first.compute().brier
     np.testing.assert_array_equal(first.counts["sweeps"], whole.counts["sweeps"])
 
@@ -172,3 +129,82 @@ def test_batches_of_binary_probabilities_may_have_a_channel_axis(channel):
     pair = target if channel == "probs" else target[:, None], probs if channel == "target" else probs[:, None]
     found = calibration(*pair, num_classes=2, task="binary")
     assert (found.n, found.brier, found.nll) == (wanted.n, wanted.brier, wanted.nll)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    sums = empty_sums(BINARY)
+    sums.update(np.array([[0, 1, 255]], np.uint8), np.array([[[0.1, 0.0, 0.5]]], np.float32))
+    write_sums(tmp_path, sums)
+    return sums
+
+
+def test_sums_are_read_as_they_were_written_and_the_file_is_the_same_each_time(stored, tmp_path):
+    found, before = read_sums(tmp_path, BINARY), (tmp_path / NAME).read_bytes()
+    assert found.sums == stored.sums
+    for name, values in stored.counts.items():
+        np.testing.assert_array_equal(found.counts[name], values)
+        assert found.counts[name].dtype == np.int64
+    assert found.counts["impossible"][0] == 1
+    write_sums(tmp_path, found)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\3\4 no archive", b"damaged"])
+def test_what_is_missing_or_damaged_is_refused(stored, tmp_path, content):
+    (tmp_path / NAME).unlink()
+    if content is not None:
+        (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(DataError, match=rf"to hold {NAME}, got .*{NAME} \("):
+        read_sums(tmp_path, BINARY)
+
+
+def test_sums_of_other_classes_are_refused(stored, tmp_path):
+    with pytest.raises(DataError, match=f"to hold {NAME}"):
+        read_sums(tmp_path, class_spec(3))
+    with pytest.raises(InputError, match="calibration: expected `other` to have the settings"):
+        empty_sums(class_spec(3)).add(stored)
+
+
+def test_a_binary_summary_names_the_object_only():
+    target, probs = np.array([[0, 1, 1, 0]]), np.array([[0.2, 0.8, 0.6, 0.4]])
+    scores = calibration(target, probs, num_classes=2, task="binary", bins=5)
+    found = summarise_calibration(scores, BINARY)
+    assert list(found["per_class"]) == ["road"]
+    road = found["per_class"]["road"]
+    assert (road["average_precision"], road["best_f1"], found["mean_average_precision"]) == (1.0, 1.0, 1.0)
+    assert found["brier"] == pytest.approx((0.04 + 0.04 + 0.16 + 0.16) / 4, rel=1e-12)
+    assert (found["n"], found["bins"], sum(road["reliability"]["counts"])) == (4, 5, 4)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_what_is_undefined_or_infinite_is_said_in_json():
+    target, probs = np.array([[1, 1]]), np.array([[[1.0, 0.5]], [[0.0, 0.5]]])  # class 1 given 0, class 0 absent
+    found = summarise_calibration(calibration(target, probs, num_classes=2), class_spec(2))
+    assert (found["nll"], found["n_impossible"]) == ("inf", 1)
+    assert found["per_class"]["sky"]["average_precision"] is None
+    assert found["mean_average_precision"] == found["per_class"]["road"]["average_precision"]
+    assert None in found["reliability"]["accuracy"]  # an empty bin
+
+
+def test_values_become_python_floats():
+    for value in (np.float32(0.5), np.int64(2), np.array(0.25)):
+        assert type(plain(value)) is type(say(value)) is float
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_scores():
+    rng = np.random.default_rng(0)
+    target, probs = rng.integers(0, 2, (1, 5000)), rng.random((1, 5000))
+    scores = calibration(target, probs, num_classes=2, task="binary")
+    (entry,) = summarise_calibration(scores, BINARY)["per_class"].values()
+    assert len(scores.sweeps[0].recall) > 1000
+    assert {len(values) for values in entry["curve"].values()} <= set(range(2, CURVE_POINTS + 1))
+    assert entry["average_precision"] == scores.sweeps[0].average_precision
+
+
+def test_multilabel_has_no_winning_class():
+    target, probs = np.array([[[0, 1]], [[1, 1]]]), np.array([[[0.1, 0.9]], [[0.8, 0.7]]])
+    scores = calibration(target, probs, num_classes=2, task="multilabel")
+    found = summarise_calibration(scores, class_spec(2, "multilabel"))
+    assert [found[name] for name in ("ece", "mce", "reliability")] == [None] * 3
+    assert list(found["per_class"]) == ["sky", "road"]

@@ -6,7 +6,6 @@ from scipy import ndimage
 from skimage.draw import line
 from skimage.morphology import skeletonize
 
-from segmeter.errors import InputError
 from segmeter.metrics.shapes import boundary_iou, centreline_dice
 
 
@@ -29,20 +28,6 @@ def random_maps(shape, num_classes, *, seed=0):
     specks = rng.random(shape) < 0.01
     labels[specks] = rng.integers(0, num_classes, specks.sum())
     return target, labels
-
-
-def test_two_squares_by_hand():
-    target, labels = np.zeros((2, 9, 9), np.uint8)
-    target[1:8, 1:8] = 1  # 7 x 7: a band of 2 leaves out 3 x 3, so 40 pixels
-    labels[1:8, 3:8] = 1  # 7 x 5: it leaves out 3 x 1, so 32
-    # of these 32, columns 3 and 4 of rows 3 to 5 are inside the target: 32 - 6 are common
-    found = boundary_iou(target, labels, num_classes=2, width=2)
-    assert found.iou[1] == 26 / (40 + 32 - 26)
-    assert (found.width, found.status) == (2, ("ok", "ok"))
-    assert found.iou.dtype == np.float64
-    # the target's other 14, in columns 1 and 2, are background to the prediction; both leave out 3 x 1
-    np.testing.assert_array_equal(found.counts[1:], [[14, 26, 0], [0, 6, 3]])
-    assert found.counts.dtype == np.int64
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 19, 20, 40])
@@ -89,14 +74,6 @@ def test_the_width_is_two_percent_of_the_diagonal_and_at_least_one(shape, width)
     assert boundary_iou(*np.zeros((2, *shape), np.uint8), num_classes=3).width == width
 
 
-def test_counts_of_images_add():
-    pairs = [random_maps((40, 50), 3, seed=seed) for seed in range(3)]
-    counts = [boundary_iou(*pair, num_classes=3, width=2).counts for pair in pairs]
-    beside = [np.concatenate([np.pad(one[i], 5, constant_values=3) for one in pairs]) for i in (0, 1)]
-    whole = boundary_iou(*beside, num_classes=4, width=2).counts
-    np.testing.assert_array_equal(sum(counts)[:3, :3], whole[:3, :3])
-
-
 def test_empty_classes_follow_the_table():
     target, labels = np.zeros((2, 6, 6), np.uint8)
     target[2, 2], labels[4, 4] = 1, 2
@@ -113,27 +90,6 @@ def test_nothing_to_count_is_undefined(shape):
     assert found.status == ("both_empty", "both_empty")
 
 
-MAP = np.zeros((3, 4), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": MAP + np.uint8(5)}, r"`labels` to hold only classes 0 to 2, got 12 pixels of 5\."),
-        ({"target": MAP + np.uint8(5)}, r"`target` .* Pass its void value as ignore_index"),
-        ({"labels": MAP[:2]}, r"`labels` to have the target's shape \(3, 4\), got \(2, 4\)"),
-        ({"target": MAP * 1.0}, r"`target` to have dtype integer, got float64 \(3, 4\)"),
-        ({"target": MAP[0], "labels": MAP[0]}, r"`target` to have 2 or 3 axes, got \(4,\)"),
-        ({"width": 0}, "`width` >= 1 and <= 1073741824, got 0"),
-        ({"ignore_index": 2}, r"`ignore_index` to lie outside the classes \(0 to 2\), got 2"),
-        ({"num_classes": 65534}, "`num_classes` between 1 and 65533, got 65534"),
-    ],
-)
-def test_refusals_name_the_argument_and_what_was_given(changes, message):
-    with pytest.raises(InputError, match=f"boundary_iou: expected {message}"):
-        boundary_iou(**{"target": MAP, "labels": MAP, "num_classes": 3, **changes})
-
-
 def tubes(seed, shape=(60, 70)):
     """Four lines, three pixels wide; the prediction lacks one and is two rows lower."""
     ends = np.random.default_rng(seed).integers(0, 50, (4, 4))
@@ -144,24 +100,6 @@ def tubes(seed, shape=(60, 70)):
             for d in range(3):
                 mask[rows + d + shift, columns] = True
     return masks
-
-
-def test_lines_one_pixel_wide_by_hand():
-    # the skeleton of a line is the line: 6 of the prediction's 8 pixels are in the target of 10, and 6 of its 10
-    target, mask = np.zeros((2, 5, 14), bool)
-    target[2, 1:11], mask[2, 5:13] = True, True
-    found = centreline_dice(target, mask)
-    assert parts_of(found) == (6, 8, 6, 10)
-    assert (found.precision, found.sensitivity) == (0.75, 0.6)
-    assert found.cldice == pytest.approx(2 * 0.75 * 0.6 / 1.35, rel=1e-12)
-
-
-def test_objects_within_one_slice_have_the_skeleton_of_the_volume():
-    target, mask = np.zeros((2, 3, 4, 4), bool)
-    target[1] = [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
-    mask[1] = [[1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]]
-    assert parts_of(centreline_dice(target, mask)) == parts_of_the_whole_map(target, mask)
-    assert centreline_dice(target, mask).cldice == pytest.approx(2 / 3, rel=1e-12)
 
 
 def maps_of_every_kind(seed):

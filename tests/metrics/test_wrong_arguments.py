@@ -11,6 +11,7 @@ import segmeter
 from segmeter.errors import InputError, SegmeterError
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.pixels.error_types import error_types
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from tests.metrics.build import class_spec, random_rows
 
@@ -62,6 +63,7 @@ PUBLIC = {
     "surface_metrics": (segmeter.surface_metrics, {"target": MASK, "mask": OTHER, **SURFACES}),
     "surface_metrics_by_class": (segmeter.surface_metrics_by_class, {**LABELLED, "classes": [1], **SURFACES}),
     "boundary_iou": (segmeter.boundary_iou, {**LABELLED, "width": 1}),
+    "error_types": (error_types, {**LABELLED, "width": 1}),
     "match_instances": (segmeter.match_instances, MATCHED),
     "centreline_dice": (segmeter.centreline_dice, {"target": MASK, "mask": OTHER}),
     "calibration": (segmeter.calibration, PROBABLE),
@@ -90,52 +92,136 @@ PUBLIC = {
 }
 
 
+WHERE = {"Calibration": "calibration", "Calibration.add": "calibration", "CaseMaps": "case a"}  # the others: their name
+WIDE, MASKED = TARGET.astype(np.int64), np.ma.masked_array(TARGET, MASK)
+MANY, NAN = np.full((2, 2), 2**62), float("nan")
+NO_VALUES = ([], [[0.5]], "abc", ["a"], [None, 1.0], [1j], 5, [[1], [1, 2]], np.ma.masked_array([1.0]))
+PROBS = np.full((2, 6, 7), 0.5, np.float32)
+CLASSES, VOLUME = {"task": "multiclass"}, {"target": TARGET[None], "labels": LABELS[None]}
+SHAPE, INTEGER = "to have the target's shape (6, 7), got (3, 7)", "to have dtype integer, got "
+WHOLE, SPACING = "to be whole numbers >= 0, got ", "to have 2 finite values > 0, one per axis, got "
+
+
 def call(name, **changes):
     function, arguments = PUBLIC[name]
     return function(**arguments | changes)
 
 
 @pytest.mark.parametrize(
-    ("name", "argument", "given", "message"),
+    ("name", "changes", "message"),  # about the first one that is changed
     [
-        ("confusion_matrix", "num_classes", 2.5, "to be a whole number, got 2.5"),
-        ("confusion_matrix", "ignore_index", float("nan"), "to be a whole number, got nan"),
-        ("confusion_matrix", "labels", LABELS.tolist(), "to be a plain NumPy array, got list"),
-        ("overlap_scores", "counts", [["a"]], "to be whole numbers >= 0, got [['a']]"),
-        ("overlap_scores", "task", "multi", "to be one of binary, multiclass, multilabel, got 'multi'"),
-        ("overlap_scores", "classes", "car", "to be a sequence of numbers, got 'car'"),
-        ("surface_metrics", "spacing", 1, "to have 2 finite values > 0, one per axis, got 1"),
-        ("surface_metrics", "surface", ["A"], "to be one of border_pixels, marching_cubes, got ['A']"),
-        ("surface_metrics", "penalty", [1], "to be one of inf, diagonal, nan or a number >= 0, got [1]"),
-        ("boundary_iou", "width", 2**70, "and <= 1073741824, got"),
-        ("match_instances", "threshold", [0.5], "to be a number, got [0.5]"),
-        ("match_instances", "void", MASK.tolist(), "to be a plain NumPy array, got list"),
-        ("calibration", "probs", np.ma.zeros((6, 7)), "to be a plain NumPy array of floats, got MaskedArray"),
-        ("bootstrap", "columns", [[1, 2], [3]], "to be finite numbers (N >= 1, ...), got "),
-        ("bootstrap", "columns", np.full((9, 2), 2**62), "to sum to 2**53 or less, being integers, got more"),
-        ("bootstrap", "resamples", 2**70, "between 1 and 100000000, got 1180591620717411303424"),
-        ("bootstrap", "interval", "bac", "to be one of expanded, bca, percentile, got 'bac'. Did you mean 'bca'?"),
-        ("bootstrap", "clusters", "aabbcc", "to be 6 labels, a text or an integer per case, got 'aabbcc'"),
-        ("bootstrap", "statistic", None, "to be a function of sums, got None"),
-        ("bootstrap", "statistic", np.sum, "to give numbers (1, ...) for sums (1, ...), got int64 ()"),
-        ("wilcoxon", "second", "ab", "to be a flat sequence of numbers, got 'ab'"),
-        ("evaluate", "classes", 3, "to be a list of names, got 3"),
-        ("evaluate", "measures", "surface", "to be a list such as [\"surface\"], got 'surface'"),
-        ("evaluate", "metrics", {}, "to be a MetricsConfig, got {}"),
-        ("evaluate", "instances", "yes", "to be a bool, got 'yes'"),
-        ("compare", "runs", [1, 2], "to map names to the rows of runs, got [1, 2]"),
-        ("compare", "spec", None, "to be a ClassSpec, got None"),
-        ("load", "checkpoint", 3, "to be a path, got 3"),
-        ("read_cases", "path", "nowhere", "to be a file, got nowhere"),
-        ("ClassSpec", "colours", ((0, 0), (1, 1)), "to be a list of 3, each an integer >= 0 and <= 255, got [0, 0]"),
-        ("to_torch", "device", "gpu", 'to be a device such as "cpu" or "cuda:0", got \'gpu\''),
-        ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
-        ("probs_to_numpy", "dtype", 1, "to be one of float32, float16, uint8, got 1"),
+        ("confusion_matrix", {"num_classes": 2.5}, "to be a whole number, got 2.5"),
+        ("confusion_matrix", {"num_classes": 0}, "between 1 and 65534, got 0"),
+        ("confusion_matrix", {"ignore_index": NAN}, "to be a whole number, got nan"),
+        ("confusion_matrix", {"ignore_index": 1}, "to lie outside the classes (0 to 1), got 1"),
+        ("confusion_matrix", {"target": MASKED}, "to be a plain NumPy array, got MaskedArray"),
+        ("confusion_matrix", {"labels": LABELS * np.float32(1)}, f"{INTEGER}float32 (6, 7)"),
+        ("confusion_matrix", {"labels": LABELS[:3]}, SHAPE),
+        ("confusion_matrix", {"labels": LABELS * 7}, "to hold only classes 0 to 1, got 6 pixels of 7."),
+        ("confusion_matrix", {"labels": -WIDE}, "got 6 pixels of -1."),
+        ("confusion_matrix", {"labels": WIDE * 2**32}, "got 6 pixels of 4294967296."),
+        ("confusion_matrix", {"target": WIDE * 65535}, "got 6 pixels of 65535."),
+        ("confusion_matrix", {"target": TARGET * 7, "ignore_index": None}, "7. Pass its void value as ignore_index."),
+        ("confusion_matrix", {"labels": WIDE + np.arange(42).reshape(6, 7)}, "1 pixel of 9 and 30 more values"),
+        ("overlap_scores", {"counts": np.zeros((2, 3), int)}, "to be (..., K, K), got (2, 3)"),
+        ("overlap_scores", {"counts": np.eye(3), "task": "multilabel"}, "to be (..., K, 2, 2), got (3, 3)"),
+        ("overlap_scores", {"counts": np.full((2, 2), -1)}, f"{WHOLE}-1"),
+        ("overlap_scores", {"counts": np.full((2, 2), NAN)}, f"{WHOLE}nan"),
+        ("overlap_scores", {"counts": [[2, 0.5], [0, 1]]}, f"{WHOLE}0.5"),
+        ("overlap_scores", {"counts": np.ones((2, 2), bool)}, f"{WHOLE}bool (2, 2)"),
+        ("overlap_scores", {"counts": np.ma.ones((2, 2))}, f"{WHOLE}MaskedArray (2, 2)"),
+        ("overlap_scores", {"counts": MANY}, "to sum to 2**53 pixels or fewer"),
+        ("overlap_scores", {"counts": 2 * MANY.astype(np.uint64)}, "to sum to 2**53 pixels or fewer"),
+        ("overlap_scores", {"task": "multi"}, "to be one of binary, multiclass, multilabel, got 'multi'"),
+        ("overlap_scores", {"classes": [2]}, "to be distinct class indices, 0 to 1, got [2]"),
+        ("overlap_scores", {"classes": [1, 1]}, "to be distinct class indices, 0 to 1, got [1, 1]"),
+        ("overlap_scores", {"classes": []}, "to be distinct class indices, 0 to 1, got []"),
+        ("surface_metrics", {"target": TARGET}, "to have dtype bool, got uint8 (6, 7)"),
+        ("surface_metrics", {"mask": MASK[:3]}, SHAPE),
+        ("surface_metrics", {"target": MASK[0], "mask": MASK[0]}, "to have 2 or 3 axes, got (7,)"),
+        ("surface_metrics", {"spacing": 1}, f"{SPACING}1"),
+        ("surface_metrics", {"spacing": (1, 1, 1)}, f"{SPACING}(1, 1, 1)"),
+        ("surface_metrics", {"spacing": (1, 0)}, f"{SPACING}(1, 0)"),
+        ("surface_metrics", {"spacing": (1, NAN)}, f"{SPACING}(1, nan)"),
+        ("surface_metrics", {"tolerances": (1, -2)}, ">= 0, got (1, -2)"),
+        ("surface_metrics", {"tolerances": (NAN,)}, ">= 0, got (nan,)"),
+        ("surface_metrics", {"penalty": "zero"}, "to be one of inf, diagonal, nan or a number >= 0, got 'zero'"),
+        ("surface_metrics", {"penalty": -1.0}, "to be one of inf, diagonal, nan or a number >= 0, got -1.0"),
+        ("surface_metrics_by_class", {"labels": MASK}, f"{INTEGER}bool (6, 7)"),
+        ("surface_metrics_by_class", {"labels": -WIDE}, "to hold only classes 0 to 1, got 6 pixels of -1."),
+        ("surface_metrics_by_class", {"target": -WIDE, "ignore_index": None}, "of -1. Pass its void value as"),
+        ("surface_metrics_by_class", {"num_classes": 65534}, "between 1 and 65533, got 65534"),
+        ("surface_metrics_by_class", {"ignore_index": 1}, "to lie outside the classes (0 to 1), got 1"),
+        ("boundary_iou", {"target": TARGET[0], "labels": LABELS[0]}, "to have 2 or 3 axes, got (7,)"),
+        ("boundary_iou", {"width": 0}, ">= 1 and <= 1073741824, got 0"),
+        ("error_types", VOLUME, "to have 2 axes, got (1, 6, 7)"),
+        ("error_types", {"width": 0}, ">= 1 and <= 16384, got 0"),
+        ("match_instances", {"target": MASK}, f"{INTEGER}bool (6, 7)"),
+        ("match_instances", {"instances": LABELS[:3]}, SHAPE),
+        ("match_instances", {"target": TARGET[0], "instances": TARGET[0]}, "to have 2 or 3 axes, got (7,)"),
+        ("match_instances", {"instances": -WIDE}, "to hold ids between 0 and 2**63 - 1, got -1 to 0"),
+        ("match_instances", {"target": TARGET * np.uint64(2**63)}, "to hold ids between 0 and 2**63 - 1"),
+        ("match_instances", {"threshold": 1.0}, "to be at least 0 and below 1, got 1.0"),
+        ("match_instances", {"threshold": NAN}, "to be at least 0 and below 1, got nan"),
+        ("match_instances", {"spacing": (1,)}, f"{SPACING}(1,)"),
+        ("match_instances", {"void": TARGET}, "to have dtype bool, got uint8 (6, 7)"),
+        ("calibration", {"probs": np.ma.zeros((6, 7))}, "to be a plain NumPy array of floats, got MaskedArray"),
+        ("calibration", {"probs": WIDE}, "to be a plain NumPy array of floats, got ndarray int64. Labels carry no"),
+        ("calibration", {"probs": PROBS[:1], **CLASSES}, "to be (2, 6, 7) for a multiclass target"),
+        ("calibration", {"probs": PROBS, "task": "multilabel"}, "to be (6, 7) for a multilabel target"),
+        ("calibration", {"probs": PROBS[0] * 3}, "to lie between 0 and 1, got 1.5 to 1.5"),
+        ("calibration", {"probs": PROBS[0] * NAN}, "to lie between 0 and 1, got nan"),
+        ("calibration", {"probs": PROBS * 0.9, **CLASSES}, "to sum to 1 in every pixel, got a sum that is off by 0.1"),
+        ("calibration", {"target": TARGET + 2}, "to hold only classes 0 to 1"),
+        ("calibration", {"target": TARGET * 1.0}, f"{INTEGER}float64"),
+        ("calibration", {"bins": 0}, "between 1 and 10000, got 0"),
+        ("calibration", {"task": "panoptic"}, "to be one of binary, multiclass, multilabel, got 'panoptic'"),
+        ("calibration", {"num_classes": 3}, "2 for binary, >= 2 for multiclass, >= 1 for multilabel, got 3"),
+        ("bootstrap", {"columns": [[1, 2], [3]]}, "to be finite numbers (N >= 1, ...), got "),
+        ("bootstrap", {"columns": np.empty((0, 2))}, "to be finite numbers (N >= 1, ...), got float64 (0, 2)"),
+        ("bootstrap", {"columns": [[NAN]]}, "to be finite numbers"),
+        ("bootstrap", {"columns": np.ones(6)}, "to be finite numbers"),
+        ("bootstrap", {"columns": [["a"]]}, "to be finite numbers"),
+        ("bootstrap", {"columns": np.full((9, 2), 2**62)}, "to sum to 2**53 or less, being integers, got more"),
+        ("bootstrap", {"resamples": 0}, "between 1 and 100000000, got 0"),
+        ("bootstrap", {"level": 1.0}, "between 0 and 1, got 1.0"),
+        ("bootstrap", {"interval": "bac"}, "to be one of expanded, bca, percentile, got 'bac'. Did you mean 'bca'?"),
+        ("bootstrap", {"clusters": "aabbcc"}, "to be 6 labels, a text or an integer per case, got 'aabbcc'"),
+        ("bootstrap", {"clusters": ["a"]}, "to be 6 labels, a text or an integer per case, got ['a']"),
+        ("bootstrap", {"statistic": None}, "to be a function of sums, got None"),
+        ("bootstrap", {"statistic": np.sum}, "to give numbers (1, ...) for sums (1, ...), got int64 ()"),
+        *(("mean_interval", {"values": given}, "to be one number per case") for given in NO_VALUES),
+        ("wilcoxon", {"second": "ab"}, "to be a flat sequence of numbers, got 'ab'"),
+        ("wilcoxon", {"second": np.ones(3)}, "to have the shape (2,), got (3,)"),
+        ("sign_flip", {"first": np.ones((2, 2))}, "to be a flat sequence of numbers"),
+        ("sign_flip", {"second": [np.inf, 1]}, "to be finite where the other value is, got 1 infinite"),
+        ("sign_flip", {"resamples": 0}, "between 1 and 100000000, got 0"),
+        ("holm", {"p_values": [1.5]}, "between 0 and 1, got [1.5]"),
+        ("holm", {"p_values": [NAN]}, "between 0 and 1, got [nan]"),
+        ("evaluate", {"classes": 3}, "to be a list of names, got 3"),
+        ("evaluate", {"measures": "surface"}, "to be a list such as [\"surface\"], got 'surface'"),
+        ("evaluate", {"metrics": {}}, "to be a MetricsConfig, got {}"),
+        ("evaluate", {"instances": "yes"}, "to be a bool, got 'yes'"),
+        ("compare", {"runs": [1, 2]}, "to map names to the rows of runs, got [1, 2]"),
+        ("compare", {"spec": None}, "to be a ClassSpec, got None"),
+        ("CaseMaps", {"labels": LABELS[:3]}, SHAPE),
+        ("CaseMaps", {"labels": LABELS * 1.0}, f"{INTEGER}float64"),
+        ("CaseMaps", {"instances": LABELS[:3]}, SHAPE),
+        ("CaseMaps", {"target_instances": -WIDE}, "to hold ids between 0 and 2**63 - 1"),
+        ("CaseMaps", {"spacing": (1.0,)}, f"{SPACING}(1.0,)"),
+        ("CaseMaps", {"spacing": (1.0, 1.0), **VOLUME}, "to have 3 finite values"),
+        ("load", {"checkpoint": 3}, "to be a path, got 3"),
+        ("read_cases", {"path": "nowhere"}, "to be a file, got nowhere"),
+        ("ClassSpec", {"colours": ((0, 0), (1, 1))}, "to be a list of 3, each an integer >= 0 and <= 255, got [0, 0]"),
+        ("to_torch", {"device": "gpu"}, 'to be a device such as "cpu" or "cuda:0", got \'gpu\''),
+        ("labels_to_numpy", {"threshold": "0.5"}, "to be a number, got '0.5'"),
+        ("probs_to_numpy", {"dtype": 1}, "to be one of float32, float16, uint8, got 1"),
     ],
 )
-def test_a_wrong_argument_is_named_with_what_was_given(name, argument, given, message):
-    with pytest.raises(InputError, match=rf"expected `{argument}[\[\]\d]*` .*{re.escape(message)}"):
-        call(name, **{argument: given})
+def test_a_wrong_argument_is_named_with_what_was_given(name, changes, message):
+    where, argument = WHERE.get(name, name), next(iter(changes))
+    with pytest.raises(InputError, match=rf"^{where}: expected `{argument}[\[\]\d]*` .*{re.escape(message)}"):
+        call(name, **changes)
 
 
 WRONG = [
