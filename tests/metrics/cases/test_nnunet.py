@@ -91,8 +91,9 @@ def test_a_summary_that_does_not_add_up_is_refused(change, found, tmp_path):
         read_summary(path)
 
 
-def test_another_file_is_refused(tmp_path):
-    (tmp_path / "metrics.json").write_text("{}")
-    for name in ("metrics.json", "none.json"):
-        with pytest.raises(DataError, match=r"`path` to be nnU-Net's summary\.json"):
-            read_summary(tmp_path / name)
+@pytest.mark.parametrize("content", [None, "{}"], ids=["none", "another"])
+def test_another_file_is_refused(content, tmp_path):
+    if content is not None:
+        (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(DataError, match=r"`path` to be nnU-Net's summary\.json"):
+        read_summary(tmp_path / "metrics.json")

@@ -1,22 +1,25 @@
-"""Measures of objects by hand; `test_void.py` compares them with plain loops."""
+"""Measures of objects by hand, and their rows; test_void.py compares them with plain loops."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from segmeter.errors import ConfigError, InputError
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.measures import (
-    AjiConfig,
     AveragePrecisionConfig,
+    EventsConfig,
     InstanceIouConfig,
     InstancesConfig,
+    PartitionConfig,
     SizesConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import number_objects
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.summarise import summarise
-from tests.metrics.build import BINARY, class_spec, maps_of
+from tests.metrics.build import BINARY, boxes, class_spec, maps_of
 from tests.metrics.build import measured as measured_by
 
 
@@ -63,11 +66,6 @@ def test_average_precision_by_hand():
     assert ap["ap"]["dataset"] == pytest.approx((5 / 7 + 4 / 8) / 2, rel=1e-12)
 
 
-def test_aji_by_hand():
-    # 3 + 5 pixels are common; unions 4 and 5, the missed 2, the spurious 2
-    assert measured(AjiConfig(), maps_of(TARGET, LABELS))["aji/road"] == 8 / 13
-
-
 def test_sizes_by_hand():
     # small is below 5 pixels: 4 found, 2 missed, 2 spurious; large: 5 found
     found = whole(SizesConfig(limits=(5,)), (TARGET, LABELS))
@@ -84,31 +82,13 @@ def test_scores_of_the_data_set_come_from_summed_objects():
     assert found["sq"]["dataset"] == pytest.approx(4.75 / 5, rel=1e-12)
 
 
-@pytest.mark.parametrize("config", [InstancesConfig(), AveragePrecisionConfig(), AjiConfig()], ids=lambda c: c.name)
-def test_empty_cases_are_undefined_and_misses_are_0(config):
-    metric = {"instances": "pq", "average_precision": "ap", "aji": "aji"}[config.name]
-    nothing = np.zeros_like(TARGET)
-    pairs = (nothing, nothing), (TARGET, nothing), (nothing, TARGET), (TARGET, TARGET)
-    found = [measured(config, maps_of(*pair))[f"{metric}/road"] for pair in pairs]
-    np.testing.assert_equal(found, [np.nan, 0.0, 0.0, 1.0])
-
-
-def test_touching_corners_are_one_object_or_two():
-    target = np.eye(4, dtype=np.uint8)
-    assert number_objects([target > 0], None, 8).max() == 1
-    assert number_objects([target > 0], None, 4).max() == 4
-    assert measured(InstancesConfig(connectivity=4), maps_of(target, target))["sum:instances_tp/road"] == 4.0
-
-
-def test_instance_maps_tell_touching_objects_apart():
+def test_instance_maps_tell_touching_objects_apart_unless_components_are_asked_for():
     target = np.ones((4, 8), np.uint8)
     split = np.repeat([[3, 9]], 4, axis=1) * np.ones((4, 1), np.int64)
-    maps = maps_of(target, target, target_instances=split, instances=split)
-    assert measured(InstancesConfig(), maps)["sum:instances_tp/road"] == 2.0
-    assert measured(InstancesConfig(objects="components"), maps)["sum:instances_tp/road"] == 1.0
     one_side = maps_of(target, target, instances=split)
     found = measured(InstancesConfig(), one_side)
     assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [0.0, 2.0, 1.0]
+    assert measured(InstancesConfig(objects="components"), one_side)["sum:instances_tp/road"] == 1.0
 
 
 def test_regions_of_one_name_are_told_apart_by_their_classes():
@@ -118,30 +98,6 @@ def test_regions_of_one_name_are_told_apart_by_their_classes():
     for members, missed in ((spec.names[1:3], 0.0), (spec.names[1:4], 1.0)):
         found = measured_by((InstancesConfig(),), maps, groups={"all": members})
         assert found["sum:instances_fn/all"] == missed
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"labels": LABELS[:, 1:]}, "`labels` to have the target's shape"),
-        ({"labels": LABELS * 1.0}, "`labels` to have dtype integer"),
-        ({"instances": LABELS[:, 1:]}, "`instances` to have the target's shape"),
-        ({"target_instances": -LABELS.astype(np.int64)}, "`target_instances` to hold ids between 0 and"),
-        ({"spacing": (1.0,)}, r"`spacing` to have 2 finite values > 0, one per axis, got \(1.0,\)"),
-        ({"target": TARGET[None], "labels": LABELS[None], "spacing": (1.0, 1.0)}, "`spacing` to have 3 finite values"),
-    ],
-)
-def test_maps_that_do_not_fit_each_other_are_refused(fields, message):
-    given = {"case_id": "c", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": BINARY}
-    with pytest.raises(InputError, match=f"case c: expected {message}"):
-        CaseMaps(**given | fields)
-
-
-def test_classes_that_there_are_not_and_groups_of_planes_are_refused():
-    with pytest.raises(ConfigError, match=r"`measures\.instances\.classes` to name classes, got 'bus'"):
-        build_measures(MetricsConfig(measures=(InstancesConfig(classes=("bus",)),)), BINARY)
-    with pytest.raises(ConfigError, match="`groups` to be empty for a multilabel task"):
-        build_measures(MetricsConfig(groups={"all": ("sky", "road")}), class_spec(2, "multilabel"))
 
 
 def test_classes_of_a_group_are_numbered_apart_and_matched_whatever_their_class():
@@ -192,3 +148,76 @@ def test_numbers_of_the_instance_map_come_first():
 def test_sizes_of_classes_that_are_not_measured_are_refused():
     with pytest.raises(ConfigError, match=r"measures\.iiou\.average_sizes"):
         build_measures(MetricsConfig(measures=(InstanceIouConfig(average_sizes={"bus": 3.0}),)), BINARY)
+
+
+CONFIG = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))
+
+
+SCENE = boxes((10, 12), (0, 0, 3, 3), (5, 1, 9, 5), (5, 8, 7, 11))
+FOUND = boxes((10, 12), (0, 0, 3, 4), (5, 1, 6, 5), (7, 1, 9, 5), (0, 8, 1, 10))
+
+
+def row_of(target, labels, config=CONFIG, *, case_id="a", spec=BINARY, spacing=(1.0, 1.0)):
+    return make_row(maps_of(target, labels, spec, case_id=case_id, spacing=spacing), build_measures(config, spec))
+
+
+def test_numbers_of_the_data_set_are_sums_over_its_cases():
+    rows = [row_of(SCENE, FOUND), row_of(SCENE, SCENE, case_id="b")]
+    found = summarise(rows, BINARY, CONFIG)["measures"]
+    numbers = {name.removeprefix("objects_"): entry["road"]["dataset"] for name, entry in found.items()}
+    # of the first case one matched, one in two parts, one missed, and one found where nothing is
+    assert numbers == {
+        "matched": 4, "split": 1, "merged": 0, "missed": 1, "part": 2, "merging": 0, "spurious": 1
+    }  # fmt: skip
+    assert all("mean" not in entry for entry in found.values())
+
+
+def test_a_row_per_object(tmp_path):
+    row = row_of(SCENE, FOUND, spacing=(2.0, 0.5))
+    assert write_cases(tmp_path, [row], BINARY) == ("cases.parquet", "cases.csv", "objects.parquet")
+    table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
+    assert [(o["side"], o["event"], o["pixels"]) for o in table] == [
+        ("target", "matched", 9),
+        ("target", "split", 16),
+        ("target", "missed", 6),
+        ("prediction", "matched", 12),
+        ("prediction", "spurious", 2),
+        ("prediction", "part", 4),
+        ("prediction", "part", 8),
+    ]
+    first, other = table[0], table[3]
+    assert (first["case_id"], first["region"], first["unit"]) == ("a", "road", "pixels")
+    assert (first["box"], first["centroid"], first["touches_border"]) == ([0, 0, 3, 3], [1.0, 1.0], True)
+    assert (table[2]["box"], table[2]["touches_border"]) == ([5, 8, 7, 11], False)
+    assert (first["id"], first["partner"]) == (other["partner"], other["id"])
+    assert first["size"] == 9 * 2.0 * 0.5
+    assert (first["iou"], first["dice"]) == (9 / 12, 18 / 21) == (other["iou"], other["dice"])
+    assert first["centroid_distance"] == pytest.approx(0.5 * 0.5)  # half a column of 0.5
+    assert first["hd95"] == pytest.approx(0.5)  # the last column of the prediction is one column away
+    assert all(o["iou"] is None and o["partner"] is None and o["hd95"] is None for o in table[1:3] + table[4:])
+
+
+def test_without_a_table_there_is_no_file(tmp_path):
+    config = MetricsConfig(bootstrap=0, measures=(EventsConfig(table=False),))
+    assert write_cases(tmp_path, [row_of(SCENE, FOUND, config)], BINARY) == ("cases.parquet", "cases.csv")
+
+
+def test_volumes_and_several_classes(tmp_path):
+    spec = ClassSpec(task="multiclass", names=("none", "a", "b"), colours=((0, 0, 0),) * 3)
+    target = np.zeros((4, 5, 6), np.uint8)
+    target[:2], target[3] = 1, 2
+    config = MetricsConfig(bootstrap=0, background=False, measures=(EventsConfig(),))
+    write_cases(tmp_path, [row_of(target, target, config, spec=spec, spacing=(3.0, 1.0, 1.0))], spec)
+    table = pq.read_table(tmp_path / "objects.parquet").to_pylist()
+    expected = [(k, side, size, 1.0) for k, size in (("a", 180.0), ("b", 90.0)) for side in ("target", "prediction")]
+    assert [(o["region"], o["side"], o["size"], o["iou"]) for o in table] == expected
+    assert (table[2]["box"], table[2]["hd95"]) == ([3, 0, 0, 4, 5, 6], None)
+
+
+def test_the_adapted_rand_error_of_the_data_set_counts_missed_and_spurious_objects():
+    config = MetricsConfig(bootstrap=0, measures=(PartitionConfig(),))
+    rows = [row_of(SCENE, SCENE, config), row_of(SCENE, 0 * SCENE, config, case_id="b")]
+    rows.append(row_of(0 * SCENE, boxes((10, 12), (0, 0, 2, 2)), config, case_id="c"))
+    pairs = 9 * 8 + 16 * 15 + 6 * 5  # within the objects
+    entry = summarise(rows, BINARY, config)["measures"]["are"]["road"]
+    assert entry["dataset"] == pytest.approx(1 - 2 * pairs / (2 * pairs + pairs + 4 * 3))

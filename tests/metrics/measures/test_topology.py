@@ -64,13 +64,6 @@ def test_a_closed_hole_and_a_further_object_by_hand():
     }  # fmt: skip
 
 
-def test_a_hole_less_and_an_object_less_are_two_errors_and_none_of_the_euler_number():
-    target = np.pad(RING, ((0, 0), (0, 4)))
-    target[2, 7] = 1
-    labels = np.pad(FULL, ((0, 0), (0, 4)))
-    assert errors(target, labels) == {"betti0_error/road": 1, "betti1_error/road": 1, "euler_error/road": 0}
-
-
 def test_a_cavity_of_a_volume_has_a_number_of_its_own():
     full = solid().astype(np.uint8)
     hollow = full.copy()

@@ -14,33 +14,10 @@ from segmeter.metrics.objects.matching import (
     find_events,
     find_overlaps,
     partition_scores,
-    renumber,
 )
 
 TARGET = np.array([[1, 1, 1, 0, 5, 5, 0]])
 INSTANCES = np.array([[7, 7, 9, 9, 0, 3, 3]])
-
-
-def test_pairs_and_sizes_by_hand():
-    found = find_overlaps(TARGET, INSTANCES)
-    assert (found.target_ids.tolist(), found.target_sizes.tolist()) == ([1, 5], [3, 2])
-    assert (found.instance_ids.tolist(), found.instance_sizes.tolist()) == ([3, 7, 9], [2, 2, 2])
-    pairs = zip(found.target_ids[found.first], found.instance_ids[found.second], found.common, strict=True)
-    assert list(pairs) == [(1, 7, 2), (1, 9, 1), (5, 3, 1)]
-    assert found.iou().tolist() == [2 / 3, 1 / 4, 1 / 3]
-    assert found.dice().tolist() == [4 / 5, 2 / 5, 2 / 4]
-
-
-def test_void_is_in_no_object_and_excuses_what_lies_mostly_in_it():
-    void = np.array([[0, 0, 0, 1, 0, 0, 1]], bool)
-    found = find_overlaps(TARGET, INSTANCES, void)
-    assert found.instance_sizes.tolist() == [1, 2, 1]
-    assert not found.mostly_void.any()  # half is not more than half
-    wider = find_overlaps(TARGET, INSTANCES, void | (np.arange(7) == 2))
-    assert wider.instance_ids.tolist() == [3, 7]  # nothing is left of 9
-    excused = find_overlaps(TARGET[:, 3:], np.array([[9, 9, 9, 0]]), np.array([[1, 1, 0, 0]], bool))
-    assert excused.mostly_void.tolist() == [True]
-    assert excused.spurious(np.empty(0, np.int64)).tolist() == []
 
 
 @pytest.mark.parametrize("shape", [(23, 17), (9, 5, 7), (1, 40), (0, 5)])
@@ -80,21 +57,8 @@ def test_matches_are_the_best_assignment_of_a_full_table(threshold, shift):
     assert (found.iou()[chosen] > threshold).all()
 
 
-def test_objects_are_numbered_in_the_order_of_the_ids():
-    given = np.array([[0, 4, 2**40, 4, 9]])
-    assert renumber(given, np.array([2**40, 4])).tolist() == [[0, 2, 1, 2, 0]]
-
-
 def jaccard(target, instances):
     return aggregated_jaccard(find_overlaps(np.array(target), np.array(instances)))
-
-
-def test_the_aggregated_jaccard_index_by_hand():
-    """`test_void.py` compares it with Algorithm 1 of Kumar et al. in plain loops."""
-    # each target's best is 9, 2 of 4 pixels: 4 / 8, and 9 is not added once more
-    assert jaccard([[1, 1, 2, 2]], [[9, 9, 9, 9]]) == (4, 8)
-    some, nothing = [[1, 1, 2]], [[0, 0, 0]]
-    assert (jaccard(some, nothing), jaccard(nothing, some), jaccard(nothing, nothing)) == ((0, 3), (0, 3), (0, 0))
 
 
 def test_of_predictions_with_one_iou_that_with_most_pixels_in_common_is_taken():
@@ -113,27 +77,6 @@ def events(target, instances, void=None, threshold=0.5):
     return ours, theirs, found.numbers()
 
 
-@pytest.mark.parametrize(
-    ("target", "instances", "ours", "theirs"),
-    [
-        ("1110220", "5550007", {1: "matched", 2: "missed"}, {5: "matched", 7: "spurious"}),
-        ("111111", "330440", {1: "split"}, {3: "part", 4: "part"}),  # and its parts are not spurious
-        ("11022", "99999", {1: "merged", 2: "merged"}, {9: "merging"}),
-        ("111112", "999999", {1: "matched", 2: "merged"}, {9: "matched"}),  # that swallows a small neighbour
-        ("11000", "99999", {1: "missed"}, {9: "spurious"}),  # in one that is too large
-        ("11111", "33000", {1: "missed"}, {3: "spurious"}),  # a single part does not split it
-        ("11022", "09990", {1: "missed", 2: "missed"}, {9: "spurious"}),  # half is not more than half
-    ],
-    ids=["matched", "split", "merged", "swallowed", "too large", "one part", "half"],
-)
-def test_events_by_hand(target, instances, ours, theirs):
-    found = events([[int(number) for number in target]], [[int(number) for number in instances]])
-    assert found[:2] == (ours, theirs)
-    names = [*ours.values(), *(event for event in theirs.values() if event != "matched")]
-    counted = {name: names.count(name) for name in (*TARGET_EVENTS, "part", "merging", "spurious")}
-    assert found[2] == counted
-
-
 def test_void_objects_are_not_counted():
     _, theirs, _ = events([[1, 1, 0, 0]], [[4, 4, 6, 6]], [[0, 0, 1, 0]])
     assert theirs == {4: "matched", 6: "spurious"}  # half void is not mostly void
@@ -145,8 +88,8 @@ def test_void_objects_are_not_counted():
 @pytest.mark.parametrize("seed", range(50))
 def test_every_object_is_one_event_as_loops_over_all_pairs_find_it(seed):
     rng = np.random.default_rng(seed)
-    target = np.kron(rng.integers(0, 7, (4, 4)), np.ones((3, 3), int))
-    instances = np.where(rng.random((12, 12)) < 0.7, np.roll(target, 1, 1), rng.integers(0, 8, (12, 12)))
+    target = np.kron(rng.integers(0, 7, (4, 4)), np.ones((2, 3), int))  # of 6 pixels, so that some are half covered
+    instances = np.where(rng.random((8, 12)) < 0.7, np.roll(target, 1, 1), rng.integers(0, 8, (8, 12)))
     ours, theirs, numbers = events(target, instances)
     masks = {t: target == t for t in ours}
     segments = {s: instances == s for s in theirs}
@@ -182,11 +125,8 @@ def scores(target, instances, missed="pixels"):
 
 def random_pair(seed):
     rng = np.random.default_rng(seed)
-    target = rng.integers(0, 6, (3, 4))
-    instances = np.where(
-        rng.random((12, 16)) < 0.8, np.kron(target, np.ones((4, 4), int)), rng.integers(0, 9, (12, 16))
-    )
-    return np.kron(target, np.ones((4, 4), int)), instances
+    target = np.kron(rng.integers(0, 6, (3, 4)), np.ones((4, 4), int))
+    return target, np.where(rng.random((12, 16)) < 0.8, target, rng.integers(0, 9, (12, 16)))
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -196,19 +136,9 @@ def test_scikit_image_gives_the_same_under_its_rule_and_under_ours(seed):
     for given, missed in ((instances, "segment"), (alone, "pixels")):  # every missed pixel a segment of its own
         found = scores(target, instances, missed)
         split, merge = variation_of_information(target, given, ignore_labels=[0])
-        assert (found["voi_split"], found["voi_merge"]) == (
-            pytest.approx(split, abs=1e-9),
-            pytest.approx(merge, abs=1e-9),
-        )
+        assert [found["voi_split"], found["voi_merge"]] == pytest.approx([split, merge], abs=1e-9)
         error, _, _ = adapted_rand_error(target, given, ignore_labels=[0])
         assert found["are"] == pytest.approx(error)
-
-
-def test_an_object_that_is_missed_is_not_found_whole():
-    target, elsewhere = [[1, 1, 1, 0, 0]], [[0, 0, 0, 7, 7]]
-    assert scores(target, elsewhere, "segment")["are"] == 0  # what scikit-image says
-    assert scores(target, elsewhere)["are"] == 1
-    assert scores(target, elsewhere)["voi_split"] == pytest.approx(np.log2(3))
 
 
 def test_nothing_to_cut_has_no_score_and_an_empty_side_the_worst():

@@ -1,14 +1,16 @@
-"""Matched objects by hand, and what is left out; `test_matching.py` compares the matches with SciPy's assignment."""
+"""Matched objects by hand, and lesions as challenges score them: by hand, and by plain loops over their parts."""
 
 import math
 
 import numpy as np
 import pytest
+from skimage.measure import label as flood
+from skimage.morphology import dilation as grow
 
-from segmeter.errors import InputError
 from segmeter.metrics.objects import matching as pairs
-from segmeter.metrics.objects.scores import match_instances
+from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, match_instances, regional_dice
 from segmeter.metrics.surfaces import surface_metrics
+from tests.metrics import build
 
 
 def random_objects(shape, count, *, seed=0):
@@ -113,20 +115,63 @@ def test_empty_maps_follow_the_table(target, instances, status, counted, rq, thr
     assert found.masd.shape == found.iou.shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"target": ONE == 1}, r"`target` to have dtype integer, got bool \(2, 2\)"),
-        ({"instances": ONE[:1]}, r"`instances` to have the target's shape \(2, 2\), got \(1, 2\)"),
-        ({"target": ONE[0], "instances": ONE[0]}, r"`target` to have 2 or 3 axes, got \(2,\)"),
-        ({"instances": ONE - np.int16(3)}, r"`instances` to hold ids between 0 and 2\*\*63 - 1, got -2 to -2"),
-        ({"target": ONE * np.uint64(2**63)}, r"`target` to hold ids between 0 and 2\*\*63 - 1"),
-        ({"threshold": 1.0}, r"`threshold` to be at least 0 and below 1, got 1\.0"),
-        ({"threshold": math.nan}, "`threshold` to be at least 0 and below 1, got nan"),
-        ({"spacing": (1,)}, r"`spacing` to have 2 finite values > 0, one per axis, got \(1,\)"),
-        ({"void": ONE}, r"`void` to have dtype bool, got uint8 \(2, 2\)"),
-    ],
-)
-def test_refusals_name_the_argument_and_what_was_given(changes, message):
-    with pytest.raises(InputError, match=f"match_instances: expected {message}"):
-        match_instances(**{"target": ONE, "instances": ONE, **changes})
+def boxes(*places, shape=(12, 30)):
+    return build.boxes(shape, *places) > 0
+
+
+def random_pair(seed, shape=(8, 9, 10)):
+    rng = np.random.default_rng(seed)
+    target = np.zeros(shape, bool)
+    for _ in range(rng.integers(0, 4)):
+        corner = [rng.integers(0, side - 2) for side in shape]
+        target[tuple(slice(c, c + rng.integers(1, 4)) for c in corner)] = True
+    labels = np.roll(target, rng.integers(-1, 2), 0) & (rng.random(shape) < 0.9) | (rng.random(shape) < 0.01)
+    return target, labels
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_autopet_is_what_loops_over_parts_of_18_neighbours_give(seed):
+    target, labels = random_pair(seed)
+    expected = []
+    for mask, other in ((labels, target), (target, labels)):
+        parts = flood(mask, connectivity=2)
+        expected.append(sum((parts == n).sum() for n in range(1, parts.max() + 1) if not other[parts == n].any()))
+    assert autopet_volumes(target, labels) == tuple(expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brats_is_what_loops_over_parts_give(seed):
+    target, labels = random_pair(seed)
+    reach = np.ones((3, 3, 3), bool)
+    reach[::2, ::2, ::2] = False  # no corners
+    lesions, parts = flood(grow(target, reach), connectivity=3) * target, flood(labels, connectivity=3)
+    dice, hd95, taken = [], [], set()
+    for number in set(np.unique(lesions)) - {0}:
+        lesion = lesions == number
+        meets = set(parts[grow(lesion, reach)]) - {0}
+        taken |= meets
+        if lesion.sum() * 2.0 > 6:
+            found = np.isin(parts, list(meets))
+            dice.append(2 * (found & lesion).sum() / (found.sum() + lesion.sum()))
+            distance = surface_metrics(lesion, found, spacing=(2.0, 1.0, 1.0), surface="marching_cubes").hd95
+            hd95.append(min(distance, 374.0))
+    false = len(set(np.unique(parts)) - {0} - taken)
+    found = brats_lesions(target, labels, spacing=(2.0, 1.0, 1.0), dilation=1, least=6)
+    count = len(dice) + false
+    assert found.dice == pytest.approx(sum(dice) / count if count else 1)
+    assert found.hd95 == pytest.approx((sum(hd95) + 374 * false) / count if count else 0)
+    assert (found.tp + found.fn, found.fp) == (len(dice), false)
+
+
+def test_brats_of_nothing_is_perfect_and_lesions_up_to_the_least_size_do_not_count():
+    found = brats_lesions(boxes((2, 2, 4, 4)), boxes(), spacing=(1.0, 1.0), least=4)
+    assert (found.dice, found.hd95, found.fn) == (1, 0, 0)
+
+
+def test_the_dice_of_regions_by_hand():
+    """`tests/differential/test_lesions.py` compares it with panoptica's regions, but for ties and empty targets."""
+    target = boxes((1, 2, 2, 4), (1, 7, 2, 8), shape=(3, 11))
+    labels = boxes((1, 3, 2, 7), shape=(3, 11))  # columns 3 to 6, of which column 5 is as near to both parts
+    assert regional_dice(target, labels).tolist() == [2 * 1 / (2 + 3), 0]
+    assert regional_dice(boxes(), boxes((2, 2, 4, 4))).tolist() == [0]
+    assert regional_dice(boxes(), boxes()).tolist() == [1]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import multilabel_counts
-from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, class_totals, overlap_scores
+from segmeter.metrics.pixels.overlap import AGGREGATES, overlap_scores
 
 PER_CLASS = ("iou", "dice", "precision", "recall", "specificity", "volumetric_similarity", "relative_volume_difference")
 
@@ -62,13 +61,8 @@ def test_multilabel_scores_are_those_of_each_class_and_of_all_decisions_pooled()
 def test_the_table_of_undefined_cases(counts, iou, precision, recall):
     scores = overlap_scores(np.array(counts))
     np.testing.assert_equal([scores.iou[1], scores.dice[1]], [iou, iou])
+    assert scores.n_undefined == np.isnan(iou)
     np.testing.assert_equal([scores.precision[1], scores.recall[1]], [precision, recall])
-
-
-def test_an_absent_class_is_left_out_of_the_mean_and_counted():
-    scores = overlap_scores(np.array([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
-    assert scores.mean_iou == pytest.approx((3 / 4 + 4 / 5) / 2, rel=1e-12)
-    assert scores.n_undefined == 1
 
 
 def test_nothing_counted_leaves_every_score_undefined_and_a_single_class_kappa_and_mcc():
@@ -95,16 +89,6 @@ def test_the_means_run_over_the_classes_asked_for():
     assert scores.mean_iou == pytest.approx((5 / 15 + 15 / 20) / 2, rel=1e-12)
     assert scores.balanced_accuracy == pytest.approx((5 / 10 + 15 / 20) / 2, rel=1e-12)
     assert scores.pixel_accuracy == pytest.approx(110 / 120, rel=1e-12)  # pixels, whatever the classes
-
-
-def test_unsigned_counts_do_not_wrap():
-    counts = np.array([[3, 1], [0, 0]], np.uint8)
-    np.testing.assert_allclose(overlap_scores(counts).volumetric_similarity, [1 - 1 / 7, 0], rtol=1e-12)
-
-
-def test_sums_beyond_float32_stay_exact():
-    counts = np.array([[2**24 + 1, 1], [0, 2**24 + 3]])
-    assert overlap_scores(counts).pixel_accuracy == (2**25 + 4) / (2**25 + 5)
 
 
 def exact(counts):
@@ -143,32 +127,3 @@ def test_whole_floats_and_lists_are_counts(task):
         assert found.support.dtype == np.int64
         for name in (*PER_CLASS, *AGGREGATES, "support"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
-
-
-def test_margins_are_linear_and_survive_their_columns():
-    counts = np.random.default_rng(1).integers(0, 9, (6, 3, 3))
-    margins = class_totals(counts)
-    total = ClassTotals.from_columns(margins.columns().sum(axis=0))
-    np.testing.assert_array_equal(total.ratio("iou"), overlap_scores(counts.sum(axis=0)).iou)
-
-
-@pytest.mark.parametrize(
-    ("counts", "options", "message"),
-    [
-        (np.zeros((2, 3), int), {}, r"`counts` to be \(\.\.\., K, K\), got \(2, 3\)"),
-        (np.zeros((3, 3), int), {"task": "multilabel"}, r"\(\.\.\., K, 2, 2\), got \(3, 3\)"),
-        (np.full((2, 2), -1), {}, "`counts` to be whole numbers >= 0, got -1"),
-        (np.full((2, 2), np.nan), {}, "whole numbers >= 0, got nan"),
-        (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
-        (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
-        (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),
-        (np.full((2, 2), 2**63, np.uint64), {}, r"to sum to 2\*\*53 pixels or fewer"),
-        (np.full((2, 2), 2**62), {}, r"to sum to 2\*\*53 pixels or fewer"),
-        (np.zeros((2, 2), int), {"classes": [2]}, r"distinct class indices, 0 to 1, got \[2\]"),
-        (np.zeros((2, 2), int), {"classes": [1, 1]}, "distinct class indices"),
-        (np.zeros((2, 2), int), {"classes": []}, "distinct class indices"),
-    ],
-)
-def test_refusals(counts, options, message):
-    with pytest.raises(InputError, match=message):
-        overlap_scores(counts, **options)
