@@ -1,7 +1,6 @@
 """The number of cases that a pilot promises, beside SciPy's own formulas and draws of known populations."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -85,9 +84,7 @@ def test_smaller_data_sets_follow_the_law() -> None:
     ],
     ids=["equal", "alike", "log-normal", "few"],
 )
-def test_only_sizes_with_a_tail_are_completed(
-    sizes: Callable[[np.random.Generator], NDArray[np.float64]], least: float, most: float
-) -> None:
+def test_only_sizes_with_a_tail_are_completed(sizes, least, most) -> None:
     found = [tail_factor(sizes(np.random.default_rng(seed))) for seed in range(20)]
     assert least <= np.median(found) <= most
 
@@ -122,9 +119,7 @@ def test_a_few_large_cases_are_no_pilot_and_the_number_to_ask_with_again_is_name
 
 
 @pytest.mark.parametrize(("share", "n"), [(1.0, 20), (0.1, 1000)], ids=["all move", "a tenth moves"])
-def test_a_pilot_of_pools_has_the_kurtosis_and_the_moving_share_of_its_units(
-    share: float, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pilot_of_pools_has_the_kurtosis_and_the_moving_share_of_its_units(share, n, monkeypatch) -> None:
     """Mutation seen to fail: pools are taken for units, so that few units get a width of far too few."""
     rng = np.random.default_rng(0)
     values = np.where(rng.random(20_000) < share, rng.exponential(size=20_000), np.nan)

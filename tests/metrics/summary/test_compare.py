@@ -1,12 +1,14 @@
-"""Runs are compared case by case on one reference, or not at all."""
+"""Runs are compared case by case on one reference, with one spacing for lengths, or not at all."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import check_same_cases, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.compare import compare_runs
@@ -32,22 +34,30 @@ def spoil(rows: list[CaseRow], share: float, seed: int = 0) -> list[CaseRow]:
 
 
 def test_the_difference_is_that_of_the_two_summaries():
-    rows = random_rows(30)
+    rows, config = random_rows(30), QUICK.replace(groups={"solid": ("road", "car")})
     worse = spoil(rows, 0.3)
-    result = compare_runs({"b": worse[::-1], "a": rows}, class_spec(), QUICK)
-    one, other = (summarise(r, class_spec(), QUICK) for r in (rows, worse))
+    result = compare_runs({"b": worse[::-1], "a": rows}, class_spec(), config)
+    summaries = {"a": summarise(rows, class_spec(), config), "b": summarise(worse, class_spec(), config)}
     assert result["n_cases"] == 30
     for metric in PER_CASE:
         entry = result["metrics"][metric]
-        (pair,) = entry["pairs"]
-        assert entry["dataset"] == {"a": one["dataset"][metric], "b": other["dataset"][metric]}
+        (pair,), scores = entry["pairs"], {name: one["dataset"][metric] for name, one in summaries.items()}
+        assert entry["dataset"] == scores
         assert (pair["base"], pair["new"], pair["dataset_change"]) == ("b", "a", "better")
-        assert pair["dataset_difference"] == pytest.approx(one["dataset"][metric] - other["dataset"][metric], rel=1e-12)
+        assert pair["dataset_difference"] == pytest.approx(scores["a"] - scores["b"], rel=1e-12)
         low, high = pair["dataset_ci95"]
         assert 0 < low < pair["dataset_difference"] < high
         assert pair["per_case_ci95"][0] > 0
         assert pair["wilcoxon_p"] < 0.01
         assert entry["ranking"]["order"] == ["a", "b"]
+    regions = [("per_class", "sky"), ("per_class", "road"), ("per_class", "car"), ("per_group", "solid")]
+    for (part, region), score in product(regions, ("iou", "dice", "precision", "recall")):
+        entry, own = result["metrics"][f"{score}/{region}"], {name: s[part][region] for name, s in summaries.items()}
+        assert entry["dataset"] == pytest.approx({name: each[score] for name, each in own.items()}, rel=1e-12)
+        assert entry["better"] == "higher"
+        if score == "iou":
+            means = {name: each["per_case"]["iou"]["mean"] for name, each in own.items()}
+            assert entry["per_case"] == pytest.approx(means, rel=1e-12)
 
 
 def test_a_paired_interval_is_narrower_than_the_two_alone():
@@ -77,21 +87,6 @@ def test_p_values_are_those_of_the_per_case_scores_adjusted_over_the_pairs():
             tested = [pair for metric in family for pair in metrics[metric]["pairs"]]
             expected = holm([pair[name] for pair in tested])
             assert [pair[f"{name}_holm"] for pair in tested] == pytest.approx(list(expected), rel=1e-12)
-
-
-def test_classes_and_groups_are_compared_as_the_summary_scores_them():
-    rows, config = random_rows(20), QUICK.replace(groups={"solid": ("road", "car")})
-    worse = spoil(rows, 0.2)
-    metrics = compare_runs({"a": rows, "b": worse}, class_spec(), config)["metrics"]
-    one, other = (summarise(r, class_spec(), config) for r in (rows, worse))
-    for part, names in (("per_class", ("sky", "road", "car")), ("per_group", ("solid",))):
-        for name in names:
-            for score in ("iou", "dice", "precision", "recall"):
-                entry, scores = metrics[f"{score}/{name}"], {"a": one[part][name][score], "b": other[part][name][score]}
-                assert entry["dataset"] == pytest.approx(scores, rel=1e-12)
-                assert entry["better"] == "higher"
-            means = {"a": one[part][name]["per_case"]["iou"]["mean"], "b": other[part][name]["per_case"]["iou"]["mean"]}
-            assert metrics[f"iou/{name}"]["per_case"] == pytest.approx(means, rel=1e-12)
 
 
 def test_cases_of_a_cluster_are_one_piece_of_evidence():
@@ -144,3 +139,68 @@ ROWS = random_rows(12)
 def test_refusals(runs, message):
     with pytest.raises(InputError, match=message):
         compare_runs(runs, class_spec(), QUICK)
+
+
+def laid_out(runs):
+    spec = class_spec()
+    return {name: lay_out_run(rows, spec, {}) for name, rows in runs.items()}
+
+
+@pytest.mark.parametrize("metric", ["hd95/car", "nsd@2/car", "object_masd/car", "autopet_fp_volume/car", "mine/car"])
+def test_lengths_by_another_spacing_are_refused(metric):
+    rows = [case_row(f"c{i}", r.counts, scores={metric: 1.0}) for i, r in enumerate(random_rows(6))]
+    apart = [replace(row, spacing=(0.5, 0.5), unit="mm") for row in rows]
+    wider = [replace(row, spacing=(0.5, 0.6), unit="mm") for row in rows]
+    metres = [replace(row, spacing=(0.5, 0.5), unit="m") for row in rows]
+    for one, other, message in (
+        (rows, apart, "as 'a' with pixels in 'c0', got 0.5 x 0.5 mm in 'b' .6 cases differ"),
+        (apart, wider, "as 'a' with 0.5 x 0.5 mm in 'c0', got 0.5 x 0.6 mm in 'b'"),
+        (apart, metres, "got 0.5 x 0.5 m in 'b'"),
+        (apart, [*apart[:5], rows[5]], "0.5 x 0.5 mm in 'c5', got pixels in 'b' .1 cases"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compare_runs({"a": one, "b": other}, class_spec(), QUICK)
+
+
+def test_scores_that_are_no_lengths_need_no_spacing():
+    rows = [case_row(f"c{i}", r.counts, scores={"pq/car": 1.0}) for i, r in enumerate(random_rows(6))]
+    apart = [replace(row, spacing=(0.5, 0.5), unit="mm") for row in rows]
+    rounded = [replace(row, spacing=(0.5 + 1e-8, 0.5), unit="mm") for row in apart]
+    assert compare_runs({"a": rows, "b": apart}, class_spec(), QUICK)["n_cases"] == 6
+    both = [[replace(r, measured=case_row("c", r.counts, scores={"hd/car": 1.0}).measured) for r in one]
+            for one in (apart, rounded)]  # fmt: skip
+    assert compare_runs(dict(zip("ab", both, strict=True)), class_spec(), QUICK)["n_cases"] == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"target_crc32": 9}, "labels"),
+        ({"objects_crc32": 9}, "objects"),
+        ({"height": 9}, r"shape \d+ x \d+ and 9 x \d+"),
+        ({"depth": 1}, None),
+        ({"objects_crc32": None}, None),
+        ({"depth": 2}, r"shape \d+ x \d+ and 2 x \d+ x \d+"),
+    ],
+    ids=str,
+)
+def test_what_targets_differ_in_is_said(changes, difference):
+    rows = [replace(row, target_crc32=i, objects_crc32=i) for i, row in enumerate(random_rows(6))]
+    runs = {"a": rows, "b": [replace(rows[0], **changes), *rows[1:]]}
+    if difference is None:
+        check_same_cases(laid_out(runs))
+        return
+    message = rf"got 1 cases of 'b' with another target: case-000 \({difference}\). Score them again"
+    for compare in (lambda: check_same_cases(laid_out(runs)), lambda: compare_runs(runs, class_spec(), QUICK)):
+        with pytest.raises(InputError, match=message):
+            compare()
+
+
+def test_references_without_checksums_are_said_to_be_unverified_once(caplog):
+    rows = [replace(row, target_crc32=i) for i, row in enumerate(random_rows(6))]
+    check_same_cases(laid_out({"a": rows, "b": rows}))
+    assert not caplog.records
+    unknown = [replace(row, target_crc32=None) for row in rows]
+    check_same_cases(laid_out({"a": rows, "b": unknown, "c": rows, "d": unknown}))
+    (record,) = caplog.records
+    assert "references of 'a' were compared with those of 'b' (6 cases), 'd' (6 cases)" in record.getMessage()

@@ -18,7 +18,7 @@ from segmeter.metrics.summary.summarise import summarise
 from tests.differential.peers import load, quiet
 from tests.metrics.build import case_row, class_spec, maps_of, score_under
 
-NAN, INF = math.nan, math.inf
+NAN, INF, FAR = math.nan, math.inf, 373.12866  # what BraTS gives a miss
 SPEC = class_spec(3)
 
 
@@ -91,11 +91,7 @@ EMPTY = {  # convention: IoU, Dice, HD95 of the class in each scene, over cases 
     "metrics-reloaded": {"both_empty": (NAN, 1, 0), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "panoptica": {"both_empty": (NAN, NAN, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},
     "deepmind": {"both_empty": (None, NAN, NAN), "prediction_empty": (None, 0, INF), "target_empty": (None, 0, INF)},
-    "brats": {
-        "both_empty": (None, 1, 0),
-        "prediction_empty": (None, 0, 373.12866),
-        "target_empty": (None, 0, 373.12866),
-    },
+    "brats": {"both_empty": (None, 1, 0), "prediction_empty": (None, 0, FAR), "target_empty": (None, 0, FAR)},
 }
 
 
@@ -204,23 +200,21 @@ def test_groups_are_scored_as_one_region():
     config = MetricsConfig(bootstrap=0, groups={"things": ("road", "car")})
     found = score_under("nnunet", [case_row("a", counts)], class_spec(3), config)
     tp, target, predicted = 8 + 4 + 6 + 7, 3 + 8 + 4 + 5 + 6 + 7, 1 + 2 + 8 + 4 + 6 + 7
-    assert found == pytest.approx(
-        {"mean_iou": tp / (target + predicted - tp), "mean_dice": 2 * tp / (target + predicted)}
-    )
+    wanted = {"mean_iou": tp / (target + predicted - tp), "mean_dice": 2 * tp / (target + predicted)}
+    assert found == pytest.approx(wanted)
 
 
 def test_both_surfaces_leave_columns_of_their_own():
-    maps = pixel_cases(FOUND)
+    maps = pixel_cases((dot((4, 2), (4, 3), (4, 4)), dot((4, 4))))  # within 0.5: one of three pixels, and the only one
     own, other, both = (
-        rows_of(maps, MetricsConfig(measures=(SurfaceConfig(surface=surface),)))[0].scores
+        rows_of(maps, MetricsConfig(measures=(SurfaceConfig(surface=surface, tolerances=(0.5,)),)))[0].scores
         for surface in ("border_pixels", "marching_cubes", "both")
     )
-    assert set(own) == {f"{name}/road" for name in ("hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1")}
-    assert set(other) == {
-        name.replace("@", "_marching_cubes@") if "@" in name else name.replace("/", "_marching_cubes/") for name in own
-    }
-    assert both == own | other | {"nsd_mean@1/road": 1.0}
-    under_another = MetricsConfig(convention="monai", measures=(SurfaceConfig(),))
+    metrics, suffix = ("hd", "hd95", "hd95_pooled", "assd", "masd"), "_marching_cubes"
+    assert set(own) == {"nsd@0.5/road", *(f"{name}/road" for name in metrics)}
+    assert set(other) == {f"nsd{suffix}@0.5/road", *(f"{name}{suffix}/road" for name in metrics)}
+    assert both == own | other | {"nsd_mean@0.5/road": (1 / 3 + 1) / 2}
+    under_another = MetricsConfig(convention="monai", measures=(SurfaceConfig(tolerances=(0.5,)),))
     assert rows_of(maps, under_another)[0].scores == both
 
 

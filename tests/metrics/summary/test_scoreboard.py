@@ -1,13 +1,17 @@
-"""Every score of a run as a function of sums: of all cases what the summary says, of one case that case's own."""
+"""Every score of a run as a function of sums, and the one that leads it."""
+
+import math
 
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.cases.typed import lay_out_run
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.columns import join_means, mean_columns
-from segmeter.metrics.summary.scoreboard import build_scoreboards
-from segmeter.metrics.summary.summarise import summarise
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
+from segmeter.metrics.statistics.columns import mean_columns
+from segmeter.metrics.summary.scoreboard import build_scoreboard, build_scoreboards, settle_headline
 from tests.metrics.build import case_row, class_spec, random_rows
 
 CONFIG = MetricsConfig(bootstrap=0, groups={"solid": ("road", "car")})
@@ -20,18 +24,6 @@ def boards_of(runs, config=CONFIG):
 
 def board_of(rows, config=CONFIG):
     return boards_of({"run": rows}, config)[0]["run"]
-
-
-def test_the_sums_of_all_cases_give_the_scores_of_the_summary():
-    rows = random_rows(20)
-    board, summary = board_of(rows), summarise(rows, class_spec(), CONFIG)
-    scores = dict(zip(board.whole, board.score(board.columns.sums()[None], board.whole)[0], strict=True))
-    assert scores["mean_iou"] == pytest.approx(summary["dataset"]["mean_iou"], rel=1e-12)
-    assert scores["iou/solid"] == pytest.approx(summary["per_group"]["solid"]["iou"], rel=1e-12)
-    assert scores["recall/car"] == pytest.approx(summary["per_class"]["car"]["recall"], rel=1e-12)
-    columns, parts = board.choose([("per_case", name) for name in board.per_case])
-    means = dict(zip(board.per_case, join_means(parts(columns.sums()[None]))[0], strict=True))
-    assert means["mean_iou"] == pytest.approx(summary["per_case"]["mean_iou"]["mean"], rel=1e-12)
 
 
 def test_the_columns_of_one_case_give_its_own_values():
@@ -64,3 +56,45 @@ def test_chosen_scores_are_in_c_order_so_that_sums_over_resamples_keep_their_las
     board = boards_of({"a": random_rows(9)})[0]["a"]
     columns, parts = board.choose(board.keys)
     assert parts(np.tile(columns.sums().astype(float), (5, 1))).flags.c_contiguous
+
+
+PLANES = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2)
+TWO = ClassSpec(task="multiclass", names=("Background", "vessel"), colours=((0, 0, 0), (1, 1, 1)))
+CELLS = ({"name": "instances", "classes": ("sky",)},)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "expected"),
+    [
+        (class_spec(2, "binary"), {}, "iou/road"),
+        (class_spec(3), {}, "mean_iou"),
+        (TWO, {}, "iou/vessel"),
+        (class_spec(2), {}, "mean_iou"),
+        (PLANES, {}, "mean_iou"),
+        (class_spec(2, "binary"), {"measures": ("instances",)}, "pq/road"),
+        (class_spec(3), {"measures": ("instances", "surface")}, "pq/mean"),
+        (class_spec(2, "binary"), {"measures": CELLS}, "iou/road"),
+        (class_spec(2, "binary"), {"measures": ("surface",), "headline": "hd95"}, "hd95/mean"),
+        (class_spec(3), {"headline": "dice/road"}, "dice/road"),
+    ],
+)
+def test_the_headline_is_decided_once(spec, changes, expected):
+    settled = settle_headline(MetricsConfig(**changes), spec)
+    assert settled.headline == headline_of(settled, spec) == expected
+    assert settle_headline(settled, spec) == settled
+
+
+@pytest.mark.parametrize("name", ["hd59", "hd95", "iou/rod", "area/road"])
+def test_a_score_that_no_case_will_have_is_refused_before_any_is_measured(name):
+    with pytest.raises(ConfigError, match=f"metrics: expected `headline` to be a score of each case, got '{name}'"):
+        settle_headline(MetricsConfig(headline=name), class_spec(3))
+
+
+def test_cases_are_ordered_by_it_the_worst_first():
+    rows = [
+        case_row(name, [[5, 0], [1, 3]], measured=(MeasureColumn("hd95", "road", value),))
+        for name, value in [("a", 1.0), ("b", math.inf), ("c", math.nan), ("d", 4.0), ("e", 1.0)]
+    ]
+    board = build_scoreboard(rows, class_spec(2, "binary"), MetricsConfig(headline="hd95/road"))
+    assert board.worst_first().tolist() == [1, 3, 0, 4]
+    assert board.worst_first("iou/road").tolist() == [0, 1, 2, 3, 4]

@@ -1,11 +1,21 @@
-"""Choosing the best of several settings, and what the choice adds to its score."""
+"""Plans from published figures; the best of several settings, and what the choice adds to its score."""
+
+from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from segmeter.files import write_json
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
-from segmeter.metrics.summary.tune import Choice, choose, fold_sums
+from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
+from segmeter.metrics.summary.tune import Choice, choose, fold_sums, tune_boards
+from segmeter.report.decisions import show_tuned
+from tests.data.crafted import BINARY
+from tests.metrics.build import case_row
 
 
 def held_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,3 +96,61 @@ def test_a_usual_setting_without_a_finite_score_leaves_no_gain(lost: float) -> N
     assert np.isnan([found.gain, found.corrected_gain, found.optimism, *found.gain_ci95]).all()
     assert found.score_ci95[0] < found.score < found.score_ci95[1]
     assert found.score == pytest.approx(3, abs=0.1)
+
+
+CONFIG = MetricsConfig(bootstrap=1000)
+
+
+def board(missed: int, config: MetricsConfig = CONFIG) -> Scoreboard:
+    """Twelve cases of 100 pixels, of which some are missed."""
+    counts = [np.array([[400, 0], [missed + i % 3, 100 - missed - i % 3]]) for i in range(12)]
+    rows = [case_row(f"p{i // 2}_{i:02}", each) for i, each in enumerate(counts)]
+    return build_scoreboard(rows, BINARY, config)
+
+
+@pytest.mark.parametrize("cluster", [None, "prefix:_"])
+def test_the_best_board_is_chosen_and_compared_with_the_usual_one(cluster: str | None) -> None:
+    config = CONFIG.replace(cluster=cluster)
+    options = {"by": "iou/cell", "usual": 0, "simplicity": [(i,) for i in range(3)], "split": "val"}
+    boards = [board(missed, config) for missed in (20, 5, 10)]
+    found = tune_boards(boards, [{"k": str(i)} for i in range(3)], **options)
+    assert (found["chosen"], found["kind"], found["n_units"]) == (1, "dataset", 6 if cluster else 12)
+    assert found["gain"] == pytest.approx(0.15)
+    assert found["settings"][0]["gain"] == 0
+    assert found["gain_ci95"][0] > 0
+    assert found["settings"][1]["share"] == 1
+
+
+def test_a_class_in_few_cases_gives_numbers_that_json_can_hold(tmp_path: Path) -> None:
+    """Resamples without the one case that has the class have no score; a setting that finds nothing has none at all."""
+    boards = []
+    for tp, fp in ((90, 0), (80, 0)):
+        counts = [np.array([[400, 0], [0, 0]])] * 5 + [np.array([[400 - fp, fp], [100 - tp, tp]])]
+        rows = [case_row(f"c{i}", each) for i, each in enumerate(counts)]
+        boards.append(build_scoreboard(rows, BINARY, CONFIG))
+    options = {"by": "iou/cell", "usual": 1, "simplicity": [(0,), (1,)], "split": "val"}
+    found = tune_boards(boards, [{"k": "0"}, {"k": "1"}], **options)
+    write_json(tmp_path / "tune.json", found)
+    assert (found["chosen"], found["gain"], found["optimism"]) == (0, pytest.approx(0.1), pytest.approx(0))
+    assert found["gain_ci95"] == found["score_ci95"] == [None, None]
+    assert found["score"] == pytest.approx(0.9)
+    assert "[" not in show_tuned(found).notes[0]
+
+
+def test_published_figures_have_one_row_and_an_interval_only_with_their_number_of_cases() -> None:
+    exact = plan_published(mean=0.78, sd=0.12, cases=None, config=MetricsConfig(), aims=Aims(width=0.04))["rows"][0]
+    known = plan_published(mean=0.78, sd=0.12, cases=40, config=MetricsConfig(), aims=Aims(width=0.04))["rows"][0]
+    assert exact["width"]["units_ci95"] is None
+    assert known["width"]["units_ci95"][0] < exact["width"]["units"] < known["width"]["units_ci95"][1]
+
+
+@pytest.mark.parametrize(
+    ("sd", "cases", "width"),
+    [(0.12, 40, 0.05), (0.05, 20, 0.02), (0.25, 100, 0.1), (0.08, 15, 0.03), (0.15, 400, 0.04)],
+)
+def test_a_planner_with_the_normal_distribution_agrees_within_a_tenth(sd: float, cases: int, width: float) -> None:
+    aims = Aims(width=width, detect=width / 2)
+    found = plan_published(mean=0.7, sd=sd, cases=cases, config=MetricsConfig(), aims=aims)["rows"][0]
+    reach, power = (NormalDist().inv_cdf(p) for p in (0.975, 0.8))
+    assert 1 <= found["width"]["units"] / (2 * reach * sd / width) ** 2 < 1.1
+    assert 1 <= found["power"]["units"] / ((reach + power) * 2 * sd / width) ** 2 < 1.1
