@@ -69,6 +69,9 @@ def test_types_are_those_of_the_definition_and_add_up():
         np.testing.assert_array_equal(found.right, right)
         wrong = np.stack([matrix.sum(0) - right, matrix.sum(1) - right], axis=1)  # false positives and negatives
         np.testing.assert_array_equal(found.counts.sum(-1), wrong)
+        union = np.where(right + wrong.sum(1), right + wrong.sum(1), np.nan)
+        np.testing.assert_allclose(found.share.sum(1), wrong.sum(1) / union)  # 1 - IoU
+        np.testing.assert_array_equal(found.gain, iou_gain(found.counts, found.right))
 
 
 def test_a_gain_of_all_there_is():

@@ -34,6 +34,16 @@ class ErrorTypes:
     right: IntArray
     width: int
 
+    @property
+    def share(self) -> FloatArray:
+        """Share of each type in the union (K, 3). With the IoU they add up to 1; NaN for a class in neither map."""
+        return divide(self.counts.sum(axis=1), (self.counts.sum(axis=(1, 2)) + self.right)[:, None])
+
+    @property
+    def gain(self) -> FloatArray:
+        """By how much the IoU of each class would rise if one type were mended (K, 3)."""
+        return iou_gain(self.counts, self.right)
+
 
 def error_types(
     target: NDArray[Any],
