@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco
 from scipy import ndimage
-from skimage.draw import polygon
 
 from segmeter.export.config import ExportConfig
 from segmeter.export.objects import OBJECT_FILES, compress_runs, encode_coco, encode_geojson
 from segmeter.export.writer import Writer
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.postprocess.pipeline import run_steps
+from tests.postprocess.conftest import filled
 
 # of pycocotools, which was built before NumPy 2
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -30,14 +30,8 @@ def parts_of(labels, label):
 
 
 def drawn(geometry, shape):
-    """A geometry filled even-odd by scikit-image's polygons."""
     polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
-    inside = np.zeros(shape, bool)
-    for ring in (ring for rings in polygons for ring in rings):
-        x, y = np.array(ring, float).T
-        rows, columns = polygon(y - 0.5, x - 0.5, shape)
-        inside[rows, columns] ^= True
-    return inside
+    return filled([ring for rings in polygons for ring in rings], shape)
 
 
 def test_coco_run_lengths_are_read_by_pycocotools(labels, spec):

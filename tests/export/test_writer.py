@@ -139,14 +139,6 @@ def test_instances_are_png_where_label_maps_are_and_65535_suffice(tmp_path, spec
     np.testing.assert_array_equal(read(tmp_path / "instances" / f"x.{suffix}"), instances.astype(dtype), strict=True)
 
 
-@pytest.mark.parametrize(
-    ("count", "ignore_index", "expected"),
-    [(2, None, np.uint8), (256, None, np.uint8), (257, None, np.uint16), (3, 255, np.uint8), (3, 256, np.uint16)],
-)
-def test_auto_dtype_is_the_smallest_that_holds_every_label(tmp_path, count, ignore_index, expected):
-    assert writer(tmp_path, many(count, ignore_index)).dtype == expected
-
-
 def test_every_label_is_written_as_it_is_or_refused_before_the_first_case(tmp_path, spec):
     writer(tmp_path, many(300)).write("x", np.array([[44, 299, 300 - 44]]))
     np.testing.assert_array_equal(read(tmp_path / "labels" / "x.png"), [[44, 299, 256]])

@@ -6,35 +6,26 @@ import sys
 import pytest
 
 from segmeter.errors import ConfigError
-from segmeter.postprocess.config import (
-    ClearBorderConfig,
-    ClosingConfig,
-    FillHolesConfig,
-    LargestComponentConfig,
-    OpeningConfig,
-    PostprocessConfig,
-    RemoveSmallObjectsConfig,
-    WatershedConfig,
-)
+from segmeter.postprocess.config import STEPS, OpeningConfig, PostprocessConfig, WatershedConfig
 
 
 @pytest.mark.parametrize(
-    ("schema", "settings", "said"),
+    ("step", "settings", "said"),
     [
-        (RemoveSmallObjectsConfig, {"min_pixels": 0}, "remove_small_objects: expected `min_pixels` .* >= 1, got 0"),
-        (RemoveSmallObjectsConfig, {"connectivity": 6}, r"`connectivity` to be one of 4, 8, got 6"),
-        (LargestComponentConfig, {"connectivity": 1}, r"largest_component: .* got 1"),
-        (ClearBorderConfig, {"margin": -1}, r"clear_border: expected `margin` to be an integer >= 0"),
-        (FillHolesConfig, {"max_pixels": 0}, r"fill_holes: expected `max_pixels` to be an integer >= 1"),
-        (OpeningConfig, {"radius": 0}, r"opening: expected `radius` to be an integer >= 1 and <= 50, got 0"),
-        (ClosingConfig, {"radius": 51}, r"closing: expected `radius` .* got 51"),
-        (WatershedConfig, {"min_distance": 0}, r"watershed: expected `min_distance` to be an integer >= 1"),
-        (OpeningConfig, {"classes": ()}, r"`classes` to be a list, each text, of length >= 1 or null, got \[\]"),
+        ("remove_small_objects", {"min_pixels": 0}, "remove_small_objects: expected `min_pixels` .* >= 1, got 0"),
+        ("remove_small_objects", {"connectivity": 6}, r"`connectivity` to be one of 4, 8, got 6"),
+        ("largest_component", {"connectivity": 1}, r"largest_component: .* got 1"),
+        ("clear_border", {"margin": -1}, r"clear_border: expected `margin` to be an integer >= 0"),
+        ("fill_holes", {"max_pixels": 0}, r"fill_holes: expected `max_pixels` to be an integer >= 1"),
+        ("opening", {"radius": 0}, r"opening: expected `radius` to be an integer >= 1 and <= 50, got 0"),
+        ("closing", {"radius": 51}, r"closing: expected `radius` .* got 51"),
+        ("watershed", {"min_distance": 0}, r"watershed: expected `min_distance` to be an integer >= 1"),
+        ("opening", {"classes": ()}, r"`classes` to be a list, each text, of length >= 1 or null, got \[\]"),
     ],
 )
-def test_settings_out_of_range_are_refused(schema, settings, said):
+def test_settings_out_of_range_are_refused(step, settings, said):
     with pytest.raises(ConfigError, match=said):
-        schema(**settings)
+        STEPS.schema(step)(**settings)
 
 
 def test_nothing_follows_a_watershed():

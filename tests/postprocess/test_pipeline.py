@@ -66,18 +66,12 @@ def test_every_step_takes_uniform_and_tiny_images(step, value, shape):
     np.testing.assert_array_equal(run_steps(labels, [step], make_spec(2, "binary")).labels, labels)
 
 
-def test_steps_work_on_the_named_classes_only(blobs, spec):
-    for step in (RemoveSmallObjectsConfig, LargestComponentConfig, ClearBorderConfig, OpeningConfig):
-        cleaned = run_steps(blobs, [step(classes=("c",))], spec)
-        changed = cleaned.labels != blobs
-        assert changed.any()
-        assert (blobs[changed] == 2).all()
-
-
-def test_fill_names_the_class_that_removed_pixels_get(blobs, spec):
-    cleaned = run_steps(blobs, [LargestComponentConfig(classes=("c",), fill="d")], spec)
+@pytest.mark.parametrize("step", [RemoveSmallObjectsConfig, LargestComponentConfig, ClearBorderConfig, OpeningConfig])
+def test_steps_work_on_the_named_classes_only_and_removed_pixels_get_the_class_fill(blobs, spec, step):
+    cleaned = run_steps(blobs, [step(classes=("c",), fill="d")], spec)
     changed = cleaned.labels != blobs
     assert changed.any()
+    assert (blobs[changed] == 2).all()
     assert (cleaned.labels[changed] == 3).all()
 
 
