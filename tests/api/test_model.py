@@ -1,11 +1,22 @@
-"""`segmeter.load`: three lines from a checkpoint to labels, equal to what the predictor gives."""
+"""`segmeter.load`: three lines from a checkpoint to the labels that `predict` writes, and images that are refused."""
+
+import logging
+import re
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import segmeter
+from segmeter.cli.main import main
 from segmeter.errors import SegmeterError
+from segmeter.export.formats import encode_labels_png
+from tests.api.conftest import write_network
 from tests.models.parts import make_spec
+
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +70,60 @@ def test_images_on_another_scale_are_warned_of_once(checkpoints, image, caplog):
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "The model was trained on another scale or dtype" in record.getMessage()
+
+
+def test_a_model_in_three_lines_gives_the_bytes_of_predict(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^## A model in three lines\n\n((?:    .*\n)+)", PAGE, re.MULTILINE)
+    lines = [line.strip() for line in block.splitlines()]
+    assert len(lines) == 3
+    checkpoint = write_network(Path(lines[1].split('"')[1]), in_channels=3)
+    image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)
+    names = {"image": image}
+    exec("\n".join(lines), names)  # the page's own text
+    assert len(np.unique(names["labels"])) > 1
+    Image.fromarray(image).save("x.png")
+    main(["predict", f"checkpoint={checkpoint}", "input=x.png", "report.html=false", "report.overlays=0"])
+    (written,) = Path("runs/predict").glob("*/predictions/labels/x.png")
+    assert written.read_bytes() == encode_labels_png(names["labels"], make_spec().colours)
+
+
+GREY = np.random.default_rng(0).integers(0, 256, (50, 70), np.uint8)
+NO_IMAGES = [
+    *(
+        (GREY.astype(kind), "got .*scale of the training")
+        for kind in ("f8", "i8", "f2", "g", "i1", bool, "c8", str, "O")
+    ),
+    (np.ma.masked_array(GREY, GREY > 9), "got MaskedArray"),
+    (GREY.tolist(), "got list"),
+    (GREY[0], r"got uint8 \(70,\)"),
+    (np.stack([GREY] * 3, -1), r"to be \(B, 1, H, W\)"),
+    (GREY[..., None][..., :0], r"got (shape|uint8) \(\d+, \d+, 0\)"),
+    (GREY[:0], r"got (shape|uint8) \(0, \d+\)"),
+    *((np.full(GREY.shape, value, np.float32), "hold NaN or infinity") for value in (np.nan, np.inf)),
+]
+
+
+@pytest.fixture(params=[{}, {"tile": 32, "overlap": 0, "flips": True}], ids=["whole", "tiles"])
+def load(request, checkpoints):
+    return partial(segmeter.load, checkpoints[0], device="cpu", precision="float32", **request.param)
+
+
+def test_a_model_forgets_what_is_no_image(load, caplog):
+    """A float64 image was predicted first, and then kept as one whose scale is not known."""
+
+    def said_of(model):
+        caplog.clear()
+        labels = [model(GREY), model(GREY.astype(np.float32))]  # of the second it is said that its scale is another
+        return labels, [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+    model = load()
+    for image, line in NO_IMAGES:
+        for call in (model, model.probs):
+            with pytest.raises(SegmeterError, match=line) as caught:
+                call(image)
+            assert len(str(caught.value).splitlines()) == 1
+    (labels, said), (wanted, fresh) = (said_of(one) for one in (model, load()))
+    np.testing.assert_array_equal(labels, wanted)
+    assert said == fresh
+    assert len(said) == 1

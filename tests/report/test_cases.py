@@ -67,19 +67,28 @@ def test_what_became_of_a_class_is_said_in_words(spec):
     assert found["weakest"].values == ["tree"]
 
 
-def test_measures_further_scores_steps_and_clusters_have_columns(rng, spec):
-    rows = make_rows(rng, spec, ["p1_a", "p2_b"])
-    for i, row in enumerate(rows):
+def test_measures_further_scores_steps_and_clusters_have_columns_and_a_case_without_them_is_undefined(rng, spec):
+    rows = make_rows(rng, spec, ["p1_a", "p2_b", "p3_c"])
+    for i in range(2):
         measured = (MeasureColumn("hd95", "tree", 1.5 + i), MeasureColumn("hd95", "car", float("inf")))
-        rows[i] = replace(row, measured=measured, extra={"missing": float(i)}, changed_pixels={"fill": i})
+        rows[i] = replace(rows[i], measured=measured, extra={"missing": float(i)}, changed_pixels={"fill": i})
+    rows[2] = replace(rows[2], loss=None)
     found = columns_of(rows, spec, cluster="prefix:_")
-    assert found["measure/hd95/tree"].values.tolist() == [1.5, 2.5]
+    np.testing.assert_array_equal(found["measure/hd95/tree"].values, [1.5, 2.5, np.nan])
     assert (found["measure/hd95/tree"].better, found["measure/hd95/tree"].of_class) == ("lower", 1)
-    assert found["measure/hd95/mean"].values.tolist() == [float("inf")] * 2
+    np.testing.assert_array_equal(found["measure/hd95/mean"].values, [np.inf, np.inf, np.nan])
     assert list(found).index("measure/hd95/mean") < list(found).index("iou/0")  # kept where the classes are too much
-    assert found["extra/missing"].values.tolist() == [0, 1]
-    assert found["changed/fill"].values.tolist() == [0, 1]
-    assert list(found["cluster"].values) == ["p1", "p2"]
+    np.testing.assert_array_equal(found["extra/missing"].values, [0, 1, np.nan])
+    assert found["changed/fill"].values.tolist() == [0, 1, -1]
+    assert list(found["cluster"].values) == ["p1", "p2", "p3"]
+    np.testing.assert_array_equal(found["loss"].values, [rows[0].loss, rows[1].loss, np.nan])
+
+
+@pytest.mark.parametrize("terms", [(), ((0.0, 0.0),)], ids=["none", "nan"])
+def test_a_loss_that_every_case_lacks_is_shown_where_one_was_computed(rng, spec, terms):
+    rows = [replace(row, loss=np.nan if terms else None, loss_terms=terms) for row in make_rows(rng, spec, "abc")]
+    column = columns_of(rows, spec).get("loss")
+    np.testing.assert_equal(column and column.values.tolist(), [np.nan] * 3 if terms else None)
 
 
 def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
@@ -101,13 +110,6 @@ def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
     assert "measure/fn/tree" in columns
 
 
-@pytest.mark.parametrize(("loss", "terms"), [(None, ()), (np.nan, ((0.0, 0.0),))], ids=["none", "nan"])
-def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, loss, terms):
-    rows = [replace(row, loss=loss, loss_terms=terms) for row in make_rows(rng, spec, "abc")]
-    column = columns_of(rows, spec).get("loss")
-    np.testing.assert_equal(column and column.values.tolist(), None if loss is None else [np.nan] * 3)
-
-
 def test_a_binary_run_is_headed_by_its_object(rng):
     spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
     found = columns_of(make_rows(rng, spec, "ab"), spec)
@@ -122,17 +124,6 @@ def test_the_score_that_was_set_as_headline_comes_first_with_its_direction_and_u
     column = list(columns_of(rows, spec, headline="hd95/car", measures=(SurfaceConfig(),)).values())[1]
     assert (column.key, column.label, column.kind, column.better) == ("headline", "HD95 of car", "number", "lower")
     assert (column.unit, column.values.tolist()) == ("pixels", [2, 3, 4])
-
-
-def test_a_case_without_a_score_that_others_have_is_undefined(rng, spec):
-    rows = make_rows(rng, spec, "abcd")
-    column = MeasureColumn("hd95", "tree", 2.5)
-    rows[3] = replace(rows[3], measured=(column,), extra={"missing": 4.0}, changed_pixels={"fill": 7}, loss=None)
-    found = columns_of(rows, spec)
-    np.testing.assert_array_equal(found["measure/hd95/tree"].values, [np.nan] * 3 + [2.5])
-    np.testing.assert_array_equal(found["extra/missing"].values, [np.nan] * 3 + [4.0])
-    assert found["changed/fill"].values.tolist() == [-1, -1, -1, 7]
-    np.testing.assert_array_equal(found["loss"].values, [*(row.loss for row in rows[:3]), np.nan])
 
 
 def test_cells_are_given_the_counts_of_all_cases(rng, spec):
@@ -155,9 +146,9 @@ def sliced(tmp_path, rng, spec):
     return rows, table, summarise(rows, spec, MetricsConfig(bootstrap=0, slices=str(table), **options))
 
 
-def slices_of(sliced, spec):
+def slices_of(sliced, spec, **hashes):
     board, found = board_of(as_table(sliced[0]), spec, sliced[2]), sliced[2]["slices"]
-    return slice_columns(board, found["hashes"], table=found["table"])
+    return slice_columns(board, hashes or found["hashes"], table=found["table"])
 
 
 def test_each_case_has_the_slice_that_was_counted(sliced, spec):
@@ -172,8 +163,11 @@ def test_each_case_has_the_slice_that_was_counted(sliced, spec):
             assert list(column.values).count(label) == entry["n"]
 
 
-def test_a_table_that_lacks_cases_or_swapped_them_gives_no_slice(sliced, spec):
+def test_a_table_that_lacks_cases_or_swapped_them_and_a_run_without_a_hash_give_no_slice(sliced, spec):
     """Where two cases were swapped, each slice still has as many."""
+    columns, (line,) = slices_of(sliced, spec, ward=None)
+    assert not columns
+    assert line.endswith(".csv is gone or has changed, or an older version wrote the run.")
     table = sliced[1]
     table.write_text(table.read_text().replace("a,x,", "a,y,").replace("b,y,", "b,x,"))
     columns, lost = slices_of(sliced, spec)
@@ -183,12 +177,3 @@ def test_a_table_that_lacks_cases_or_swapped_them_gives_no_slice(sliced, spec):
     columns, lost = slices_of(sliced, spec)
     assert [column.key for column in columns] == ["slice/share/wood"]
     assert "by ward, thirds(dose) can't" in lost[0]
-
-
-def test_a_run_that_recorded_no_hash_gives_no_slice(sliced, spec):
-    board = board_of(as_table(sliced[0]), spec, sliced[2])
-    columns, (line,) = slice_columns(board, {"ward": None}, table=None)
-    assert not columns
-    assert line.endswith(
-        "by ward can't be listed: their source is gone or has changed, or an older version wrote the run."
-    )
