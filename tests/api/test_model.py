@@ -13,10 +13,23 @@ import segmeter
 from segmeter.cli.main import main
 from segmeter.errors import SegmeterError
 from segmeter.export.formats import encode_labels_png
-from tests.api.conftest import write_network
-from tests.models.parts import make_spec
+from segmeter.models.checkpoint import write_checkpoint
+from tests.models.parts import make_card, make_spec, make_tiny
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def write_network(folder, seed=0, in_channels=1):
+    card = make_card(in_channels=in_channels)
+    state = make_tiny(seed, card).state_dict()
+    write_checkpoint(folder, segmenter_state=state, card=card, state=None, progress={})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Two networks of different weights, for grey images."""
+    return [write_network(tmp_path_factory.mktemp("checkpoints") / "step", seed) for seed in range(2)]
 
 
 @pytest.fixture(scope="module")

@@ -4,29 +4,24 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.postprocess.config import (
-    STEPS,
-    ClearBorderConfig,
-    ClosingConfig,
-    FillHolesConfig,
-    LargestComponentConfig,
-    OpeningConfig,
-    RemoveSmallObjectsConfig,
-    StepConfig,
-    WatershedConfig,
-)
+from segmeter.postprocess import config as schema
 from segmeter.postprocess.pipeline import run_steps
 
 from .conftest import make_spec
 
-EVERY = [STEPS.schema(name)() for name in STEPS.names() if name != "cores"]  # which needs probabilities
+EVERY = [schema.STEPS.schema(name)() for name in schema.STEPS.names() if name != "cores"]  # which needs probabilities
 
 
 def test_changed_pixels_of_each_step_by_hand():
     labels = np.zeros((5, 7), np.uint8)
     labels[1:4, 1:4] = labels[1, 6] = 1
     labels[2, 2] = 0  # a hole, and a single pixel
-    steps = (FillHolesConfig(), RemoveSmallObjectsConfig(min_pixels=2), FillHolesConfig(), WatershedConfig())
+    steps = (
+        schema.FillHolesConfig(),
+        schema.RemoveSmallObjectsConfig(min_pixels=2),
+        schema.FillHolesConfig(),
+        schema.WatershedConfig(),
+    )
     cleaned = run_steps(labels, steps, make_spec(2, "binary"))
     assert cleaned.changed == {"fill_holes": 1, "remove_small_objects": 1, "fill_holes_2": 0, "watershed": 0}
     labels[2, 2], labels[1, 6] = 1, 0
@@ -66,7 +61,10 @@ def test_every_step_takes_uniform_and_tiny_images(step, value, shape):
     np.testing.assert_array_equal(run_steps(labels, [step], make_spec(2, "binary")).labels, labels)
 
 
-@pytest.mark.parametrize("step", [RemoveSmallObjectsConfig, LargestComponentConfig, ClearBorderConfig, OpeningConfig])
+@pytest.mark.parametrize(
+    "step",
+    [schema.RemoveSmallObjectsConfig, schema.LargestComponentConfig, schema.ClearBorderConfig, schema.OpeningConfig],
+)
 def test_steps_work_on_the_named_classes_only_and_removed_pixels_get_the_class_fill(blobs, spec, step):
     cleaned = run_steps(blobs, [step(classes=("c",), fill="d")], spec)
     changed = cleaned.labels != blobs
@@ -94,9 +92,9 @@ def test_labels_that_are_none_are_refused(spec, labels, said):
 
 def test_unknown_step_class_and_fill_are_refused(spec):
     for step, said in (
-        (StepConfig(name="openning"), "Did you mean 'opening'"),
-        (ClosingConfig(classes=("z",)), "postprocess.closing: expected `classes` .*'z'"),
-        (OpeningConfig(fill="z"), "postprocess.opening: expected `fill` .*'z'"),
+        (schema.StepConfig(name="openning"), "Did you mean 'opening'"),
+        (schema.ClosingConfig(classes=("z",)), "postprocess.closing: expected `classes` .*'z'"),
+        (schema.OpeningConfig(fill="z"), "postprocess.opening: expected `fill` .*'z'"),
     ):
         with pytest.raises(ConfigError, match=said):
             run_steps(np.zeros((2, 2), np.uint8), [step], spec)

@@ -228,63 +228,29 @@ def test_a_folder_whose_file_is_missing_damaged_or_lacks_something_is_refused(tm
         write_report(tmp_path)
 
 
-SECRET = "TOP-SECRET-OUTSIDE"
+EVALUATED = ("pictures/h/image.webp", "pictures/h/layers.json", "run.json", "config.yaml", "cases.parquet")
 
 
-@pytest.fixture
-def outside(tmp_path):
-    """What no page may show."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "config.yaml").write_text(f"secret: {SECRET}\n")
-    (folder / "run.json").write_text(json.dumps({"command": SECRET}))
-    return folder
-
-
-@pytest.fixture
-def made(tmp_path, rng, spec):
-    """The folders of a predict with one picture, of a training and of an evaluation, by what they hold."""
-    predicted, trained, evaluated = (tmp_path / name for name in ("predict", "train", "eval"))
-    (predicted / "predictions").mkdir(parents=True)
-    write_picture(predicted, "a", rng, spec, referenced=False)
-    write_json(predicted / "run.json", {"command": "predict"})
-    (predicted / "config.yaml").write_text("a: 1\n")
-    trained.mkdir()
-    (trained / "history.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
-    Image.new("RGB", (8, 8)).save(trained / "first_batch.png")
-    fill_run(evaluated, rng, spec, "abcd")
-    return {"predict": predicted, "train": trained, "eval": evaluated}
-
-
-def plant(path, target):
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    [
-        *(("predict", name) for name in ("pictures/a/image.webp", "pictures/a/layers.json", "run.json", "config.yaml")),
-        *(("train", name) for name in ("history.jsonl", "first_batch.png")),
-        ("eval", "cases.parquet"),
-    ],
-)
-def test_a_linked_file_is_refused_by_name(run, name, made, outside):
+@pytest.mark.parametrize("name", [*EVALUATED, "history.jsonl", "first_batch.png"])
+def test_a_linked_file_is_refused_by_name(run, name, tmp_path_factory):
     """Mutation seen to fail: read by its path."""
-    folder, target = made[run], outside / Path(name).name
-    write_report(folder)
-    before = (folder / "report.html").read_bytes()
-    if not target.exists():
-        (folder / name).rename(target)
-    plant(folder / name, target)
+    if name not in EVALUATED:  # of a training
+        (run / "metrics.json").unlink()
+        (run / "history.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+        Image.new("RGB", (8, 8)).save(run / "first_batch.png")
+    before = write_report(run).read_bytes()
+    (run / name).symlink_to((run / name).rename(tmp_path_factory.mktemp("outside") / Path(name).name))
     with pytest.raises(InputError, match=f"{name}: is a link, and nothing in a run's folder is read"):
-        write_report(folder)
-    assert (folder / "report.html").read_bytes() == before
+        write_report(run)
+    assert (run / "report.html").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["run.json", "config.yaml"])
-def test_the_index_names_a_linked_record_and_shows_nothing_of_it(name, made, outside):
-    plant(made["predict"] / name, outside / name)
-    page = write_index(made["predict"]).read_text()
+def test_the_index_names_a_linked_record_and_shows_nothing_of_it(run, name, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / name
+    outside.write_text('{"command": "TOP-SECRET"}')
+    (run / name).unlink()
+    (run / name).symlink_to(outside)
+    page = write_index(run).read_text()
     assert f"{name}: is a link, and nothing in a run" in page
-    assert SECRET not in page
+    assert "TOP-SECRET" not in page

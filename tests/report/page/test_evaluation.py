@@ -12,7 +12,6 @@ from segmeter.metrics.config.measures import ErrorTypesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns
-from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
@@ -70,15 +69,6 @@ def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
     found = values_of(tmp_path, make_rows(rng, spec, ["a.b", "c"]), spec)
     columns = {column["key"]: column["values"] for column in unpack_page(found["explorer"]["data"])["columns"]}
     assert columns["file"] == ["predictions/labels/a.b.png", ""]
-
-
-def test_pixels_of_no_class_are_shares_of_their_row(tmp_path, rng, spec):
-    spec = spec.replace(count_invalid=True)
-    made, outside = make_rows(rng, spec, "abc"), ((0, 0), (0, 1))
-    rows = [replace(row, counts=np.pad(row.counts, outside, constant_values=3)) for row in made]
-    page = unpack_page(values_of(tmp_path, rows, spec)["explorer"]["data"])
-    assert page["outside"] == [9, 9, 9]
-    assert np.shape(page["matrix"]) == (3, 3)
 
 
 ENTRY = {
@@ -181,7 +171,9 @@ def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to
     config = MetricsConfig(bootstrap=0, groups={"all": ("tree", "car")}, slice_by=("prefix:/",))
     summary = write_run(tmp_path, rows, spec, config)
     summary["calibration"] = {"per_class": {"car": {**ENTRY, "ece": 0.5}}, "reliability": None}
-    page = evaluation_values(tmp_path, summary, ReportConfig())["evaluation"]
+    found = evaluation_values(tmp_path, summary, ReportConfig())
+    page, packed = found["evaluation"], unpack_page(found["explorer"]["data"])
+    assert (packed["outside"], np.shape(packed["matrix"])) == ([4, 4, 4], (3, 3))  # beside the classes
     assert choice(page["groups"].rows[0][0].link) == all_by("group/0")
     assert choice(page["slices"].rows[0][1].link) == {"is.slice/prefix:/": "x"}
     (car,) = page["calibration"][1].rows
@@ -190,15 +182,6 @@ def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to
     line = "12 pixels predicted outside the classes, counted as missed"
     assert choice(links.pop(line)) == {"un.invalid": "above 0", "sort": "-invalid", "h": "invalid"}
     assert set(links.values()) == {None}
-
-
-def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
-    summary, columns = found
-    key = "measure/fn/car"
-    summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
-    columns = columns | {key: CaseColumn(key=key, label="", values=[1] * 6, kind="count", group="fn")}
-    (row,) = (row for row in evaluation.measures(summary, columns) if row["metric"] == "fn")
-    assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
 
 
 def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):

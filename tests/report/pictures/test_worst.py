@@ -51,16 +51,6 @@ def test_the_crop_has_the_most_wrong_pixels():
         assert wrong[rows, columns].sum() >= 0.9 * best
 
 
-def test_ignored_pixels_are_never_wrong_and_any_plane_counts():
-    _, target, labels = scene(0.5)
-    assert find_wrong(classify_errors(target, labels, SPEC)).sum() == 150 * 200
-    planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 9, 9), (1, 2, 3)), ignore_index=255)
-    target, labels = np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4), np.uint8)
-    labels[0, 0, 0] = labels[1, 0, 0] = labels[1, 3, 3] = labels[0, 2, 2] = 1
-    target[0, 2, 2] = 255
-    assert np.argwhere(find_wrong(classify_errors(target, labels, planes))).tolist() == [[0, 0], [3, 3]]
-
-
 def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path):
     rows = []
     for case_id, share in {"a/1": 0.9, "b": 0.1, "c": 0.5, "d": 0.0, "e": None}.items():
