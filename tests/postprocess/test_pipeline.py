@@ -16,13 +16,8 @@ def test_changed_pixels_of_each_step_by_hand():
     labels = np.zeros((5, 7), np.uint8)
     labels[1:4, 1:4] = labels[1, 6] = 1
     labels[2, 2] = 0  # a hole, and a single pixel
-    steps = (
-        schema.FillHolesConfig(),
-        schema.RemoveSmallObjectsConfig(min_pixels=2),
-        schema.FillHolesConfig(),
-        schema.WatershedConfig(),
-    )
-    cleaned = run_steps(labels, steps, make_spec(2, "binary"))
+    fill, small = schema.FillHolesConfig(), schema.RemoveSmallObjectsConfig(min_pixels=2)
+    cleaned = run_steps(labels, (fill, small, fill, schema.WatershedConfig()), make_spec(2, "binary"))
     assert cleaned.changed == {"fill_holes": 1, "remove_small_objects": 1, "fill_holes_2": 0, "watershed": 0}
     labels[2, 2], labels[1, 6] = 1, 0
     np.testing.assert_array_equal(cleaned.labels, labels)
@@ -61,12 +56,9 @@ def test_every_step_takes_uniform_and_tiny_images(step, value, shape):
     np.testing.assert_array_equal(run_steps(labels, [step], make_spec(2, "binary")).labels, labels)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [schema.RemoveSmallObjectsConfig, schema.LargestComponentConfig, schema.ClearBorderConfig, schema.OpeningConfig],
-)
+@pytest.mark.parametrize("step", ["remove_small_objects", "largest_component", "clear_border", "opening"])
 def test_steps_work_on_the_named_classes_only_and_removed_pixels_get_the_class_fill(blobs, spec, step):
-    cleaned = run_steps(blobs, [step(classes=("c",), fill="d")], spec)
+    cleaned = run_steps(blobs, [schema.STEPS.schema(step)(classes=("c",), fill="d")], spec)
     changed = cleaned.labels != blobs
     assert changed.any()
     assert (blobs[changed] == 2).all()

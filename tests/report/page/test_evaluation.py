@@ -12,6 +12,7 @@ from segmeter.metrics.config.measures import ErrorTypesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns
+from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
@@ -160,6 +161,11 @@ def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(f
     wanted = {"sort": "-measure/extent_errors/car", "h": "measure/extent_errors/car"}
     assert choice(rows["extent_errors", "car"]["links"]["mean"]) == wanted
     assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == wanted  # cases have no gain
+    key = "measure/fn/car"
+    summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
+    counted = columns | {key: CaseColumn(key, "", [1] * 6, "count", "fn")}
+    (row,) = (row for row in evaluation.measures(summary, counted) if row["metric"] == "fn")
+    assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
 
 
 def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to_their_cases(tmp_path, rng, spec):
