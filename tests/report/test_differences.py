@@ -16,8 +16,7 @@ from tests.data.crafted import BINARY
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
-from .conftest import write_run
-from .parsed import Page
+from .conftest import Page, write_run
 
 RESAMPLING = {"interval": "expanded", "resamples": 500, "cluster": None, "warning": None}
 ROWS = random_rows(12)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
@@ -23,8 +23,7 @@ from segmeter.metrics.probabilities import Calibration
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_index, write_report
 
-from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, row_of, unpack_page, write_picture, write_run
-from .parsed import Page
+from .conftest import HOSTILE, HOSTILE_IDS, Page, fill_run, make_rows, row_of, unpack_page, write_picture, write_run
 
 
 def render(folder, config=None):
@@ -254,3 +253,21 @@ def test_the_index_names_a_linked_record_and_shows_nothing_of_it(run, name, tmp_
     page = write_index(run).read_text()
     assert f"{name}: is a link, and nothing in a run" in page
     assert "TOP-SECRET" not in page
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("overlays", (-1, 0), -2),
+        ("panel", (128, 4096), 127),
+        ("panel", (128, 4096), 4097),
+        ("worst", (0, 100), -1),
+        ("picture_mb", (0.1,), 0),
+        ("pictures", ("embed", "link"), "none"),
+    ],
+)
+def test_ranges_hold_at_their_ends(key, good, bad):
+    for value in good:
+        assert getattr(ReportConfig(**{key: value}), key) == value
+    with pytest.raises(ConfigError, match=key):
+        ReportConfig(**{key: bad})

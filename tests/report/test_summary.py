@@ -2,16 +2,13 @@
 
 import io
 import re
-from pathlib import Path
 
-import numpy as np
-
-import segmeter
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report import figures
 from segmeter.report.html import write_report
 from segmeter.report.summary import print_summary, render_summary
 
+from .conftest import make_rows, write_run
 from .test_html import measured_run
 
 BINARY = {
@@ -195,26 +192,14 @@ def test_groups_stand_under_the_classes():
     assert row == ["road users (ground, car)", "0.500", "0.600", "0.700", "0.800"]
 
 
-def sliced_evaluation():
-    rng = np.random.default_rng(0)
-    target = np.kron(rng.integers(0, 2, (4, 4)), np.ones((4, 4), int))
-    wrong = {
-        f"<{ward}>-{i}": rng.random(target.shape) < rate for ward, rate in (("a", 0.05), ("b", 0.3)) for i in range(8)
-    }
-    pairs = [(name, target, np.where(where, 1 - target, target)) for name, where in wrong.items()]
-    config = MetricsConfig(bootstrap=200, slice_by=("^(.+)-",))
-    return segmeter.evaluate(pairs, classes=["none", "cell"], task="binary", metrics=config)
-
-
-def test_slices_are_printed_with_the_worst_marked_and_stand_in_the_report(tmp_path: Path) -> None:
-    found = sliced_evaluation()
-    rows = figures.slices(found.summary)
+def test_slices_are_printed_with_the_worst_marked_and_stand_in_the_report(tmp_path, rng, spec):
+    cases = make_rows(rng, spec, [f"<{ward}>-{i}" for ward in "ab" for i in range(8)])
+    summary = write_run(tmp_path, cases, spec, MetricsConfig(bootstrap=200, slice_by=("^(.+)-",)))
+    rows = figures.slices(summary)
     assert figures.slices({}) == []
     assert [(row["slice"], row["n"], row["worst"]) for row in rows] == [("<a>", 8, False), ("<b>", 8, True)]
-    assert figures.title(found.summary["slices"]["headline"]) == "IoU of cell"
-    text = shown(found.summary)
+    text, page = shown(summary), write_report(tmp_path).read_text()
     assert "<b> (worst)" in text
-    assert "IoU of cell by slice" in text
-    page = write_report(found.write(tmp_path / "run")).read_text()
+    assert "mean IoU by slice" in text
     assert '<h2 id="slices">Slices</h2>' in page
     assert "&lt;b&gt; (worst)</a></b>" in page

@@ -23,8 +23,7 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS, row_of, write_run
-from .looks import Tab
-from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run
+from .looks import COLOURS, NAME, SPEC, TENS, Tab, draw_case, make_run
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from .looks import back, column, count, drag, ids
-from .made import TENS
+from .looks import TENS, back, column, count, drag, ids
 
 pytestmark = pytest.mark.slow
 

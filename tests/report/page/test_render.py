@@ -14,8 +14,7 @@ from segmeter.records import read_json
 from segmeter.report.html import write_index, write_report
 from segmeter.report.page.render import SCRIPTS, _when, if_there, render
 
-from ..conftest import make_rows, write_run
-from ..parsed import Page
+from ..conftest import Page, make_rows, write_run
 
 VALUES = {"tables": [], "kind": "runs", "when": "1 run", "title": "</title><script>alert(1)</script>"}
 FILES = sorted((Path(room.__file__).parent / "scripts").glob("*.js"))
