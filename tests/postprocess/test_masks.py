@@ -128,10 +128,6 @@ def test_the_picture_of_the_page_can_be_drawn_and_shows_every_step(tmp_path):
     assert sorted(step["name"] for step in page["STEPS_SHOWN"]) == sorted(STEPS.names())
 
 
-def clear(mask):
-    return np.zeros_like(mask)
-
-
 def test_equally_near_labels_are_decided_alike_wherever_they_lie():
     found = set()
     for top, left in ((0, 0), (3, 5), (7, 1)):
@@ -175,16 +171,6 @@ def test_gained_pixels_are_taken_from_any_class_and_later_classes_see_it():
     for classes, expected in (((1, 3), [1, 3, 3, 3]), ((3, 1), [1, 1, 3, 3])):
         found = apply_per_class(labels, ndimage.binary_dilation, classes=classes, multilabel=False)
         assert found.tolist() == [expected]
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_input_is_left_alone_and_keep_changes_nothing(blobs, multilabel):
-    labels = np.stack([blobs == k for k in range(4)]).astype(np.uint8) if multilabel else blobs
-    before = labels.copy()
-    result = apply_per_class(labels, np.copy, classes=(0, 1, 2, 3), multilabel=multilabel)
-    np.testing.assert_array_equal(result, labels)
-    apply_per_class(labels, clear, classes=(1,), multilabel=multilabel)
-    np.testing.assert_array_equal(labels, before)
 
 
 def test_classes_default_to_all_but_the_first_and_to_every_plane():

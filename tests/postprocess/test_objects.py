@@ -212,10 +212,3 @@ def test_instances_are_measured_as_scikit_image_measures_the_whole_map(blobs):
     ours = ("object", "pixels", "row_min", "column_min", "row_max", "column_max", "row_centre", "column_centre")
     for key, name in zip((*ours, "axis_major", "perimeter", "solidity"), wanted, strict=True):
         np.testing.assert_allclose([row[key] for row in rows], wanted[name], rtol=1e-9, err_msg=key)
-
-
-def test_planes_of_multilabel_are_measured_one_by_one():
-    planes = np.zeros((2, 4, 4), np.uint8)
-    planes[0, :2, :2] = planes[1, 1:, 1:] = 1
-    rows = region_table(planes, None, make_spec(2, "multilabel"))
-    assert [(row["class"], row["object"], row["pixels"]) for row in rows] == [("a", 1, 4), ("b", 2, 9)]

@@ -40,6 +40,7 @@ def test_every_step_keeps_dtype_shape_and_values_and_leaves_its_input(blobs, spe
 @pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
 def test_every_step_takes_planes(blobs, step):
     planes = np.stack([blobs == k for k in range(3)]).astype(np.uint8)
+    planes.setflags(write=False)
     cleaned = run_steps(planes, [step], make_spec(3, "multilabel"))
     assert cleaned.labels.shape == planes.shape
     assert set(np.unique(cleaned.labels)) <= {0, 1}

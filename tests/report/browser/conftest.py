@@ -238,17 +238,6 @@ def sweep(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def predicted(tmp_path_factory):
-    """Predictions without references."""
-    folder = tmp_path_factory.mktemp("predicted") / "run"
-    for i in range(3):
-        image, _, labels = draw_case(np.random.default_rng(7), i)
-        write_layers(folder, f"case-{i}", draw_layers(image, None, labels, SPEC, edge=128))
-    write_json(folder / "run.json", {"command": "predict", "state": "done"})
-    return write_report(folder)
-
-
-@pytest.fixture(scope="session")
 def numbered(tmp_path_factory):
     """A case of two cells that touch, of which one is found and one is missed, and a made-up third one."""
     spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (200, 0, 0)))

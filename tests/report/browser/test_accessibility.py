@@ -10,7 +10,7 @@ axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with t
 
 SCRIPT = Path(axe.__file__).parent / "axe.min.js"
 SERIOUS = ("serious", "critical")
-KINDS = ("site", "multilabel", "compared", "trained", "index", "predicted", "sweep")
+KINDS = ("site", "multilabel", "compared", "trained", "index", "sweep")
 RUN = """([place, rules]) => axe.run(
     {include: [[place]], exclude: [['tbody tr:nth-child(n+4)'], ['.choices fieldset:nth-child(n+3)']]},
     {resultTypes: ['violations'], ...rules})"""

@@ -209,23 +209,18 @@ def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
     assert said[0].split() == LAMPS
 
 
-def saved(page, path):
-    """Rows of the file that the page saves."""
-    with page.expect_download() as download:
-        page.click("#save")
-    download.value.save_as(path)
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def test_what_is_chosen_is_saved_as_csv_in_which_no_name_is_a_formula(visit, site, hostile, tmp_path):
+    def saved(page):
+        with page.expect_download() as download:
+            page.click("#save")
+        download.value.save_as(tmp_path / "cases.csv")
+        with (tmp_path / "cases.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
-
-def test_what_is_chosen_is_saved_as_csv(visit, site, tmp_path):
-    found = saved(visit(site, "#?has=3&sort=id"), tmp_path / "cases.csv")
+    found = saved(visit(site, "#?has=3&sort=id"))
     assert [row["case"] for row in found] == LAMPS
     assert [float(row["loss"]) for row in found] == pytest.approx([0.1 * i for i in range(0, 60, 5)], rel=1e-4)
-
-
-def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
-    names = {row["case"] for row in saved(visit(hostile), tmp_path / "cases.csv")}
+    names = {row["case"] for row in saved(visit(hostile))}
     assert "'=cmd()" in names
     assert not [name for name in names if name.startswith(("=", "+", "@"))]
 

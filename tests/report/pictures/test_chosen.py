@@ -25,30 +25,20 @@ from ..conftest import write_picture
 RANKING = Ranking(case_ids=sorted([*"abcdef", "undefined", "none"]), worst=["f", "none", *"edcba"])
 
 
-@pytest.fixture
-def pictures(tmp_path, rng, spec):
+def test_the_worst_the_worst_of_classes_and_a_sample_take_turns_within_the_limit(tmp_path, rng, spec):
+    """Without a limit all are there; in their order the worst is first, then the class's, then one of the sample."""
     for name in (*"abcdef", "undefined"):
         write_picture(tmp_path, name, rng, spec)
-    return tmp_path
-
-
-def page(folder, config, of_classes=()):
-    order = take_turns(replace(RANKING, of_classes=of_classes))
-    (shown,), left_out = choose_pictures([folder], order, config, page=folder)
-    return shown, left_out
-
-
-def test_the_worst_the_worst_of_classes_and_a_sample_take_turns_within_the_limit(pictures):
-    """Without a limit all are there; in their order the worst is first, then the class's, then one of the sample."""
-    shown, left_out = page(pictures, ReportConfig(), ["b", "none"])
+    order = take_turns(replace(RANKING, of_classes=["b", "none"]))
+    (shown,), left_out = choose_pictures([tmp_path], order, ReportConfig(), page=tmp_path)
     assert list(shown)[:2] == ["f", "b"]
-    assert set(shown) == {*"abcdef", "undefined"}
-    assert not left_out
+    assert (set(shown), left_out) == ({*"abcdef", "undefined"}, [])
     size = max(len(json.dumps(picture)) for picture in shown.values())
-    fewer, left_out = page(pictures, ReportConfig(picture_mb=3.2 * size / 2**20))
+    limited = ReportConfig(picture_mb=3.2 * size / 2**20)
+    (fewer,), left_out = choose_pictures([tmp_path], take_turns(RANKING), limited, page=tmp_path)
     assert len(fewer) == 3
     assert set(fewer) | set(left_out) == set(shown)
-    assert page(pictures / "none", ReportConfig()) == ({}, [])
+    assert choose_pictures([tmp_path / "none"], order, ReportConfig(), page=tmp_path) == ([{}], [])
 
 
 def ranked(scores, **changes):
