@@ -53,30 +53,27 @@ def test_two_classes_of_one_name_are_refused():
         flatten({"n_cases": 1, "per_class": {"a<": {"iou": 0.5}, "a>": {"iou": 0.25}}})
 
 
-def test_results_and_aggregates_are_ours(tmp_path):
+def test_results_and_aggregates_for_grand_challenge_are_ours_in_strict_json(tmp_path):
+    """A miss is infinite, which JSON has no number for; undefined is null."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    def written(found):
+        found.write_grand_challenge(tmp_path / "metrics.json")
+        return json.loads((tmp_path / "metrics.json").read_text(), parse_constant=refuse)
+
     found = evaluation(measures=["surface"])
-    found.write_grand_challenge(tmp_path / "metrics.json")
-    content = json.loads((tmp_path / "metrics.json").read_text())
+    content = written(found)
     assert content["aggregates"]["dataset"]["mean_iou"] == found.summary["dataset"]["mean_iou"]
     assert content["aggregates"]["per_class"]["car"]["iou_low"] == found.summary["per_class"]["car"]["ci95"]["iou"][0]
     assert [one["case_id"] for one in content["results"]] == [f"case{i}" for i in range(7)]
     assert content["results"][2]["iou_car"] == found.cases["iou_car"][2].as_py()
     assert "confusion" not in content["results"][0]
-
-
-def test_it_is_strict_json(tmp_path):
-    """A miss is infinite, which JSON has no number for; undefined is null."""
     target = np.zeros((6, 6), np.uint8)
     target[1:3, 1:3] = 2
-    found = segmeter.evaluate([("a", target, np.zeros_like(target))], classes=SPEC, measures=["surface"])
-    found.write_grand_challenge(tmp_path / "metrics.json")
-
-    def refuse(name):
-        raise AssertionError(name)
-
-    content = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=refuse)
-    assert content["results"][0]["extra_hd95/car"] == "inf"
-    assert content["results"][0]["iou_road"] is None
+    content = written(segmeter.evaluate([("a", target, 0 * target)], classes=SPEC, measures=["surface"]))
+    assert (content["results"][0]["extra_hd95/car"], content["results"][0]["iou_road"]) == ("inf", None)
     assert content["aggregates"]["measures"]["hd95"]["car"]["mean"] == "inf"
 
 

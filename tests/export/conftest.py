@@ -16,12 +16,8 @@ def rng():
 
 @pytest.fixture
 def spec():
-    return ClassSpec(
-        task="multiclass",
-        names=("sky", "road", "car"),
-        colours=((0, 0, 0), (90, 90, 90), (0, 0, 255)),
-        ignore_index=255,
-    )
+    names, colours = ("sky", "road", "car"), ((0, 0, 0), (90, 90, 90), (0, 0, 255))
+    return ClassSpec(task="multiclass", names=names, colours=colours, ignore_index=255)
 
 
 @pytest.fixture

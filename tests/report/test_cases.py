@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.classes import ClassSpec
 from segmeter.metrics.cases import table as stored_rows
 from segmeter.metrics.cases.stored import case_table
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, as_table
@@ -14,6 +13,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns, slice_columns
 from segmeter.report.columns import CellLists
+from tests.data.crafted import BINARY
 
 from .conftest import make_rows, row_of
 
@@ -110,15 +110,10 @@ def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
     assert "measure/fn/tree" in columns
 
 
-def test_a_binary_run_is_headed_by_its_object(rng):
-    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    found = columns_of(make_rows(rng, spec, "ab"), spec)
-    np.testing.assert_array_equal(found["headline"].values, found["iou/1"].values)
-    assert found["headline"].label == "IoU of cell"
-    assert "weakest" not in found
-
-
-def test_the_score_that_was_set_as_headline_comes_first_with_its_direction_and_unit(rng, spec):
+def test_the_object_heads_a_binary_run_and_a_score_that_was_set_any_with_its_direction_and_unit(rng, spec):
+    binary = columns_of(make_rows(rng, BINARY, "ab"), BINARY)
+    np.testing.assert_array_equal(binary["headline"].values, binary["iou/1"].values)
+    assert (binary["headline"].label, "weakest" in binary) == ("IoU of cell", False)
     made = enumerate(make_rows(rng, spec, "abc"))
     rows = [replace(row, measured=(MeasureColumn("hd95", "car", 2.0 + i),)) for i, row in made]
     column = list(columns_of(rows, spec, headline="hd95/car", measures=(SurfaceConfig(),)).values())[1]

@@ -49,10 +49,13 @@ PAGED = Table.of(
 )
 
 
-def test_columns_of_pages_are_neither_printed_nor_in_markdown(printed):
+def test_columns_of_pages_are_neither_printed_nor_in_markdown_and_their_cells_have_value_and_link(printed):
     assert "always" in printed([PAGED])
     assert "pages" not in PAGED.markdown() + html_of([PAGED], []) + printed([PAGED])
     assert PAGED.heads == ["a name", "always", "only on pages"]
+    name, first, *_ = PAGED.rows[0]
+    assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
+    assert Cell("1,234").value == "1234"
 
 
 SPARE = Table.of(
@@ -85,12 +88,6 @@ def test_a_column_without_a_cell_is_left_out():
     table = Table.of(columns, [{"name": "x", "none": None, "by": "", "n": 0}], names=3)
     assert (table.heads, table.names, table.spares, [*table.rows[0]]) == (["name", "n"], 1, [0, 0], ["x", "0"])
     assert Table.of(columns, []).heads == ["name", "none", "by", "n"]
-
-
-def test_a_cell_of_a_page_has_its_value_and_link():
-    name, first, *_ = PAGED.rows[0]
-    assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
-    assert Cell("1,234").value == "1234"
 
 
 def test_markup_and_control_characters_are_printed_as_text(printed):

@@ -128,7 +128,7 @@ def found(rng, spec):
     return summary, {column.key: column for column in case_columns(board_of(table, spec, summary), table, summary)}
 
 
-def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(found):
+def test_a_class_and_its_scores_are_linked_to_their_cases_which_are_counted_by_tenths_of_their_iou(found):
     summary, columns = found
     row = evaluation.classes(summary, columns, columns)[1]
     assert choice(row["link"]) == {"has": "1", **all_by("iou/1")}
@@ -144,6 +144,11 @@ def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(f
     fewer["headline"] = replace(fewer["headline"], better="lower")  # such as HD95: the largest is the worst
     link = choice(evaluation.classes(summary, fewer, columns)[1]["link"])
     assert link == {"has": "1", "sort": "-headline", "h": "headline"}
+    for k, row in enumerate(evaluation.classes(summary, columns, columns)):
+        wanted = np.histogram(np.round(columns[f"iou/{k}"].values, 4), np.arange(11) / 10)[0]
+        assert row["bars"] == wanted.tolist()
+        assert row["key"] == f"iou/{k}"
+    assert evaluation.classes(summary, {}, columns)[0]["key"] is None
 
 
 def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(found):
@@ -188,15 +193,6 @@ def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to
     line = "12 pixels predicted outside the classes, counted as missed"
     assert choice(links.pop(line)) == {"un.invalid": "above 0", "sort": "-invalid", "h": "invalid"}
     assert set(links.values()) == {None}
-
-
-def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
-    summary, columns = found
-    for k, row in enumerate(evaluation.classes(summary, columns, columns)):
-        wanted = np.histogram(np.round(columns[f"iou/{k}"].values, 4), np.arange(11) / 10)[0]
-        assert row["bars"] == wanted.tolist()
-        assert row["key"] == f"iou/{k}"
-    assert evaluation.classes(summary, {}, columns)[0]["key"] is None
 
 
 def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):
