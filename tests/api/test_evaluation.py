@@ -37,13 +37,9 @@ def written(tmp_path_factory):
         Image.fromarray(target).save(root / "references" / f"{case_id}.png")
         Image.fromarray(prediction).save(root / "predictions" / f"{case_id}.png")
     names = ",".join(f'"{name}"' for name in CLASSES)
-    main(
-        [
-            *("score", f"predictions={root / 'predictions'}", f"references={root / 'references'}"),
-            *(f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"),
-            *("metrics.bootstrap=1000", "metrics.background=false", "report.html=false", f"run.root={root / 'runs'}"),
-        ]
-    )
+    options = [f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"]
+    options += ["metrics.bootstrap=1000", "metrics.background=false", "report.html=false", f"run.root={root / 'runs'}"]
+    main(["score", f"predictions={root / 'predictions'}", f"references={root / 'references'}", *options])
     return next((root / "runs" / "score").iterdir())
 
 
@@ -209,17 +205,12 @@ WRONG = [
     ([("a", MAP, MAP + 2)], TWO, "a: "),
     ([("a", MAP.astype(np.int8) - 1, MAP)], TWO, "a: "),
     (PAIR, {"classes": "xy"}, "to be a list of names"),
-    (PAIR, {"classes": []}, "classes"),
     (PAIR, {"classes": ["x", "x"]}, "twice|distinct"),
-    (PAIR, {"classes": ["x"], "task": "binary"}, "two|2"),
     (PAIR, TWO | {"task": "panoptic"}, "binary, multiclass, multilabel"),
     (PAIR, TWO | {"task": "multilabel"}, "axes"),
-    (PAIR, TWO | {"ignore_index": 1}, "ignore_index"),
     (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
     (PAIR, TWO | {"task": "multilabel", "count_invalid": True}, "count_invalid"),
     (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),
-    (PAIR, TWO | {"measures": [{"name": "surface", "tolerance": [1]}]}, "tolerances"),
-    (PAIR, TWO | {"measures": ["surface", "surface"]}, "once"),
     (PAIR, TWO | {"convention": "nnunet2"}, "nnunet"),
     (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 finite"),
 ]

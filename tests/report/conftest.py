@@ -102,17 +102,6 @@ def run(filled, tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def hostile_run(tmp_path, rng):
-    """A run in which every name is an attack."""
-    spec = ClassSpec(task="multiclass", names=HOSTILE, colours=((9, 9, 9),) * 4)
-    fill_run(tmp_path, rng, spec, HOSTILE_IDS)
-    write_json(tmp_path / "run.json", {"<b>key</b>": "</table><script>alert(4)</script>", "argv": ["<i>"]})
-    (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
-    (tmp_path / "history.jsonl").write_text(json.dumps({"step": 1, "<svg onload=alert(6)>": 0.5}) + "\n")
-    return tmp_path
-
-
 def unpack_page(block):
     """Unpack a text of `pack_page`; columns and arrays get their ``values`` as the page sees them."""
     content = zlib.decompress(base64.b64decode(block))

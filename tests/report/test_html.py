@@ -68,9 +68,11 @@ def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_style_and_scr
     assert "unsafe" not in policy
 
 
-def test_hostile_names_stay_text(hostile_run, rng):
-    page = render(hostile_run)
-    plain = hostile_run / "plain"
+def test_hostile_names_stay_text(tmp_path, rng):
+    fill_run(tmp_path, rng, ClassSpec(task="multiclass", names=HOSTILE, colours=((9, 9, 9),) * 4), HOSTILE_IDS)
+    write_json(tmp_path / "run.json", {"<b>key</b>": "</table><script>alert(4)</script>", "argv": ["<i>"]})
+    (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
+    page, plain = render(tmp_path), tmp_path / "plain"
     plain.mkdir()
     fill_run(plain, rng, ClassSpec(task="multiclass", names=tuple("abcd"), colours=((9, 9, 9),) * 4), "x")
     (plain / "config.yaml").write_text("x: y\n")
@@ -189,25 +191,22 @@ def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
         write_report(run)
 
 
+BROKEN = r"is damaged, or was not written by segmeter \(it is not JSON"
+COMPARED = '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (None, None, r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
-        *(
-            (name, "{broken\n", rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON")
-            for name in ("metrics.json", "history.jsonl")
-        ),
-        (
-            "compare.json",
-            '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}',
-            r"expected `compare\.json` to be what the run wrote beside its other files",
-        ),
+        ("none", "", r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
+        ("metrics.json", "{broken\n", f"metrics.json.*: {BROKEN}"),
+        ("history.jsonl", "{broken\n", f"history.jsonl, line 1: {BROKEN}"),
+        ("compare.json", COMPARED, r"expected `compare\.json` to be what the run wrote beside its other files"),
     ],
 )
 def test_a_folder_whose_file_is_missing_damaged_or_lacks_something_is_refused(tmp_path, name, content, message):
     """Mutation seen to fail: the error of whatever looked at it first."""
-    if name:
-        (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         write_report(tmp_path)
 

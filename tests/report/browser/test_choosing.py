@@ -155,7 +155,7 @@ def test_a_slice_opens_its_cases(visit, site):
     assert count(page) == "60 cases"
 
 
-def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
+def test_a_brush_over_the_plot_chooses_its_cases_and_a_click_on_a_point_opens_one(visit, site):
     page = visit(site, "#?x=loss&y=pixels&sort=-loss")
     page.locator("#scatter").scroll_into_view_if_needed()
     box = page.locator("#scatter").bounding_box()
@@ -164,9 +164,6 @@ def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     assert len(page.locator("#toolbar .chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"
-
-
-def test_a_click_on_a_point_opens_its_case(visit, site):
     page = visit(site, "#?x=loss&y=loss")
     page.locator("#scatter").scroll_into_view_if_needed()
     page.locator("#scatter").click(position={"x": 1, "y": page.locator("#scatter").bounding_box()["height"] - 2})
@@ -189,15 +186,12 @@ def test_axes_and_columns_are_the_readers_choice(visit, site):
 LAMPS = [f"case-{i:02}" for i in range(0, 60, 5)]
 
 
-def test_ids_are_copied_in_their_order(visit, site):
+def test_ids_are_copied_in_their_order_or_stand_in_a_dialog_where_the_clipboard_is_closed(visit, chromium, site):
+    """A window without the permission, as a page that is opened from disk may be."""
     page = visit(site, "#?has=3&sort=id")
     page.click("#copy")
     page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
     assert page.evaluate("navigator.clipboard.readText()").split() == LAMPS
-
-
-def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
-    """A window without the permission, as a page that is opened from disk may be."""
     window = chromium.new_context()
     page, said = window.new_page(), []
     page.on("dialog", lambda dialog: (said.append(dialog.default_value), dialog.dismiss()))
