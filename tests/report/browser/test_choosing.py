@@ -220,7 +220,7 @@ def test_what_is_chosen_is_saved_as_csv_in_which_no_name_is_a_formula(visit, sit
 
 
 def test_a_section_is_opened_without_losing_the_choice(visit, site):
-    page = visit(site, "#cases", alone=True)
+    page = visit(site, "#cases")
     assert count(page) == "60 cases"
     page.fill("#find", "CASE-37")
     assert ids(page) == ["case-37"]
