@@ -73,13 +73,6 @@ def test_touching_objects_that_the_edge_cuts_are_split_too():
     assert parts[0, 15] != parts[0, 43]
 
 
-@pytest.mark.parametrize(("value", "count"), [(False, 0), (True, 1)])
-def test_empty_and_full_masks(value, count):
-    parts = split_mask(np.full((5, 6), value), min_distance=2)
-    assert parts.dtype == np.int32
-    assert (parts == count).all()
-
-
 def test_classes_that_are_not_split_are_numbered_by_their_parts():
     """Mutation seen to fail: the other classes left without numbers, as they were."""
     labels = np.zeros((30, 60), np.uint8)
@@ -150,8 +143,7 @@ def test_probabilities_in_bytes_reach_one():
     """Mutation seen to fail: 255 taken as less than 1, so that no core is above .998 and the object stays whole."""
     labels, probs = np.ones((1, 9), np.uint8), np.full((1, 1, 9), 200, np.uint8)
     probs[0, 0, [1, 7]] = 255
-    spec = ClassSpec(task="binary", names=("background", "object"), colours=((0, 0, 0), (1, 1, 1)))
-    cleaned = run_steps(labels, (CoresConfig(above=0.998, min_pixels=1),), spec, probs)
+    cleaned = run_steps(labels, (CoresConfig(above=0.998, min_pixels=1),), make_spec(2, "binary"), probs)
     assert set(np.unique(cleaned.instances)) == {1, 2}
 
 

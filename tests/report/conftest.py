@@ -133,9 +133,6 @@ class Page(HTMLParser):
         elif tag in ("td", "th"):
             self.rows[-1].append("")
 
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
         if tag in ("td", "th"):
