@@ -23,7 +23,7 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS, row_of, write_run
-from .looks import COLOURS, FRAME, NAME, SPEC, TENS, draw_case, make_run
+from .looks import COLOURS, NAME, SPEC, TENS, Tab, draw_case, make_run
 
 
 @pytest.fixture(scope="session")
@@ -46,27 +46,40 @@ def windows(chromium):
     return cache(lambda width: chromium.new_context(viewport={"width": width, "height": 900}, permissions=permissions))
 
 
-@pytest.fixture
-def visit(windows):
-    """Open a page at a state; at the end no script may have failed, and nothing been refused or said in a dialog."""
-    pages, faults = [], []
+@pytest.fixture(scope="session")
+def tabs():
+    """Pages that stay open from test to test, by path and width."""
+    return {}
 
-    def visit(path: Path, state: str = "", *, width: int = 1300, refused: bool = False):
-        page = windows(width).new_page()
-        pages.append(page)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: faults.append(said.text) if said.type == "error" and not refused else None)
-        page.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        page.goto(path.as_uri() + state)
-        if page.locator("#data, #history").count():  # which a script shows
-            page.locator("html[data-ready=yes]").wait_for(state="attached")
-        page.evaluate(FRAME)
-        return page
+
+@pytest.fixture
+def visit(windows, tabs):
+    """Show a page at a state; at the end no script may have failed, and nothing been refused or said in a dialog.
+
+    A page stays open for the next test, unless a test wants it `alone`, as it changes what the address does not hold.
+    """
+    used = []
+
+    def visit(path: Path, state: str = "", *, width: int = 1300, alone: bool = False, refused: bool = False):
+        key = None if alone else (path, width)
+        if key in tabs:
+            tabs[key].choose(state)
+            tab = tabs[key]
+        else:
+            tab = Tab(windows(width), path.as_uri() + state, refused=refused)
+        used.append((key, tab))
+        if key:
+            tabs[key] = tab
+        return tab.page
 
     yield visit
-    for page in pages:
-        page.close()
-    assert not faults
+    for key, tab in used:
+        left = [] if key is None else tab.left()
+        if key is None or left or tab.faults:
+            tabs.pop(key, None)
+            tab.page.close()
+        assert not tab.faults
+        assert not left, "the test changes what the address does not hold: visit(..., alone=True)"
 
 
 @pytest.fixture(scope="session")

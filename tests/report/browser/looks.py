@@ -60,6 +60,54 @@ def near(picture, row, column):
     return picture[int(row * picture.shape[0]), int(column * picture.shape[1])]
 
 
+class Tab:
+    """An open page, and what went wrong in it: scripts that failed, and what was refused or said in a dialog."""
+
+    def __init__(self, window, address, *, refused):
+        self.page, self.faults = window.new_page(), []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda said: self.log(said) if said.type == "error" and not refused else None)
+        self.page.on("dialog", lambda dialog: (self.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.goto(address)
+        if self.page.locator("#data, #history").count():  # which a script shows
+            self.page.locator("html[data-ready=yes]").wait_for(state="attached")
+        self.page.evaluate(FRAME)
+
+    def log(self, said):
+        self.faults.append(said.text)
+
+    def choose(self, state):
+        """Show another choice of cases without loading the page anew, as a link does."""
+        self.page.bring_to_front()  # a browser draws and answers slowly what is behind
+        self.page.evaluate(CHOOSE, state or "#?")
+        self.page.evaluate(FRAME)
+
+    def left(self):
+        """What a test has changed that the address does not hold."""
+        return [name for name, changed in self.page.evaluate(LEFT).items() if changed]
+
+
+CHOOSE = """(state) => {
+  const go = (link) => (history.replaceState(null, "", link), dispatchEvent(new Event("hashchange")));
+  if (document.querySelector("dialog[open]")) go("#?");
+  document.activeElement?.blur();
+  for (const details of document.querySelectorAll("details[open]")) details.open = false;
+  for (const input of document.querySelectorAll("input.end")) input.value = "";
+  scrollTo(0, 0);
+  go(state);
+  document.querySelector(".rows")?.scrollTo(0, 0);
+}"""
+LEFT = """() => {
+  const has = (found) => document.querySelector(found) !== null;
+  const seen = typeof view === "undefined" ? null : view;
+  return {
+    opacity: seen && seen.opacity !== 0.6, classes: seen && seen.hidden.size > 0,
+    layers: has("#case .roles [aria-pressed=false]"), pictures: has(".tile:nth-child(7)"),
+    tables: has("table.sortable th[aria-sort]"), lines: has(".chart .chip[aria-pressed=false]"),
+  };
+}"""
+
+
 NAMES = ("ground", "tree", "car", "lamp")
 COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=COLOURS, ignore_index=255)

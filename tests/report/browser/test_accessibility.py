@@ -24,7 +24,7 @@ def findings(page, place="html", **rules):
 
 @pytest.mark.parametrize("kind", ["site", "multilabel", "compared", "trained", "index", "sweep"])
 def test_nothing_serious_is_found(visit, request, kind):
-    page = visit(request.getfixturevalue(kind))
+    page = visit(request.getfixturevalue(kind), alone=True)
     page.evaluate(SCRIPT.read_text("utf-8"))
     assert findings(page) == []
     page.emulate_media(color_scheme="dark")
@@ -37,7 +37,7 @@ def test_nothing_serious_is_found(visit, request, kind):
 
 
 def test_a_finding_would_be_seen(visit, site):
-    page = visit(site)
+    page = visit(site, alone=True)
     page.evaluate(SCRIPT.read_text("utf-8"))
     page.evaluate("document.querySelector('#find').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('#find').removeAttribute('placeholder')")

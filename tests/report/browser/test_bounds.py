@@ -45,7 +45,7 @@ def test_ten_sheets_of_paper_are_enough(visit, request, name):
 
 
 def test_paper_has_the_first_rows_of_a_long_table_and_says_so(visit, many):
-    page = visit(many)
+    page = visit(many, alone=True)
     rows = page.locator(".scroll[aria-label='classes'] tbody tr")
     said = "box => getComputedStyle(box, '::after').content"
     assert sum(row.is_visible() for row in rows.all()) == 120
@@ -80,13 +80,13 @@ def test_no_table_scrolls_sideways_and_names_of_22_letters_stand_on_one_line(vis
 
 @pytest.mark.parametrize("section", ["confusion-matrix", "cases"])
 def test_a_page_opened_at_a_section_shows_it_once_all_is_drawn(visit, large, section):
-    page = visit(large, f"#{section}")
+    page = visit(large, f"#{section}", alone=True)
     assert page.evaluate("name => document.getElementById(name).getBoundingClientRect().top", section) < 60
 
 
 def test_small_cells_of_a_large_matrix_are_seen(visit, many):
     """By the contrast of two colours as WCAG counts it."""
-    page = visit(many)
+    page = visit(many, alone=True)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.evaluate(FRAME)

@@ -73,7 +73,7 @@ def test_arrows_go_to_the_neighbours_in_the_choice(visit, site):
 
 
 def test_layers_are_toggled_by_click_and_key_and_hidden_while_h_is_held(visit, site):
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     page.get_by_role("button", name="target", exact=True).click()
     assert page.locator("#case .pane.target").is_hidden()
     page.keyboard.press("2")
@@ -99,7 +99,7 @@ GREEN, RED = (0, 200, 0), (200, 0, 0)
 
 
 def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips(visit, site, linked):
-    page = visit(site, CASE)
+    page = visit(site, CASE, alone=True)
     page.locator("#opacity").fill("1")
     check_colours(page, "target", (24, 32, (9, 9, GREEN), (16, 23, RED)))
     check_colours(page, "prediction", (24, 32, (16, 23, GREEN)))
@@ -109,7 +109,7 @@ def test_classes_have_their_colours_where_they_are_and_are_hidden_by_their_chips
     check_colours(page, "target", (24, 32, (9, 9, GREEN)))
     page.get_by_role("button", name="car", exact=True).click()
     check_colours(page, "target", (24, 32, (16, 23, RED)))
-    page = visit(linked, CASE)  # whose pictures lie beside the page
+    page = visit(linked, CASE, alone=True)  # whose pictures lie beside the page
     page.locator("#opacity").fill("1")
     assert page.locator("#case img").first.get_attribute("src").startswith("pictures/")
     check_colours(page, "target", (24, 32, (16, 23, RED)))
@@ -153,7 +153,7 @@ def test_all_that_is_known_of_a_case_is_there_and_why_it_has_no_picture(visit, s
 
 
 def test_small_pictures_follow_the_choice_and_open_their_cases(visit, site):
-    page = visit(site, "#?q=case-1&sort=id")
+    page = visit(site, "#?q=case-1&sort=id", alone=True)
     assert page.locator(".tile .name").all_text_contents() == [f"case-1{i}" for i in range(6)]
     page.fill("#find", "case-5")
     assert "None of these cases has a picture" in page.locator("#pictures").text_content()
@@ -167,7 +167,7 @@ def test_small_pictures_follow_the_choice_and_open_their_cases(visit, site):
 
 
 def test_labels_that_overlap_lie_over_each_other(visit, multilabel):
-    page = visit(multilabel, "#?case=case-0")
+    page = visit(multilabel, "#?case=case-0", alone=True)
     page.locator("#opacity").fill("1")
     check_colours(page, "target", (24, 32, (12, 5, (250, 0, 0)), (12, 16, (0, 0, 250))))
     page.get_by_role("button", name="blue", exact=True).click()
@@ -177,7 +177,7 @@ def test_labels_that_overlap_lie_over_each_other(visit, multilabel):
 
 
 def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
-    page = visit(numbered, "#?case=a")
+    page = visit(numbered, "#?case=a", alone=True)
     page.locator("#opacity").fill("1")
     matched, missed, false = (60, 200, 110), (255, 66, 140), (64, 156, 255)
     touching = ((12.5, 11.5, matched), (12.5, 12.5, missed), (12.5, 6.5, RED))  # inside it is the class
@@ -268,7 +268,7 @@ def test_a_slider_scrolls_through_the_planes_from_the_worst_on(visit, tmp_path):
     write_run(tmp_path, [case_row("a", [[60000, 0], [84, 6636]])], CELLS)
     case = DrawnCase(image=image, target=target, labels=labels)
     draw_run(tmp_path, Ranking(case_ids=["a"], worst=["a"]), lambda name: case, ReportConfig(), CELLS)
-    page = visit(write_report(tmp_path), "#?case=a")
+    page = visit(write_report(tmp_path), "#?case=a", alone=True)
     about, plane = page.locator(".about"), page.locator("#plane")
     assert "slice 31 of 40, the one with the most wrong pixels" in about.text_content()
     assert plane.get_attribute("max") == "17", "17 along the axis, and the worst"

@@ -155,7 +155,7 @@ def test_a_slice_opens_its_cases(visit, site):
     assert count(page) == "60 cases"
 
 
-def test_a_brush_over_the_plot_chooses_its_cases_and_a_click_on_a_point_opens_one(visit, site):
+def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
     page = visit(site, "#?x=loss&y=pixels&sort=-loss")
     page.locator("#scatter").scroll_into_view_if_needed()
     box = page.locator("#scatter").bounding_box()
@@ -164,6 +164,9 @@ def test_a_brush_over_the_plot_chooses_its_cases_and_a_click_on_a_point_opens_on
     assert len(page.locator("#toolbar .chip:not(.clear)").all()) == 2
     assert int(count(page).split()[0]) in (29, 30, 31)
     assert ids(page)[0] == "case-59"
+
+
+def test_a_click_on_a_point_opens_its_case(visit, site):
     page = visit(site, "#?x=loss&y=loss")
     page.locator("#scatter").scroll_into_view_if_needed()
     page.locator("#scatter").click(position={"x": 1, "y": page.locator("#scatter").bounding_box()["height"] - 2})
@@ -220,7 +223,7 @@ def test_what_is_chosen_is_saved_as_csv_in_which_no_name_is_a_formula(visit, sit
 
 
 def test_a_section_is_opened_without_losing_the_choice(visit, site):
-    page = visit(site, "#cases")
+    page = visit(site, "#cases", alone=True)
     assert count(page) == "60 cases"
     page.fill("#find", "CASE-37")
     assert ids(page) == ["case-37"]

@@ -26,7 +26,7 @@ def changed(rows, every=1):
 
 
 def test_better_cases_are_one_click_away_of_a_pair_that_is_the_readers_choice(visit, compared, rows):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     wanted = changed(rows)
     page.get_by_role("link", name=f"better {len(wanted)}").click()
     assert count(page) == f"{len(wanted)} of 60 cases"
@@ -42,7 +42,7 @@ def test_better_cases_are_one_click_away_of_a_pair_that_is_the_readers_choice(vi
 
 
 def test_the_least_difference_and_the_measure_that_decides_are_the_readers_choice(visit, compared):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     page.get_by_label("least difference").fill("0.9")
     page.get_by_label("least difference").press("Enter")
     page.get_by_role("link", name="unchanged 60").wait_for()
@@ -53,7 +53,7 @@ def test_the_least_difference_and_the_measure_that_decides_are_the_readers_choic
 
 
 def test_where_lower_is_better_a_fall_is_better_and_the_worst_come_first(visit, compared):
-    page = visit(compared, "#?by=difference%2Floss")  # each loss falls from a tenth of its number to 0
+    page = visit(compared, "#?by=difference%2Floss", alone=True)  # each loss falls from a tenth of its number to 0
     page.get_by_role("link", name="unchanged 1").wait_for()
     assert page.locator("a.chip", has_text="worse").text_content() == "worse 0"
     assert ids(page)[0] == "case-00"
@@ -64,7 +64,7 @@ def test_where_lower_is_better_a_fall_is_better_and_the_worst_come_first(visit, 
 
 
 def test_a_slice_and_the_number_of_cases_of_a_metric_open_them(visit, compared):
-    page = visit(compared)
+    page = visit(compared, alone=True)
     rows = page.locator("section").filter(has=page.locator("#slices")).get_by_role("row")
     rows.filter(has_text="old, third").filter(has_text="mean Dice").get_by_role("link", name="2", exact=True).click()
     page.locator("th[aria-sort]", has_text="difference of mean Dice").wait_for()
@@ -79,7 +79,7 @@ def test_a_slice_and_the_number_of_cases_of_a_metric_open_them(visit, compared):
 
 def test_another_pair_is_not_shown_with_the_columns_of_the_old_one(visit, compared):
     """The page is loaded anew, and what it shows until then is still the old choice, whole."""
-    page = visit(compared)
+    page = visit(compared, alone=True)
     sorted_by = """(link) => {
       history.pushState(null, "", link);
       dispatchEvent(new Event("hashchange"));
@@ -92,7 +92,7 @@ def test_another_pair_is_not_shown_with_the_columns_of_the_old_one(visit, compar
 def test_both_predictions_stand_beside_each_other(visit, compared):
     captions = visit(compared, "#?case=case-12").locator("#case figcaption").all_text_contents()
     assert captions == ["image", "target", "prediction: old", "errors: old"], "which one run drew"
-    page = visit(compared, "#?case=case-04")  # whose car is predicted as a tree
+    page = visit(compared, "#?case=case-04", alone=True)  # whose car is predicted as a tree
     captions = page.locator("#case figcaption").all_text_contents()
     both = ["prediction: old", "prediction: perfect", "errors: old", "errors: perfect"]
     assert captions == ["image", "target", *both]
@@ -108,7 +108,7 @@ def test_both_predictions_stand_beside_each_other(visit, compared):
 def test_linked_pictures_are_those_of_the_runs(visit, compared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page") / "linked #1"
     shutil.copytree(compared.parent, folder)
-    page = visit(write_report(folder, ReportConfig(pictures="link")), "#?case=case-04")
+    page = visit(write_report(folder, ReportConfig(pictures="link")), "#?case=case-04", alone=True)
     page.locator("#case img").evaluate_all(DECODED)  # none is missing
     sources = page.locator("#case img").evaluate_all("nodes => nodes.map((node) => node.getAttribute('src'))")
     assert len(sources) == 11
@@ -140,7 +140,7 @@ def test_the_best_value_stands_in_the_legend_and_on_top_and_the_pointer_reads_th
 
 
 def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     classes = chart(page, "IoU by class")
     before = ink(page, "figure.chart:nth-of-type(3) canvas")
     classes.locator(".chip").first.click()
@@ -151,7 +151,7 @@ def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trai
 
 
 def test_a_drag_zooms_all_charts_the_whole_run_comes_back_and_the_axis_is_the_readers_choice(visit, trained):
-    page = visit(trained)
+    page = visit(trained, alone=True)
     box = chart(page, "loss").locator(".u-over").bounding_box()
     drag(page, (box["x"] + 200, box["y"] + 80), (box["x"] + 300, box["y"] + 80))
     zoomed = ink(page, "figure.chart:nth-of-type(1) canvas")
@@ -167,7 +167,7 @@ def test_pictures_follow_the_step(visit, trained):
         sources = page.locator("#over-time img").evaluate_all("nodes => nodes.map((node) => node.src)")
         return page.locator("#steps output").text_content(), *sources
 
-    page = visit(trained)
+    page = visit(trained, alone=True)
     last, *before = shown()
     page.get_by_label("step of the validation").fill("0")
     first, *after = shown()
@@ -176,7 +176,7 @@ def test_pictures_follow_the_step(visit, trained):
 
 
 def test_runs_are_sorted_by_any_figure_and_a_hostile_name_is_a_link_that_opens(visit, index):
-    page = visit(index)
+    page = visit(index, alone=True)
     page.get_by_role("button", name="mean IoU").first.click()
     assert page.locator("th[aria-sort]", has_text="mean IoU").count() == 1
     page.get_by_role("link", name="onerror").click()
@@ -185,7 +185,7 @@ def test_runs_are_sorted_by_any_figure_and_a_hostile_name_is_a_link_that_opens(v
 
 
 def test_jobs_of_a_sweep_are_sorted_by_size_and_opened(visit, sweep):
-    page = visit(sweep)
+    page = visit(sweep, alone=True)
     page.get_by_role("button", name="loss.gamma").click()
     values = page.locator("tbody td:nth-child(2)")
     assert values.all_text_contents() == ["-inf", "1e-05", "0.5", "10", "20", "1e3", "inf", "2x", "3x"]
