@@ -37,13 +37,9 @@ def written(tmp_path_factory):
         Image.fromarray(target).save(root / "references" / f"{case_id}.png")
         Image.fromarray(prediction).save(root / "predictions" / f"{case_id}.png")
     names = ",".join(f'"{name}"' for name in CLASSES)
-    main(
-        [
-            *("score", f"predictions={root / 'predictions'}", f"references={root / 'references'}"),
-            *(f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"),
-            *("metrics.bootstrap=1000", "metrics.background=false", "report.html=false", f"run.root={root / 'runs'}"),
-        ]
-    )
+    options = [f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"]
+    options += ["metrics.bootstrap=1000", "metrics.background=false", "report.html=false", f"run.root={root / 'runs'}"]
+    main(["score", f"predictions={root / 'predictions'}", f"references={root / 'references'}", *options])
     return next((root / "runs" / "score").iterdir())
 
 
@@ -76,24 +72,16 @@ def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(eval
         assert evaluation.summary["per_case"][name]["mean"] == pytest.approx(np.nanmean(cases), abs=1e-12), name
 
 
-def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
-    page = evaluation._repr_html_()
-    assert "<b>car</b>" not in page
-    assert "&lt;b&gt;car&lt;/b&gt;" in page
-    assert "mean IoU" in evaluation.table()
-    assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
-
-
 def test_a_notebook_shows_the_tables_of_the_command_line():
     """Every cell of every table."""
-    config = segmeter.MetricsConfig(bootstrap=1000, slice_by=("^(.)",), convention="all", groups={"ways": ["road"]})
+    config = segmeter.MetricsConfig(bootstrap=100, slice_by=("^(.)",), convention="all", groups={"ways": ["road"]})
     cases = [(f"{'ab'[number % 2]}{number}", *maps) for number, (_, *maps) in enumerate(draw(12))]
     measures = ["error_types", {"name": "events", "classes": ["road"]}]
     found = segmeter.evaluate(cases, classes=CLASSES, ignore_index=255, measures=measures, metrics=config)
     page, tables = found._repr_html_(), summary_tables(found.summary)
     assert [table.heads[0] for table in tables] == ["score", "class", "measure", "slices by", "convention"]
     cells = {cell for table in (each.narrow(1) for each in tables) for row in table.rows for cell in row}
-    assert page.startswith("<pre>")
+    assert "<b>car</b>" not in page
     assert html.unescape(page) == f"<pre>{found.table()}</pre>"
     assert not {cell for cell in cells if cell not in found.table()}
 
@@ -124,15 +112,6 @@ def test_the_distribution_of_a_score_is_a_picture():
     np.testing.assert_allclose(heights, 230 * drawn.counts / drawn.counts.max(), atol=0.11)
     with pytest.raises(SegmeterError, match="Did you mean 'iou/"):
         found.plot("iuo/" + CLASSES[1])
-
-
-def test_numbered_objects_are_shown_as_matched_or_missed():
-    target = np.kron(np.array([[1, 0, 2, 0]]), np.ones((9, 9), int))
-    cases = [("a", target, np.where(target == 2, 0, target))]
-    found = segmeter.evaluate(cases, classes=["ground", "cell"], task="binary", instances=True)
-    assert repr(found) == "Evaluation of 1 cases: PQ of cell 0.6667"
-    colours = {tuple(colour) for colour in np.asarray(found.show("a")).reshape(-1, 3).tolist()}
-    assert {MATCHED, MISSED} <= colours
 
 
 def test_two_evaluations_are_compared(evaluation):
@@ -174,3 +153,80 @@ def test_a_class_spec_says_task_and_ignored_value(evaluation):
             SegmeterError, match="`classes` to have the given `task` and `ignore_index`, got 'multiclass' and 255"
         ):
             segmeter.evaluate(draw(), classes=spec, **given)
+
+
+def numbered(seed, shift=0):
+    """Discs, some of which touch, and their number as value."""
+    rows, columns = np.ogrid[:40, :60]
+    rng, found = np.random.default_rng(seed), np.zeros((40, 60), np.uint16)
+    for number in range(1, 9):
+        row, column = rng.integers(5, 35), rng.integers(5, 55)
+        found[(rows - row) ** 2 + (columns - column - shift) ** 2 < 36] = number * 7
+    return found
+
+
+def test_numbers_of_objects_are_matched_as_they_are_and_shown_as_matched_or_missed():
+    pairs = [(f"{seed}", numbered(seed), numbered(seed, 2)) for seed in range(3)]
+    options = {"classes": ["none", "cell"], "task": "binary", "instances": True}
+    found = segmeter.evaluate(pairs, **options)
+    whole = [segmeter.match_instances(target, labels) for _, target, labels in pairs]
+    assert found.cases["extra_pq/cell"].to_pylist() == [one.pq for one in whole]
+    assert found.summary["per_class"]["cell"]["support"] == sum(int((target > 0).sum()) for _, target, _ in pairs)
+    assert repr(found).startswith("Evaluation of 3 cases: PQ of cell 0.")
+    colours = {tuple(colour) for colour in np.asarray(found.show("0")).reshape(-1, 3).tolist()}
+    assert {MATCHED, MISSED} <= colours
+    with pytest.raises(SegmeterError, match="`instances` to be False but for a binary task"):
+        segmeter.evaluate(pairs, classes=["none", "cell"], instances=True)
+    with pytest.raises(SegmeterError, match=r"to have 2 or 3 axes, got \(1, 1, 4, 5\)"):
+        segmeter.evaluate([("0", *[np.zeros((1, 1, 4, 5), int)] * 2)], **options)
+    with pytest.raises(SegmeterError, match=r"0: .*numbers of objects >= 0"):
+        segmeter.evaluate([("0", *(one.astype(int) - 1 for one in pairs[0][1:]))], **options)
+
+
+MAP = np.zeros((4, 5), np.uint8)
+PAIR = [("a", MAP, MAP)]
+TWO = {"classes": ["x", "y"]}
+WRONG = [
+    ([], TWO, "at least one case"),
+    *(
+        ([one], TWO, "each id a text, got .* at place 0")
+        for one in (5, "abc", ("a", MAP), (7, MAP, MAP), ("", MAP, MAP))
+    ),
+    ([*PAIR, *PAIR], TWO, "'a' twice"),
+    ([("a", MAP.tolist(), MAP)], TWO, "list as target of case 'a'"),
+    ([("a", MAP, None)], TWO, "NoneType as prediction of case 'a'"),
+    ([("a", np.ma.masked_array(MAP), MAP)], TWO, "MaskedArray as target"),
+    ([("a", MAP.astype(float), MAP)], TWO, "case a: .*to have dtype integer, got float64"),
+    ([("a", MAP, MAP.astype(complex))], TWO, "to have dtype integer, got complex128"),
+    ([("a", MAP, MAP.astype(object))], TWO, "to have dtype integer"),
+    ([("a", MAP, MAP[:3])], TWO, "to have the target's shape"),
+    ([("a", MAP[0], MAP[0])], TWO, "to have 2 or 3 axes"),
+    ([("a", MAP + 2, MAP)], TWO, "a: "),
+    ([("a", MAP, MAP + 2)], TWO, "a: "),
+    ([("a", MAP.astype(np.int8) - 1, MAP)], TWO, "a: "),
+    (PAIR, {"classes": "xy"}, "to be a list of names"),
+    (PAIR, {"classes": ["x", "x"]}, "twice|distinct"),
+    (PAIR, TWO | {"task": "panoptic"}, "binary, multiclass, multilabel"),
+    (PAIR, TWO | {"task": "multilabel"}, "axes"),
+    (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
+    (PAIR, TWO | {"task": "multilabel", "count_invalid": True}, "count_invalid"),
+    (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),
+    (PAIR, TWO | {"convention": "nnunet2"}, "nnunet"),
+    (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 finite"),
+]
+
+
+@pytest.mark.parametrize(("pairs", "given", "line"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_argument_gets_one_clear_error(pairs, given, line):
+    with pytest.raises(SegmeterError, match=line):
+        segmeter.evaluate(pairs, **given)
+
+
+def test_a_refused_evaluation_takes_nothing_along():
+    pair = np.array([[0, 0, 1, 1]]), np.array([[0, 1, 1, 1]])
+    options = {"classes": ("ground", "cell"), "task": "binary", "measures": ["surface", "partition"]}
+    before = segmeter.evaluate([("a", *pair)], **options).summary
+    for bad in (("a", pair[0], pair[1] + 7), ("a", pair[0], pair[1] / 2), ("b", pair[0], pair[1][:, 1:])):
+        with pytest.raises(SegmeterError):
+            segmeter.evaluate([("a", *pair), bad], **options)
+    assert segmeter.evaluate([("a", *pair)], **options).summary == before

@@ -1,32 +1,28 @@
-"""DICOM segmentations as highdicom reads them, and as our own reader does."""
+"""DICOM segmentations of arrays and of the series of predicted images, as highdicom and we read them."""
+
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.data.folder import open_images
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
-from segmeter.export.dicom import write_segmentation
-from tests.data.formats_written import EDGES, NAMES, draw_mask, library, make_series
+from segmeter.export import dicom
+from segmeter.export.config import ExportConfig
+from segmeter.export.dicom import find_series, write_segmentation, write_series
+from tests.cli.sharded import make_checkpoint, newest, run
+from tests.data.formats_written import EDGES, NAMES, draw_mask, library
 from tests.differential.peers import quiet
 
+from .conftest import SHAPE, save_series
+
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255)
-SHAPE = (3, 8, 10)
 TISSUE = ("85756007", "SCT", "Tissue")
-
-
-@pytest.fixture
-def source(tmp_path):
-    library("highdicom")
-    paths = []
-    for number, image in enumerate(make_series(SHAPE)):
-        paths.append(tmp_path / f"{number}.dcm")
-        image.PixelData, image.SamplesPerPixel, image.PhotometricInterpretation = bytes(2 * 80), 1, "MONOCHROME2"
-        image.BitsAllocated, image.BitsStored, image.HighBit, image.PixelRepresentation = 16, 16, 15, 0
-        image.file_meta.MediaStorageSOPClassUID = image.SOPClassUID
-        image.file_meta.MediaStorageSOPInstanceUID = image.SOPInstanceUID
-        image.save_as(paths[-1], enforce_file_format=True)
-    return paths
+PREDICT = ["predict", "checkpoint=net", "input=images", "device=cpu", "report.html=false", "report.overlays=0"]
 
 
 @quiet()
@@ -45,16 +41,19 @@ def test_segments_are_read_by_highdicom_and_by_us(source, tmp_path):
     with quiet():
         theirs = found.get_volume(combine_segments=True).array
     assert np.array_equal(theirs[::-1], labels), "theirs begins at the top"
-    ours = read_values(tmp_path / "seg.dcm", max_pixels=1000)
+    ours = read_values(tmp_path / "seg.dcm", max_pixels=10_000)
     assert np.array_equal(ours.values, labels)
     assert (ours.geometry.spacing, ours.geometry.unit) == (EDGES, "mm")
 
 
 def test_a_segment_is_tissue_unless_its_codes_tell(source):
-    codes = {NAMES[2]: (("123037004", "SCT", "Anatomical Structure"), ("10200004", "SCT", "Liver"))}
-    found = written(source, codes=codes).SegmentSequence
-    meant = [[getattr(one, f"segmented_property_{part}").meaning for part in ("category", "type")] for one in found]
-    assert meant == [["Tissue", "Tissue"], ["Anatomical Structure", "Liver"]]
+    """Values of more than 16 characters, as SNOMED CT's extensions have, are long code values."""
+    codes = (("1" * 16, "S" * 16, "m" * 64), ("123456789012345678", "SCT", "Liver"))
+    usual, given = written(source, codes={NAMES[2]: codes}).SegmentSequence
+    assert {getattr(usual, f"segmented_property_{part}").meaning for part in ("category", "type")} == {"Tissue"}
+    (category,), (kind,) = given.SegmentedPropertyCategoryCodeSequence, given.SegmentedPropertyTypeCodeSequence
+    assert (category.CodeValue, category.CodingSchemeDesignator, category.CodeMeaning) == codes[0]
+    assert (kind.LongCodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning) == codes[1]
 
 
 def test_names_and_meanings_keep_their_letters(source):
@@ -66,15 +65,6 @@ def test_names_and_meanings_keep_their_letters(source):
     assert [segment.SegmentLabel for segment in found.SegmentSequence] == list(names[1:])
     assert found.SegmentSequence[0].SegmentedPropertyTypeCodeSequence[0].CodeMeaning == liver[2]
     assert str(found.PatientName) == "M\u00fcller^Jo"
-
-
-def test_codes_of_the_greatest_length_are_kept(source):
-    """Values of more than 16 characters, as SNOMED CT's extensions have, are long code values."""
-    codes = (("1" * 16, "S" * 16, "m" * 64), ("123456789012345678", "SCT", "Liver"))
-    found = written(source, codes={NAMES[1]: codes}).SegmentSequence[0]
-    (category,), (kind,) = found.SegmentedPropertyCategoryCodeSequence, found.SegmentedPropertyTypeCodeSequence
-    assert (category.CodeValue, category.CodingSchemeDesignator, category.CodeMeaning) == codes[0]
-    assert (kind.LongCodeValue, kind.CodingSchemeDesignator, kind.CodeMeaning) == codes[1]
 
 
 MASK = draw_mask(shape=SHAPE)
@@ -154,9 +144,7 @@ def test_an_image_that_is_no_slice_of_the_series_is_refused(values, message, sou
     assert not (tmp_path / "seg.dcm").exists()
 
 
-def test_what_is_no_image_is_given_twice_or_is_refused_by_highdicom_is_said(source):
-    with pytest.raises(DataError, match=r"0\.dcm: expected `SOPInstanceUID` to differ from 0\.dcm"):
-        written([source[0], source[1], source[0]])
+def test_what_is_no_image_or_is_refused_by_highdicom_is_said(source):
     for path in source:
         change(path, SOPClassUID="1.2.3")
     with pytest.raises(DataError, match=r"0\.dcm: expected `source` to be images .* got KeyError: '.*1\.2\.3"):
@@ -175,3 +163,134 @@ def test_what_an_anonymiser_took_away_stays_empty(source):
     found = written(source)
     assert (found.PatientID, found.PatientBirthDate, found.StudyID) == ("", "", "")
     assert found.PatientName == "Doe^Jo"
+
+
+@pytest.fixture
+def two_series(tmp_path, monkeypatch):
+    library("highdicom")
+    monkeypatch.chdir(tmp_path)
+    write_images("a", "1.2.3.1")
+    write_images("b", "1.2.3.2", suffix="")  # as archives name them
+
+
+def write_images(prefix, uid, **options):
+    """Slices of a series, and the pictures that a user made of them."""
+    for folder in (Path("images"), Path("series")):
+        folder.mkdir(exist_ok=True)
+    save_series(Path("series"), prefix, uid, **options)
+    for number, pixels in enumerate(np.random.default_rng(0).integers(0, 256, (*SHAPE, 3), np.uint8)):
+        Image.fromarray(pixels).save(f"images/{prefix}{number}.png")
+
+
+def find(spec=SPEC, **options):
+    images = open_images(Path("images"), spec=spec, in_channels=3)
+    return find_series(Path("series"), images, ExportConfig(dicom_series=Path("series"), **options))
+
+
+@quiet()
+def test_predict_writes_a_segmentation_per_series(two_series):
+    make_checkpoint(Path("net"))
+    arguments = [*PREDICT, "export.dicom_series=series"]
+    assert run(*arguments) == 0
+    folder = newest("runs/predict") / "predictions"
+    found = sorted((folder / "dicom").iterdir())
+    assert [path.name for path in found] == ["1.2.3.1.dcm", "1.2.3.2.dcm"]
+    for path, prefix in zip(found, "ab", strict=True):
+        maps = [np.asarray(Image.open(folder / "labels" / f"{prefix}{n}.png")) for n in range(3)]
+        assert len(np.unique(maps)) > 1
+        theirs = library("highdicom").seg.segread(path)
+        assert np.array_equal(theirs.get_volume(combine_segments=True).array[::-1], maps), "theirs begins at the top"
+        assert theirs.PatientName == "Doe^Jo"
+        assert read_values(path, max_pixels=10_000).geometry.spacing == EDGES
+    before = {path: path.read_bytes() for path in found}
+    found[1].unlink()
+    assert run(*arguments, f"resume={folder.parent}") == 0
+    assert found[0].read_bytes() == before[found[0]], "what is there stays"
+    assert found[1].exists()
+
+
+@quiet()
+def test_eval_writes_them_too(two_series):
+    make_checkpoint(Path("net"))
+    Path("masks").mkdir()
+    for path in Path("images").iterdir():
+        Image.fromarray(np.zeros(SHAPE[1:], np.uint8)).save(Path("masks") / path.name)
+    given = ["checkpoint=net", "data.root=.", "data.split=all", "device=cpu", "metrics.bootstrap=0"]
+    assert run("eval", *given, "export.dicom_series=series", "report.html=false", "report.overlays=0") == 0
+    assert len(list((newest("runs/eval") / "predictions" / "dicom").iterdir())) == 2
+
+
+def test_slices_that_are_not_predicted_are_passed_over(two_series):
+    Path("images/b1.png").unlink()
+    first, second = find()
+    assert (first.uid, first.case_ids) == ("1.2.3.1", ("a0", "a1", "a2"))
+    assert second.paths == (Path("series/b0"), Path("series/b2"))
+
+
+def test_an_image_without_its_file_is_refused_before_any_work(two_series, capsys):
+    make_checkpoint(Path("net"))
+    Path("series/a1.dcm").unlink()
+    assert run(*PREDICT, "export.dicom_series=series") == 2
+    assert "`a DICOM image` for every name, got none for 1: a1. Images and their DICOM" in capsys.readouterr().err
+    assert run(*PREDICT, "export.dicom_series=nowhere") == 2
+    assert "`dicom_series` to be a folder, got " in capsys.readouterr().err
+    assert run(*PREDICT, "export.dicom_series=series", "shard=1/2") == 2
+    assert "to be null with a shard" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_what_does_not_fit_is_refused(two_series):
+    Image.fromarray(np.zeros((32, 41, 3), np.uint8)).save("images/a1.png")
+    rule = r"a1\.dcm: expected `DICOM image` to have the size of the image a1, 32 x 41, got 32 x 40"
+    with pytest.raises(DataError, match=rule):
+        find()
+    Path("series/a2").write_bytes(b"twice")
+    with pytest.raises(DataError, match="to have one file per name, as for 'a2'"):
+        find()
+
+
+@pytest.mark.parametrize(
+    ("options", "task", "message"),
+    [
+        ({"labels": False}, "multiclass", "`labels_format` to be png or tiff where dicom_series is given"),
+        ({"labels_format": "nrrd"}, "multiclass", "`labels_format` to be png or tiff where dicom_series is given"),
+        ({}, "multilabel", "to be null for multilabel"),
+    ],
+)
+def test_what_gives_no_segmentation_is_refused(options, task, message, two_series):
+    with pytest.raises(InputError, match=message):
+        find(SPEC.replace(task=task), **options)
+
+
+def test_label_maps_may_be_tiff_and_ignored_pixels_are_refused(two_series, tmp_path):
+    """Large maps are TIFF whatever is asked for."""
+    series = find()
+    (tmp_path / "labels").mkdir()
+    for number, name in enumerate(path.stem for path in sorted(Path("images").iterdir())):
+        content = np.full(SHAPE[1:], number % 3, np.uint8)
+        Image.fromarray(content).save(tmp_path / "labels" / f"{name}.{'tif' if number % 2 else 'png'}")
+    with quiet():
+        write_series(tmp_path, series, SPEC)
+    found = read_values(tmp_path / "dicom" / "1.2.3.2.dcm", max_pixels=10_000).values
+    assert [np.unique(plane).tolist() for plane in found] == [[0], [1], [2]]
+    (tmp_path / "dicom" / "1.2.3.1.dcm").unlink()
+    Image.fromarray(np.full(SHAPE[1:], 255, np.uint8)).save(tmp_path / "labels" / "a0.png")
+    with pytest.raises(InputError, match="A segmentation has no ignored pixels"):
+        write_series(tmp_path, series, SPEC)
+    assert [path.name for path in (tmp_path / "dicom").iterdir()] == ["1.2.3.2.dcm"]
+
+
+@quiet()
+def test_the_images_of_one_series_are_in_memory_at_a_time(two_series, monkeypatch):
+    write_images("c", "1.2.3.3")
+    read, seen, alive = dicom._read, [], []
+
+    def counted(path):
+        image = read(path)
+        seen.append(weakref.ref(image))
+        alive.append(sum(one() is not None for one in seen))
+        return image
+
+    monkeypatch.setattr(dicom, "_read", counted)
+    assert len(find()) == 3
+    assert max(alive) <= SHAPE[0] + 1

@@ -1,4 +1,4 @@
-"""Each format read back by its own library, also when labels are read by lines; failed writes leave nothing."""
+"""Each format read back by its own library, with the place of its pixels; failed writes leave nothing."""
 
 import io
 import os
@@ -11,8 +11,15 @@ import zarr
 from PIL import Image
 
 from segmeter.data.files.array import ArrayRows, LazyArray
+from segmeter.data.files.geometry import MILLIMETRES, Geometry
+from segmeter.data.files.opened import read_geometry
 from segmeter.errors import InputError
 from segmeter.export import formats
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
+from tests.data.crafted import THREE, encoded
+from tests.data.files.test_opened_geometry import UTM
+from tests.data.formats_written import library
 
 CASES = [
     (formats.write_npy, ".npy", lambda path: np.load(path, allow_pickle=False)),
@@ -56,34 +63,17 @@ def test_failed_write_leaves_the_old_file_or_none_and_no_temporary(tmp_path, rng
     np.testing.assert_array_equal(read(path), old)
 
 
-RNG = np.random.default_rng(0)
-SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)], ids=str)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("compression", ["deflate", "zstd"])
-def test_a_tiff_holds_every_line(tmp_path, size, dtype, compression):
-    array, path = RNG.integers(0, 250, size).astype(dtype), tmp_path / "labels" / "a.tif"
-    formats.write_tiff(path, ArrayRows(array), compression=compression)
-    with tifffile.TiffFile(path) as tiff:
-        assert tiff.is_bigtiff
-        assert (tiff.pages.first.tilelength, tiff.pages.first.tilewidth) == (256, 256)
-        assert tiff.pages.first.compression == {"deflate": 8, "zstd": 50000}[compression]
-    found = tifffile.imread(path)
-    assert found.dtype == dtype
-    assert np.array_equal(found.reshape(size), array)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_zarr_holds_every_line(tmp_path, size):
-    array = RNG.integers(0, 250, size).astype(np.uint8)
+@pytest.mark.parametrize(("write", "suffix", "read"), CASES[2:], ids=IDS[2:])
+def test_a_map_that_is_read_by_lines_holds_every_line(tmp_path, size, dtype, write, suffix, read):
+    array, path = np.random.default_rng(0).integers(0, 250, size).astype(dtype), tmp_path / f"a{suffix}"
     for _ in range(2):  # the second one takes the place of the first
-        formats.write_zarr(tmp_path / "a.zarr", ArrayRows(array))
-    found = zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
-    assert found.metadata.zarr_format == 3
-    assert np.array_equal(found[...], array)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+        write(path, ArrayRows(array))
+    found = read(path)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.reshape(size), array)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("write", [formats.write_tiff, formats.write_zarr])
@@ -147,14 +137,9 @@ def test_palette_holds_class_colours_then_magenta_and_grey_for_ignored():
     assert tuple(palette[255]) == formats.IGNORE_COLOUR
 
 
-def test_a_file_is_no_larger_than_pillows_and_a_map_of_large_regions_comes_back(rng):
+def test_a_map_of_large_regions_is_no_larger_than_as_pillow_writes_it(rng):
     labels = np.kron(rng.integers(0, 5, (16, 16)), np.ones((19, 16))).astype(np.uint8)
-    image, reference = Image.fromarray(labels), io.BytesIO()
-    image.putpalette([0] * 768)
-    image.save(reference, "PNG")
-    content = formats.encode_labels_png(labels, COLOURS)
-    assert len(content) <= len(reference.getvalue())
-    np.testing.assert_array_equal(read(content)[1], labels)
+    assert len(formats.encode_labels_png(labels, COLOURS)) <= len(encoded(labels))
 
 
 def test_small_label_values_take_four_bits():
@@ -176,3 +161,87 @@ def test_other_arrays_and_more_colours_than_a_palette_holds_are_refused(labels, 
         formats.encode_labels_png(labels, COLOURS)
     with pytest.raises(InputError, match="at most 256 for uint8 labels, got 257"):
         formats.encode_labels_png(np.zeros((1, 1), np.uint8), [(0, 0, 0)] * 257)
+
+
+LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)
+KEYS = (1, 1, 0, 3, 1024, 0, 1, 1, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
+GEOTIFF = ((33550, (1.5, 2.0, 0.0)), (33922, (0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0)), (34735, KEYS), (34737, UTM))
+STATED = ((0.5, 0.2521), "um", GEOTIFF)
+PLACE = Geometry(spacing=STATED[0], unit="um", geotiff=GEOTIFF)
+
+
+def place(path):
+    found = read_geometry(path)
+    return found.spacing, found.unit, found.geotiff
+
+
+def whole(path, array, location=PLACE):
+    palette = formats.palette_of(THREE) if array.dtype == np.uint8 and len(array.shape) == 2 else None
+    formats.write_tiff(path, array, palette=palette, locate=lambda: location)
+
+
+def by_lines(path, array, location=PLACE):
+    whole(path, ArrayRows(array), location)
+
+
+@pytest.mark.parametrize(("write", "planes"), [("whole", 1), ("by lines", 1), ("whole", 3)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32])
+def test_each_page_of_a_tiff_says_it_to_every_reader(tmp_path, write, planes, dtype):
+    array = np.stack([LABELS + k for k in range(planes)]).astype(dtype) if planes > 1 else LABELS.astype(dtype)
+    (whole if write == "whole" else by_lines)(tmp_path / "a.tif", array)
+    if planes == 1:  # we read no more
+        assert place(tmp_path / "a.tif") == STATED
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        assert np.array_equal(tiff.asarray(), array)
+        assert (tiff.is_bigtiff, tiff.series[0].axes) == (write == "by lines", "CYX" if planes > 1 else "YX")
+        pixels = tifffile.xml2dict(tiff.ome_metadata)["OME"]["Image"]["Pixels"]
+        assert (pixels["PhysicalSizeY"], pixels["PhysicalSizeX"], pixels["PhysicalSizeXUnit"]) == (0.5, 0.2521, "µm")
+        assert (pixels["SizeX"], pixels["SizeY"], len(tiff.pages)) == (270, 300, planes)
+        for page in (page.aspage() for page in tiff.pages):
+            geo = page.geotiff_tags
+            assert geo == tiff.geotiff_metadata
+            assert geo["ModelPixelScale"] == [1.5, 2.0, 0.0]
+            assert geo["ModelTiepoint"] == [0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0]
+            assert (geo["ProjectedCSTypeGeoKey"], geo["GTCitationGeoKey"]) == (32633, UTM.rstrip("|"))
+            assert (page.tilelength, page.tilewidth, page.resolutionunit) == (256, 256, 3)
+            assert [tag.code for tag in page.tags] == sorted(tag.code for tag in page.tags)
+            assert page.resolution == pytest.approx((1e4 / 0.2521, 1e4 / 0.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("write", [whole, by_lines])
+def test_every_unit_is_read_back_and_nothing_is_said_where_nothing_is_known(tmp_path, write):
+    for unit in (None, *MILLIMETRES):
+        write(tmp_path / "a.tif", LABELS[:3, :4], Geometry(spacing=(2.0, 3.5), unit=unit))
+        found = read_geometry(tmp_path / "a.tif")
+        assert (found.spacing, found.unit) == ((2.0, 3.5), unit)
+    write(tmp_path / "a.tif", LABELS, Geometry())
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
+
+
+@pytest.mark.parametrize("labels", [LABELS, ArrayRows(LABELS)], ids=["whole", "by lines"])
+@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))], ids=["um", "no unit"])
+def test_a_zarr_says_it_too(tmp_path, place, labels):
+    formats.write_zarr(tmp_path / "a.zarr", labels, locate=lambda: place)
+    found, stored = read_geometry(tmp_path / "a.zarr"), zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
+    assert (found.spacing, found.unit) == (place.spacing, place.unit)
+    assert (stored.attrs["spacing"], stored.metadata.zarr_format) == (list(place.spacing), 3)
+
+
+def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):
+    probs = np.full((3, 300, 270), 1 / 3, np.float32)
+    config = ExportConfig(labels_format="tiff", confidence=True, probs=True, probs_format="tiff")
+    places = {"x": PLACE, "y": Geometry()}
+    writer = Writer(tmp_path, config, THREE, locate=places.__getitem__)
+    for case_id in places:
+        arrays = {"instances": LABELS.astype(np.int32) * 70_000, "probs": probs, "predicted": LABELS}
+        writer.write(case_id, LABELS, **arrays)
+    for kind in ("labels", "confidence", "instances"):
+        assert place(tmp_path / kind / "x.tif") == STATED
+        assert not read_geometry(tmp_path / kind / "y.tif").known
+    assert np.array_equal(tifffile.imread(tmp_path / "probs" / "x.tif"), probs)
+    rasterio = library("rasterio")
+    for page in (1, 2, 3):
+        with rasterio.open(f"GTIFF_DIR:{page}:{tmp_path / 'probs' / 'x.tif'}") as read:
+            assert read.crs == rasterio.crs.CRS.from_epsg(32633)
+            assert read.transform == rasterio.Affine(1.5, 0, 500000.25, 0, -2, 5000000)

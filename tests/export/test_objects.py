@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco
 from scipy import ndimage
-from skimage.draw import polygon
 
 from segmeter.export.config import ExportConfig
 from segmeter.export.objects import OBJECT_FILES, compress_runs, encode_coco, encode_geojson
 from segmeter.export.writer import Writer
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.postprocess.pipeline import run_steps
+from tests.postprocess.conftest import filled
 
 # of pycocotools, which was built before NumPy 2
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -25,33 +25,26 @@ def labels(rng):
     return np.kron(rng.integers(0, 3, (20, 10)), np.ones((2, 3), int)).astype(np.uint8)
 
 
-def parts_of(labels, label):
-    return ndimage.label(labels == label, np.ones((3, 3)))
+def objects_of(labels):
+    """Label and mask of each object, class by class."""
+    for label in (1, 2):
+        parts, count = ndimage.label(labels == label, np.ones((3, 3)))
+        yield from ((label, parts == number) for number in range(1, count + 1))
 
 
 def drawn(geometry, shape):
-    """A geometry filled even-odd by scikit-image's polygons."""
     polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
-    inside = np.zeros(shape, bool)
-    for ring in (ring for rings in polygons for ring in rings):
-        x, y = np.array(ring, float).T
-        rows, columns = polygon(y - 0.5, x - 0.5, shape)
-        inside[rows, columns] ^= True
-    return inside
+    return filled([ring for rings in polygons for ring in rings], shape)
 
 
 def test_coco_run_lengths_are_read_by_pycocotools(labels, spec):
     entries = json.loads(encode_coco("case", labels, None, spec))
-    for label in (1, 2):
-        parts, count = parts_of(labels, label)
-        mine = [entry for entry in entries if entry["category_id"] == label]
-        assert len(mine) == count
-        for number, entry in enumerate(mine, 1):
-            mask = coco.decode(entry["segmentation"])
-            np.testing.assert_array_equal(mask, parts == number)
-            assert entry["area"] == coco.area(entry["segmentation"]) == np.count_nonzero(mask)
-            assert entry["bbox"] == coco.toBbox(entry["segmentation"]).tolist()
-            assert entry["image_id"] == "case"
+    for entry, (label, wanted) in zip(entries, objects_of(labels), strict=True):
+        mask = coco.decode(entry["segmentation"])
+        np.testing.assert_array_equal(mask, wanted)
+        assert entry["area"] == coco.area(entry["segmentation"]) == np.count_nonzero(mask)
+        assert entry["bbox"] == coco.toBbox(entry["segmentation"]).tolist()
+        assert (entry["category_id"], entry["image_id"]) == (label, "case")
 
 
 @pytest.mark.parametrize("step", [WatershedConfig, DistanceSplitConfig])
@@ -65,7 +58,7 @@ def test_a_split_of_one_class_loses_no_object_of_another(labels, spec, step, for
         found = [(spec.names[entry["category_id"]], entry["id"]) for entry in json.loads(content)]
     else:
         found = [(entry["properties"]["class"], entry["id"]) for entry in json.loads(content)["features"]]
-    assert [name for name, _ in found].count(spec.names[2]) == parts_of(labels, 2)[1]
+    assert [name for name, _ in found].count(spec.names[2]) == [label for label, _ in objects_of(labels)].count(2)
     assert len({number for _, number in found}) == len(found)
 
 
@@ -83,16 +76,12 @@ def test_run_lengths_are_the_text_that_pycocotools_writes(rng, density):
 def test_geojson_outlines_fill_to_the_objects(labels, spec):
     found = json.loads(encode_geojson("case", labels, None, spec))
     assert (found["type"], found["name"]) == ("FeatureCollection", "case")
-    for label in (1, 2):
-        parts, count = parts_of(labels, label)
-        mine = [each for each in found["features"] if each["properties"]["label"] == label]
-        assert len(mine) == count
-        for number, feature in enumerate(mine, 1):
-            np.testing.assert_array_equal(drawn(feature["geometry"], labels.shape), parts == number)
-            assert feature["properties"]["class"] == spec.names[label]
-            colour = {"name": spec.names[label], "color": list(spec.colours[label])}
-            assert feature["properties"]["classification"] == colour, "as QuPath has it"
-            assert feature["properties"]["pixels"] == np.count_nonzero(parts == number)
+    for feature, (label, wanted) in zip(found["features"], objects_of(labels), strict=True):
+        np.testing.assert_array_equal(drawn(feature["geometry"], labels.shape), wanted)
+        properties, name = feature["properties"], spec.names[label]
+        assert (properties["label"], properties["class"]) == (label, name)
+        assert properties["classification"] == {"name": name, "color": list(spec.colours[label])}, "as QuPath has it"
+        assert properties["pixels"] == np.count_nonzero(wanted)
 
 
 def test_an_instance_in_two_parts_is_one_object(tmp_path, spec):

@@ -1,7 +1,5 @@
 """Label volumes, and MHA and NRRD maps, are read back by other libraries and by our reader."""
 
-from functools import partial
-
 import nibabel
 import numpy as np
 import pytest
@@ -26,24 +24,31 @@ def place_of(path, geometry=NOWHERE):
     return geometry.having(file=path)
 
 
-@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])
-def test_a_label_volume_is_read_back_voxel_by_voxel(form, tmp_path):
+def read_by_itk(path):
+    sitk = library("SimpleITK")
+    return sitk.GetArrayFromImage(sitk.ReadImage(str(path)))
+
+
+PEERS = {
+    "nifti": lambda path: np.asarray(nibabel.load(path).dataobj).T,
+    "tiff": tifffile.imread,
+    "zarr": lambda path: zarr.open_array(str(path), mode="r")[:],
+    **dict.fromkeys(ENCODERS, read_by_itk),
+}
+
+
+@pytest.mark.parametrize("form", PEERS)
+def test_a_multilabel_volume_has_a_file_per_class_that_its_library_and_we_read_voxel_by_voxel(form, tmp_path):
+    spec = ClassSpec(task="multilabel", names=("liver", "lung"), colours=((9, 0, 0), (0, 9, 0)))
+    labels = np.stack([LABELS == 1, LABELS > 0]).astype(np.uint8)
     place = place_of(tmp_path / "a.npy", Geometry(spacing=EDGES, unit="mm"))
-    suffix, write = label_file(ExportConfig(labels_format=form), LABELS, SPEC, lambda: place)
-    path = tmp_path / f"labels{suffix}"
-    write(path)
-    peers = {
-        "nifti": lambda: np.asarray(nibabel.load(path).dataobj).T,
-        "tiff": lambda: tifffile.imread(path),
-        "zarr": lambda: zarr.open_array(str(path), mode="r")[:],
-    }
-    found = peers[form]()
-    np.testing.assert_array_equal(found, LABELS)
-    assert found.dtype == np.uint8
-    with open_array(path, settled=True, axes="map") as array:
-        np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(LABELS.shape), LABELS)
-        assert array.geometry.spacing == EDGES
-        assert array.geometry.unit == "mm"
+    written = Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case_id: place).write("a", labels)
+    for name, mask in zip(spec.names, labels, strict=True):
+        (path,) = (tmp_path / each for each in written if f"labels/{name}/" in each)
+        np.testing.assert_array_equal(PEERS[form](path), mask, strict=True)
+        with open_array(path, settled=True, axes="map") as array:
+            np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(mask.shape), mask)
+            assert (array.geometry.spacing, array.geometry.unit) == (EDGES, "mm")
 
 
 @pytest.mark.parametrize(
@@ -77,19 +82,6 @@ def test_nifti_of_another_format_states_the_affine_in_millimetres(tmp_path):
     found = nibabel.load(tmp_path / "b.nii.gz")
     np.testing.assert_array_equal(found.affine, AFFINE)
     assert found.header.get_zooms() == EDGES[::-1]
-
-
-@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr", *ENCODERS])
-def test_a_multilabel_volume_has_a_file_per_class(form, tmp_path):
-    spec = ClassSpec(task="multilabel", names=("liver", "lung"), colours=((9, 0, 0), (0, 9, 0)))
-    labels = np.stack([LABELS == 1, LABELS > 0]).astype(np.uint8)
-    locate = partial(place_of, geometry=Geometry(spacing=EDGES, unit="mm"))
-    writer = Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case_id: locate(tmp_path / "a.npy"))
-    written = writer.write("a", labels)
-    for name, mask in zip(spec.names, labels, strict=True):
-        (path,) = (tmp_path / each for each in written if f"labels/{name}/" in each)
-        with open_array(path, settled=True, axes="map") as array:
-            np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(mask.shape), mask)
 
 
 def test_files_that_hold_no_planes_are_refused_together():

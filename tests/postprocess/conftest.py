@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from skimage.draw import polygon
 
 from segmeter.classes import ClassSpec
 
@@ -28,3 +29,13 @@ def blobs(rng):
     noise = rng.random(labels.shape) < 0.05
     labels[noise] = rng.integers(0, 4, noise.sum())
     return labels
+
+
+def filled(rings, shape):
+    """Pixel centres inside an odd number of the rings, by scikit-image's polygon test."""
+    inside = np.zeros(shape, bool)
+    for ring in rings:
+        x, y = np.array(ring, float).T
+        rows, columns = polygon(y - 0.5, x - 0.5, shape)
+        inside[rows, columns] ^= True
+    return inside

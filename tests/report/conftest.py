@@ -1,9 +1,10 @@
-"""Fixtures of the report tests: small runs, with and without hostile names."""
+"""Small runs, with and without hostile names, and their pages as a browser reads them."""
 
 import base64
 import json
 import shutil
 import zlib
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -101,17 +102,6 @@ def run(filled, tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def hostile_run(tmp_path, rng):
-    """A run in which every name is an attack."""
-    spec = ClassSpec(task="multiclass", names=HOSTILE, colours=((9, 9, 9),) * 4)
-    fill_run(tmp_path, rng, spec, HOSTILE_IDS)
-    write_json(tmp_path / "run.json", {"<b>key</b>": "</table><script>alert(4)</script>", "argv": ["<i>"]})
-    (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
-    (tmp_path / "history.jsonl").write_text(json.dumps({"step": 1, "<svg onload=alert(6)>": 0.5}) + "\n")
-    return tmp_path
-
-
 def unpack_page(block):
     """Unpack a text of `pack_page`; columns and arrays get their ``values`` as the page sees them."""
     content = zlib.decompress(base64.b64decode(block))
@@ -123,3 +113,38 @@ def unpack_page(block):
             scored = entry.get("kind") == "score"  # 65535 is undefined
             entry["values"] = np.where(found == 65535, np.nan, found / SCORE_STEPS) if scored else found
     return header
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, the text of each, rows of tables as texts, and whether the nesting is right."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.rows, self.open = [], [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "img", "input", "br"):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag in ("td", "th"):
+            self.rows[-1][-1] = self.rows[-1][-1].strip()
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def text(self, tag):
+        return [data.strip() for name, data in self.texts if name == tag and data.strip()]

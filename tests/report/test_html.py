@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases
@@ -23,8 +22,7 @@ from segmeter.metrics.probabilities import Calibration
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_index, write_report
 
-from .conftest import HOSTILE, HOSTILE_IDS, fill_run, make_rows, row_of, unpack_page, write_picture, write_run
-from .parsed import Page
+from .conftest import HOSTILE, HOSTILE_IDS, Page, fill_run, make_rows, row_of, unpack_page, write_picture, write_run
 
 
 def render(folder, config=None):
@@ -70,9 +68,11 @@ def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_style_and_scr
     assert "unsafe" not in policy
 
 
-def test_hostile_names_stay_text(hostile_run, rng):
-    page = render(hostile_run)
-    plain = hostile_run / "plain"
+def test_hostile_names_stay_text(tmp_path, rng):
+    fill_run(tmp_path, rng, ClassSpec(task="multiclass", names=HOSTILE, colours=((9, 9, 9),) * 4), HOSTILE_IDS)
+    write_json(tmp_path / "run.json", {"<b>key</b>": "</table><script>alert(4)</script>", "argv": ["<i>"]})
+    (tmp_path / "config.yaml").write_text("x: </pre><script>alert(5)</script>\n")
+    page, plain = render(tmp_path), tmp_path / "plain"
     plain.mkdir()
     fill_run(plain, rng, ClassSpec(task="multiclass", names=tuple("abcd"), colours=((9, 9, 9),) * 4), "x")
     (plain / "config.yaml").write_text("x: y\n")
@@ -116,20 +116,6 @@ def test_undefined_is_shown_as_such_and_multilabel_has_no_confusion(tmp_path, sp
     planes = ClassSpec(task="multilabel", names=("a", "b"), colours=((9, 0, 0), (0, 9, 0)))
     write_run(tmp_path, [CaseRow(case_id="x", height=4, width=4, counts=np.ones((2, 2, 2), np.int64))], planes)
     assert render(tmp_path).text("h2")[-3:] == ["Classes", "Cases", "Run"], "no confusion between planes"
-
-
-def test_a_failed_write_keeps_the_old_report(run, monkeypatch):
-    before = write_report(run).read_bytes()
-
-    def fail(source, target, **folders):
-        raise OSError(28, "No space left on device")
-
-    (run / "config.yaml").write_text("changed: true\n")
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
-        write_report(run)
-    assert (run / "report.html").read_bytes() == before
-    assert not [path for path in run.iterdir() if path.name.startswith(".tmp-")]
 
 
 def measured_run(folder, rng, names=("ground", "tree", "car")):
@@ -205,86 +191,67 @@ def test_figures_that_a_run_did_not_write_are_refused_by_name(run, changed):
         write_report(run)
 
 
+BROKEN = r"is damaged, or was not written by segmeter \(it is not JSON"
+COMPARED = '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (None, None, r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
-        *(
-            (name, "{broken\n", rf"{name}(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON")
-            for name in ("metrics.json", "history.jsonl")
-        ),
-        (
-            "compare.json",
-            '{"schema": 2, "folders": {}, "metrics": {}, "order": [], "rank_by": "iou"}',
-            r"expected `compare\.json` to be what the run wrote beside its other files",
-        ),
+        ("none", "", r"to hold metrics.json, .* or predictions, got .* Give a run's folder"),
+        ("metrics.json", "{broken\n", f"metrics.json.*: {BROKEN}"),
+        ("history.jsonl", "{broken\n", f"history.jsonl, line 1: {BROKEN}"),
+        ("compare.json", COMPARED, r"expected `compare\.json` to be what the run wrote beside its other files"),
     ],
 )
 def test_a_folder_whose_file_is_missing_damaged_or_lacks_something_is_refused(tmp_path, name, content, message):
     """Mutation seen to fail: the error of whatever looked at it first."""
-    if name:
-        (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         write_report(tmp_path)
 
 
-SECRET = "TOP-SECRET-OUTSIDE"
+EVALUATED = ("pictures/h/image.webp", "pictures/h/layers.json", "run.json", "config.yaml", "cases.parquet")
 
 
-@pytest.fixture
-def outside(tmp_path):
-    """What no page may show."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "config.yaml").write_text(f"secret: {SECRET}\n")
-    (folder / "run.json").write_text(json.dumps({"command": SECRET}))
-    return folder
-
-
-@pytest.fixture
-def made(tmp_path, rng, spec):
-    """The folders of a predict with one picture, of a training and of an evaluation, by what they hold."""
-    predicted, trained, evaluated = (tmp_path / name for name in ("predict", "train", "eval"))
-    (predicted / "predictions").mkdir(parents=True)
-    write_picture(predicted, "a", rng, spec, referenced=False)
-    write_json(predicted / "run.json", {"command": "predict"})
-    (predicted / "config.yaml").write_text("a: 1\n")
-    trained.mkdir()
-    (trained / "history.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
-    Image.new("RGB", (8, 8)).save(trained / "first_batch.png")
-    fill_run(evaluated, rng, spec, "abcd")
-    return {"predict": predicted, "train": trained, "eval": evaluated}
-
-
-def plant(path, target):
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    [
-        *(("predict", name) for name in ("pictures/a/image.webp", "pictures/a/layers.json", "run.json", "config.yaml")),
-        *(("train", name) for name in ("history.jsonl", "first_batch.png")),
-        ("eval", "cases.parquet"),
-    ],
-)
-def test_a_linked_file_is_refused_by_name(run, name, made, outside):
+@pytest.mark.parametrize("name", [*EVALUATED, "history.jsonl", "first_batch.png"])
+def test_a_linked_file_is_refused_by_name(run, name, tmp_path_factory):
     """Mutation seen to fail: read by its path."""
-    folder, target = made[run], outside / Path(name).name
-    write_report(folder)
-    before = (folder / "report.html").read_bytes()
-    if not target.exists():
-        (folder / name).rename(target)
-    plant(folder / name, target)
+    if name not in EVALUATED:  # of a training
+        (run / "metrics.json").unlink()
+        (run / "history.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+        Image.new("RGB", (8, 8)).save(run / "first_batch.png")
+    before = write_report(run).read_bytes()
+    (run / name).symlink_to((run / name).rename(tmp_path_factory.mktemp("outside") / Path(name).name))
     with pytest.raises(InputError, match=f"{name}: is a link, and nothing in a run's folder is read"):
-        write_report(folder)
-    assert (folder / "report.html").read_bytes() == before
+        write_report(run)
+    assert (run / "report.html").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["run.json", "config.yaml"])
-def test_the_index_names_a_linked_record_and_shows_nothing_of_it(name, made, outside):
-    plant(made["predict"] / name, outside / name)
-    page = write_index(made["predict"]).read_text()
+def test_the_index_names_a_linked_record_and_shows_nothing_of_it(run, name, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / name
+    outside.write_text('{"command": "TOP-SECRET"}')
+    (run / name).unlink()
+    (run / name).symlink_to(outside)
+    page = write_index(run).read_text()
     assert f"{name}: is a link, and nothing in a run" in page
-    assert SECRET not in page
+    assert "TOP-SECRET" not in page
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("overlays", (-1, 0), -2),
+        ("panel", (128, 4096), 127),
+        ("panel", (128, 4096), 4097),
+        ("worst", (0, 100), -1),
+        ("picture_mb", (0.1,), 0),
+        ("pictures", ("embed", "link"), "none"),
+    ],
+)
+def test_ranges_hold_at_their_ends(key, good, bad):
+    for value in good:
+        assert getattr(ReportConfig(**{key: value}), key) == value
+    with pytest.raises(ConfigError, match=key):
+        ReportConfig(**{key: bad})

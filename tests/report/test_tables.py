@@ -49,10 +49,13 @@ PAGED = Table.of(
 )
 
 
-def test_columns_of_pages_are_neither_printed_nor_in_markdown(printed):
+def test_columns_of_pages_are_neither_printed_nor_in_markdown_and_their_cells_have_value_and_link(printed):
     assert "always" in printed([PAGED])
     assert "pages" not in PAGED.markdown() + html_of([PAGED], []) + printed([PAGED])
     assert PAGED.heads == ["a name", "always", "only on pages"]
+    name, first, *_ = PAGED.rows[0]
+    assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
+    assert Cell("1,234").value == "1234"
 
 
 SPARE = Table.of(
@@ -74,15 +77,10 @@ def test_spare_columns_give_way_where_a_terminal_is_too_narrow(printed, columns,
     assert "first" not in printed([replace(SPARE, rows=[["x" * 24, *SPARE.rows[0][1:]]])])
 
 
-WORDS = Table.of(
-    [Column("a name", "name"), Column("value", "value", "{:.30f}".format, 1), Column("always", "value")],
-    [{"name": "three words here", "value": 0.25}],
-)
-
-
 def test_a_name_is_wrapped_before_a_column_gives_way(printed):
-    assert "value" in printed([WORDS], columns=54)
-    assert "value" not in printed([WORDS], columns=53)
+    columns = [Column("a name", "name"), Column("value", "value", "{:.30f}".format, 1), Column("always", "value")]
+    words = Table.of(columns, [{"name": "three words here", "value": 0.25}])
+    assert ["value" in printed([words], columns=room) for room in (54, 53)] == [True, False]
 
 
 def test_a_column_without_a_cell_is_left_out():
@@ -90,12 +88,6 @@ def test_a_column_without_a_cell_is_left_out():
     table = Table.of(columns, [{"name": "x", "none": None, "by": "", "n": 0}], names=3)
     assert (table.heads, table.names, table.spares, [*table.rows[0]]) == (["name", "n"], 1, [0, 0], ["x", "0"])
     assert Table.of(columns, []).heads == ["name", "none", "by", "n"]
-
-
-def test_a_cell_of_a_page_has_its_value_and_link():
-    name, first, *_ = PAGED.rows[0]
-    assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
-    assert Cell("1,234").value == "1234"
 
 
 def test_markup_and_control_characters_are_printed_as_text(printed):
@@ -109,15 +101,7 @@ def test_markup_and_control_characters_are_printed_as_text(printed):
 
 def test_markdown_and_html_escape_what_was_given():
     table = Table(heads=["<b>", "n"], rows=[["a|b", "1"]], title="@all", note="2 more")
-    assert table.markdown().splitlines() == [
-        "**&#64;all**",
-        "",
-        "| &lt;b&gt; | n |",
-        "| :-- | --: |",
-        "| a\\|b | 1 |",
-        "",
-        "2 more",
-    ]
+    assert table.markdown() == "**&#64;all**\n\n| &lt;b&gt; | n |\n| :-- | --: |\n| a\\|b | 1 |\n\n2 more"
     assert html_of([table], ["a < b"]).startswith("<pre>@all\n&lt;b&gt;")
     assert html_of([table], ["a < b"]).endswith("a &lt; b\n</pre>")
 

@@ -1,9 +1,12 @@
 """Maps to count with, and what `segmeter.evaluate` says of them."""
 
 import numpy as np
+import pytest
+import torch
 
 import segmeter
 from segmeter.classes import ClassSpec
+from segmeter.errors import SegmeterError
 
 SPEC = ClassSpec(
     task="multiclass", names=("rest", "road", "car"), colours=((0, 0, 0), (9, 9, 9), (99, 9, 9)), ignore_index=255
@@ -27,3 +30,16 @@ def evaluation(spec=SPEC, **options):
     target, labels = draw(spec=spec)
     pairs = ((f"case{i}", *pair) for i, pair in enumerate(zip(target, labels, strict=True)))
     return segmeter.evaluate(pairs, classes=spec, metrics=CONFIG, **options)
+
+
+def counted(metric, call, read):
+    """The counts of three batches, of which the second one is refused."""
+    target, labels = (torch.from_numpy(one) for one in draw())
+    call(metric, labels[:3], target[:3])
+    for bad in (labels + 77, labels.float() + 0.5, labels[:, 1:]):
+        with pytest.raises(SegmeterError):
+            call(metric, bad, target)
+    call(metric, labels[3:], target[3:])
+    whole = read(metric)
+    assert int(whole.sum()) == int((target != SPEC.ignore_index).sum())
+    return whole

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix
 
-from segmeter.api.adapters import count_batch, score_counts
+from segmeter.api.adapters import count_batch
 from segmeter.errors import InputError
 from tests.api.adapters.drawn import BINARY, SPEC, draw
 
@@ -61,12 +61,3 @@ def test_what_is_no_batch_of_labels_is_refused(labels, target, line):
     with pytest.raises(InputError) as error:
         count_batch("f", labels, target, SPEC)
     assert line in str(error.value)
-
-
-def test_scores_by_hand():
-    """Two classes of three: ground has 6 of 8 pixels right, road 1 of 3; no pixel is a car."""
-    counts = np.array([[6, 1, 0], [1, 1, 0], [0, 0, 0]])
-    found = score_counts(counts, SPEC)
-    wanted = {"iou/rest": 6 / 8, "iou/road": 1 / 3, "iou/car": np.nan, "dice/road": 2 / 4, "pixel_accuracy": 7 / 9}
-    np.testing.assert_equal({name: found[name] for name in wanted}, wanted)
-    assert found["mean_iou"] == pytest.approx((6 / 8 + 1 / 3) / 2, rel=1e-15)

@@ -6,7 +6,7 @@ import torch
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from tests.api.adapters.drawn import SPEC, draw, evaluation
+from tests.api.adapters.drawn import SPEC, counted, draw, evaluation
 from tests.differential.peers import quiet
 
 pytest.importorskip("monai", reason="monai is not installed: it comes with `make test`")
@@ -67,3 +67,8 @@ def test_one_of_two_binary_maps_may_lack_its_channel():
         metric(*given)
         found.add(metric.aggregate()["iou/cell"])
     assert len(found) == 1
+
+
+def test_a_refused_batch_leaves_the_others_counted():
+    metric = SegmentationMetric(SPEC)
+    counted(metric, lambda metric, *pair: metric(*(one[:, None] for one in pair)), lambda metric: metric.get_buffer())

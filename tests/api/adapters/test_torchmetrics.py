@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from tests.api.adapters.drawn import SPEC, draw, evaluation
+from tests.api.adapters.drawn import SPEC, counted, draw, evaluation
 from tests.differential.peers import quiet
 
 pytest.importorskip("torchmetrics", reason="torchmetrics is not installed: it comes with `make test`")
@@ -46,3 +46,12 @@ def test_states_of_ranks_add_exactly():
 def test_what_is_no_label_is_refused_by_the_metrics_name():
     with pytest.raises(InputError, match=r"^SegmentationMetric: expected `preds` to hold labels, got "):
         SegmentationMetric(SPEC).update(torch.zeros(2, 3, 4, 5), torch.zeros(2, 4, 5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", ["__call__", "update"])
+def test_a_refused_batch_leaves_the_others_counted(name):
+    """A call of the metric set its state aside first, so that the refused batch took all others with it."""
+    metric = SegmentationMetric(SPEC)
+    counted(metric, lambda metric, *pair: getattr(metric, name)(*pair), lambda metric: metric.counts)
+    assert metric._to_sync, "ranks would no longer be added up"
+    assert float(metric.compute()["mean_iou"]) > 0

@@ -23,8 +23,7 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS, row_of, write_run
-from .looks import Tab
-from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run
+from .looks import COLOURS, NAME, SPEC, TENS, Tab, draw_case, make_run
 
 
 @pytest.fixture(scope="session")
@@ -236,17 +235,6 @@ def sweep(tmp_path_factory):
         (folder / job.folder / "report.html").write_text("<title>the job's page</title>")
     write_sweep(folder, jobs)
     return folder / "sweep.html"
-
-
-@pytest.fixture(scope="session")
-def predicted(tmp_path_factory):
-    """Predictions without references."""
-    folder = tmp_path_factory.mktemp("predicted") / "run"
-    for i in range(3):
-        image, _, labels = draw_case(np.random.default_rng(7), i)
-        write_layers(folder, f"case-{i}", draw_layers(image, None, labels, SPEC, edge=128))
-    write_json(folder / "run.json", {"command": "predict", "state": "done"})
-    return write_report(folder)
 
 
 @pytest.fixture(scope="session")

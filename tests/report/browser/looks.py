@@ -1,9 +1,16 @@
-"""An open page, and what it shows, read as a reader would."""
+"""The runs whose pages are clicked in, and an open page, read as a reader would."""
 
 import io
 
 import numpy as np
 from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.pictures.layers import draw_layers, write_layers
+
+from ..conftest import row_of, write_run
 
 # Once what the browser itself decides is drawn: sizes and colour schemes reach a page with its next frame.
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
@@ -99,3 +106,43 @@ LEFT = """() => {
     tables: has("table.sortable th[aria-sort]"), lines: has(".chart .chip[aria-pressed=false]"),
   };
 }"""
+
+
+NAMES = ("ground", "tree", "car", "lamp")
+COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
+SPEC = ClassSpec(task="multiclass", names=NAMES, colours=COLOURS, ignore_index=255)
+NAME = "<img src=x onerror=alert(8)>"  # of a class
+TENS = r"-(\d)"  # slices of ten cases each
+
+
+def draw_case(rng, i):
+    """A target with a car in every second case and a lamp in every fifth, and a prediction that gets worse with i."""
+    target = np.zeros((24, 32), np.uint8)
+    target[4:14, 2:16] = 1
+    if i % 2 == 0:
+        target[12:20, 18:28] = 2
+    if i % 5 == 0:
+        target[1:5, 26:30] = 3
+    target[23] = 255
+    labels = target.copy()
+    labels[4 : 4 + i // 6, 2:16] = 0
+    if i % 4 == 0:
+        labels[labels == 2] = 1
+    if i % 10 == 0:
+        labels[labels == 3] = 0
+    image = np.clip(target[..., None] * 40 + 60 + rng.normal(0, 8, (24, 32, 3)), 0, 255).astype(np.uint8)
+    return image, target, labels
+
+
+def make_run(folder, ids, spec=SPEC, pictured=20, **options):
+    rng = np.random.default_rng(7)
+    config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(), ErrorTypesConfig()), **options)
+    rows = []
+    for i, case_id in enumerate(ids):
+        image, target, labels = draw_case(rng, i)
+        rows.append(row_of(case_id, target, labels, spec, config, loss=0.1 * i))
+        if i < pictured:
+            notes = {"files": {"prediction": [f"{case_id}.png"]}}
+            write_layers(folder, case_id, draw_layers(image, target, labels, spec, edge=128, notes=notes))
+    write_run(folder, rows, spec, config)
+    return rows

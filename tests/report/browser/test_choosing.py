@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from .looks import back, column, count, drag, ids
-from .made import TENS
+from .looks import TENS, back, column, count, drag, ids
 
 pytestmark = pytest.mark.slow
 
@@ -22,15 +21,6 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site):
         page = visit(site, f"#?sort={sort}&cols=iou/3")
         assert column(page, "IoU of lamp")[:12].count("n/a") == 0  # every fifth of 60 cases has one
         assert column(page, "IoU of lamp")[12] == "n/a"
-
-
-def test_search_finds_any_case(visit, site):
-    page = visit(site)
-    page.fill("#find", "CASE-37")
-    assert ids(page) == ["case-37"]
-    assert count(page) == "1 of 60 cases"
-    page.locator("#toolbar .chip").click()
-    assert count(page) == "60 cases"
 
 
 def test_a_class_is_chosen_by_what_became_of_it(visit, site):
@@ -199,15 +189,12 @@ def test_axes_and_columns_are_the_readers_choice(visit, site):
 LAMPS = [f"case-{i:02}" for i in range(0, 60, 5)]
 
 
-def test_ids_are_copied_in_their_order(visit, site):
+def test_ids_are_copied_in_their_order_or_stand_in_a_dialog_where_the_clipboard_is_closed(visit, chromium, site):
+    """A window without the permission, as a page that is opened from disk may be."""
     page = visit(site, "#?has=3&sort=id")
     page.click("#copy")
     page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
     assert page.evaluate("navigator.clipboard.readText()").split() == LAMPS
-
-
-def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
-    """A window without the permission, as a page that is opened from disk may be."""
     window = chromium.new_context()
     page, said = window.new_page(), []
     page.on("dialog", lambda dialog: (said.append(dialog.default_value), dialog.dismiss()))
@@ -219,23 +206,18 @@ def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
     assert said[0].split() == LAMPS
 
 
-def saved(page, path):
-    """Rows of the file that the page saves."""
-    with page.expect_download() as download:
-        page.click("#save")
-    download.value.save_as(path)
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def test_what_is_chosen_is_saved_as_csv_in_which_no_name_is_a_formula(visit, site, hostile, tmp_path):
+    def saved(page):
+        with page.expect_download() as download:
+            page.click("#save")
+        download.value.save_as(tmp_path / "cases.csv")
+        with (tmp_path / "cases.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
-
-def test_what_is_chosen_is_saved_as_csv(visit, site, tmp_path):
-    found = saved(visit(site, "#?has=3&sort=id"), tmp_path / "cases.csv")
+    found = saved(visit(site, "#?has=3&sort=id"))
     assert [row["case"] for row in found] == LAMPS
     assert [float(row["loss"]) for row in found] == pytest.approx([0.1 * i for i in range(0, 60, 5)], rel=1e-4)
-
-
-def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
-    names = {row["case"] for row in saved(visit(hostile), tmp_path / "cases.csv")}
+    names = {row["case"] for row in saved(visit(hostile))}
     assert "'=cmd()" in names
     assert not [name for name in names if name.startswith(("=", "+", "@"))]
 
@@ -243,7 +225,8 @@ def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
 def test_a_section_is_opened_without_losing_the_choice(visit, site):
     page = visit(site, "#cases", alone=True)
     assert count(page) == "60 cases"
-    page.fill("#find", "case-37")
+    page.fill("#find", "CASE-37")
+    assert ids(page) == ["case-37"]
     page.locator("nav").get_by_role("link", name="Classes").click()
     assert count(page) == "1 of 60 cases"
     assert page.evaluate("document.getElementById('classes').getBoundingClientRect().top") < 200

@@ -72,15 +72,6 @@ def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
     assert columns["file"] == ["predictions/labels/a.b.png", ""]
 
 
-def test_pixels_of_no_class_are_shares_of_their_row(tmp_path, rng, spec):
-    spec = spec.replace(count_invalid=True)
-    made, outside = make_rows(rng, spec, "abc"), ((0, 0), (0, 1))
-    rows = [replace(row, counts=np.pad(row.counts, outside, constant_values=3)) for row in made]
-    page = unpack_page(values_of(tmp_path, rows, spec)["explorer"]["data"])
-    assert page["outside"] == [9, 9, 9]
-    assert np.shape(page["matrix"]) == (3, 3)
-
-
 ENTRY = {
     "ece": 0.1,
     "average_precision": 0.7,
@@ -137,7 +128,7 @@ def found(rng, spec):
     return summary, {column.key: column for column in case_columns(board_of(table, spec, summary), table, summary)}
 
 
-def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(found):
+def test_a_class_and_its_scores_are_linked_to_their_cases_which_are_counted_by_tenths_of_their_iou(found):
     summary, columns = found
     row = evaluation.classes(summary, columns, columns)[1]
     assert choice(row["link"]) == {"has": "1", **all_by("iou/1")}
@@ -153,6 +144,11 @@ def test_a_class_and_each_of_its_scores_are_linked_to_the_cases_that_have_them(f
     fewer["headline"] = replace(fewer["headline"], better="lower")  # such as HD95: the largest is the worst
     link = choice(evaluation.classes(summary, fewer, columns)[1]["link"])
     assert link == {"has": "1", "sort": "-headline", "h": "headline"}
+    for k, row in enumerate(evaluation.classes(summary, columns, columns)):
+        wanted = np.histogram(np.round(columns[f"iou/{k}"].values, 4), np.arange(11) / 10)[0]
+        assert row["bars"] == wanted.tolist()
+        assert row["key"] == f"iou/{k}"
+    assert evaluation.classes(summary, {}, columns)[0]["key"] is None
 
 
 def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(found):
@@ -170,6 +166,11 @@ def test_headlines_groups_and_measures_are_linked_to_all_cases_the_worst_first(f
     wanted = {"sort": "-measure/extent_errors/car", "h": "measure/extent_errors/car"}
     assert choice(rows["extent_errors", "car"]["links"]["mean"]) == wanted
     assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == wanted  # cases have no gain
+    key = "measure/fn/car"
+    summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
+    counted = columns | {key: CaseColumn(key, "", [1] * 6, "count", "fn")}
+    (row,) = (row for row in evaluation.measures(summary, counted) if row["metric"] == "fn")
+    assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
 
 
 def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to_their_cases(tmp_path, rng, spec):
@@ -181,7 +182,9 @@ def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to
     config = MetricsConfig(bootstrap=0, groups={"all": ("tree", "car")}, slice_by=("prefix:/",))
     summary = write_run(tmp_path, rows, spec, config)
     summary["calibration"] = {"per_class": {"car": {**ENTRY, "ece": 0.5}}, "reliability": None}
-    page = evaluation_values(tmp_path, summary, ReportConfig())["evaluation"]
+    found = evaluation_values(tmp_path, summary, ReportConfig())
+    page, packed = found["evaluation"], unpack_page(found["explorer"]["data"])
+    assert (packed["outside"], np.shape(packed["matrix"])) == ([4, 4, 4], (3, 3))  # beside the classes
     assert choice(page["groups"].rows[0][0].link) == all_by("group/0")
     assert choice(page["slices"].rows[0][1].link) == {"is.slice/prefix:/": "x"}
     (car,) = page["calibration"][1].rows
@@ -190,24 +193,6 @@ def test_groups_slices_classes_of_probabilities_and_invalid_pixels_are_linked_to
     line = "12 pixels predicted outside the classes, counted as missed"
     assert choice(links.pop(line)) == {"un.invalid": "above 0", "sort": "-invalid", "h": "invalid"}
     assert set(links.values()) == {None}
-
-
-def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
-    summary, columns = found
-    key = "measure/fn/car"
-    summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
-    columns = columns | {key: CaseColumn(key=key, label="", values=[1] * 6, kind="count", group="fn")}
-    (row,) = (row for row in evaluation.measures(summary, columns) if row["metric"] == "fn")
-    assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
-
-
-def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
-    summary, columns = found
-    for k, row in enumerate(evaluation.classes(summary, columns, columns)):
-        wanted = np.histogram(np.round(columns[f"iou/{k}"].values, 4), np.arange(11) / 10)[0]
-        assert row["bars"] == wanted.tolist()
-        assert row["key"] == f"iou/{k}"
-    assert evaluation.classes(summary, {}, columns)[0]["key"] is None
 
 
 def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):

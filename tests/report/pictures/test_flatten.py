@@ -29,11 +29,6 @@ TOP = MARGIN + 50
 FONT = ImageFont.load_default(size=13)
 
 
-def panel(picture, index, shape):
-    left = MARGIN + index * (shape[1] + GAP)
-    return picture[TOP : TOP + shape[0], left : left + shape[1]]
-
-
 def painted(role, target, labels, spec, *, image=None, panel=1, **options):
     """The picture of one role at the size of its maps."""
     image = np.full((*labels.shape[-2:], 3), 100, np.uint8) if image is None else image
@@ -44,12 +39,11 @@ def test_four_panels_in_order_at_a_whole_factor_and_two_without_a_target(rng, sp
     image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
     target, labels = rng.integers(0, 3, (2, 20, 30)).astype(np.uint8)
     picture = draw_overlay(image, target, labels, spec, title="x", score=0.5, panel=130)
-    shape = (80, 120)  # 130 // 30 = 4
-    large = [part.repeat(4, 0).repeat(4, 1) for part in (image, target, labels)]
-    np.testing.assert_array_equal(panel(picture, 0, shape), large[0])
-    for place, role in enumerate(("target", "prediction", "errors"), start=1):
-        wanted = painted(role, large[1], large[2], spec, image=large[0])
-        np.testing.assert_array_equal(panel(picture, place, shape), wanted)
+    large = [part.repeat(4, 0).repeat(4, 1) for part in (image, target, labels)]  # 130 // 30 = 4
+    wanted = [painted(role, *large[1:], spec, image=large[0]) for role in ("target", "prediction", "errors")]
+    for place, each in enumerate([large[0], *wanted]):
+        left = MARGIN + place * (120 + GAP)
+        np.testing.assert_array_equal(picture[TOP : TOP + 80, left : left + 120], each)
     assert picture.shape[1] == 4 * 120 + 3 * GAP + 2 * MARGIN
     alone = draw_overlay(image, None, labels, spec, panel=130)
     assert alone.shape[1] == 2 * 120 + GAP + 2 * MARGIN

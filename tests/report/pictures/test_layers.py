@@ -94,14 +94,6 @@ def test_each_object_has_its_kind_and_its_outline_on_both_sides(spec):
     np.testing.assert_array_equal(np.flatnonzero(found.any(axis=0)), [3])
 
 
-def test_large_cases_are_reduced_and_say_so(spec):
-    labels = np.zeros((300, 600), np.uint8)
-    layers = draw_layers(np.zeros((300, 600, 3), np.uint8), labels, labels, spec, edge=128, notes={"slice": [3, 9]})
-    assert (layers.notes["size"], layers.notes["shown"], layers.notes["slice"]) == ([300, 600], (64, 128), [3, 9])
-    with Image.open(io.BytesIO(layers.files["image.webp"])) as image:
-        assert image.size == (128, 64)
-
-
 def test_layers_replace_older_ones_whole(tmp_path, spec):
     labels = np.zeros((4, 6), np.uint8)
     write_layers(tmp_path, "../a", draw_layers(IMAGE, labels, labels, spec, edge=128))
@@ -121,12 +113,15 @@ def test_notes_name_no_file_of_another_folder(tmp_path, name):
         read_notes(tmp_path)
 
 
-def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():
+def test_reducing_averages_images_keeps_the_rarest_class_of_a_block_and_says_so():
     labels = np.arange(36, dtype=np.uint8).reshape(6, 6)
     labels[3:] = 30
     labels[5, 0] = 31
     spec = ClassSpec(task="multiclass", names=tuple(map(str, range(36))), colours=((9, 9, 9),) * 36)
-    layers = draw_layers(labels[..., None], None, labels, spec, edge=2)
+    layers = draw_layers(labels[..., None], None, labels, spec, edge=2, notes={"slice": [3, 9]})
+    assert (layers.notes["size"], layers.notes["shown"], layers.notes["slice"]) == ([6, 6], (2, 2), [3, 9])
+    with Image.open(io.BytesIO(layers.files["image.webp"])) as image:
+        assert image.size == (2, 2)
     entries = map_of(layers, "prediction")["entries"]
     found = index_of(layers, "prediction.png", len(entries))
     assert [[entries[k]["class"] for k in row] for row in found] == [[14, 17], [31, 30]]
