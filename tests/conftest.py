@@ -62,9 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
-    if on_gpu and not _has_cuda():
-        for item in on_gpu:
-            item.add_marker(pytest.mark.skip("needs a CUDA device; this machine shows none"))
+    for item in on_gpu if on_gpu and not _has_cuda() else []:
+        item.add_marker(pytest.mark.skip("needs a CUDA device; this machine shows none"))
 
 
 def _has_cuda() -> bool:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import stat
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -40,18 +40,18 @@ def test_a_file_and_its_folder_reach_the_disk_before_and_after_it_has_its_name(t
 
 
 def test_a_link_is_replaced_by_a_file_with_the_mode_of_any_new_file(tmp_path):
-    (tmp_path / "target").write_bytes(b"mine")
-    (tmp_path / "link").symlink_to("target")
-    files.write_bytes(tmp_path / "link", b"ours")
-    assert (tmp_path / "target").read_bytes() == b"mine"
-    assert not (tmp_path / "link").is_symlink()
-    assert stat.S_IMODE((tmp_path / "link").stat().st_mode) == stat.S_IMODE((tmp_path / "target").stat().st_mode)
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"mine")
+    link.symlink_to("target")
+    files.write_bytes(link, b"ours")
+    assert target.read_bytes() == b"mine"
+    assert not link.is_symlink()
+    assert stat.S_IMODE(link.stat().st_mode) == stat.S_IMODE(target.stat().st_mode)
 
 
 def test_json_comes_back_exactly_and_nan_is_refused(tmp_path):
     content = {"x": 0.1 + 0.2, "ä": [None, True]}
     files.write_json(tmp_path / "a.json", content)
-    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == content
     with pytest.raises(ValueError, match="not JSON compliant"):
         files.write_json(tmp_path / "a.json", {"x": float("nan")})
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == content
@@ -72,50 +72,44 @@ def test_a_folder_is_published_whole_or_not_at_all(tmp_path):
 
 def test_removing_takes_files_folders_and_links_but_not_what_they_lead_to(tmp_path):
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "x").touch()
+    (tmp_path / "kept" / "x.json").touch()
     (tmp_path / "link").symlink_to("kept")
     (tmp_path / "full" / "inner").mkdir(parents=True)
     for name in ("link", "full", "never there"):
         files.remove(tmp_path / name)
-    assert names(tmp_path) == ["kept"]
-    assert names(tmp_path / "kept") == ["x"]
-
-
-def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
-    (tmp_path / "sub" / f"{files.TEMPORARY}1-ab").mkdir(parents=True)
+    (tmp_path / "kept" / f"{files.TEMPORARY}1-ab").mkdir()  # leftovers of a killed process
     (tmp_path / f"{files.TEMPORARY}1-cd.json").touch()
-    (tmp_path / "sub" / "kept.json").touch()
     files.clear_leftovers(tmp_path)
-    assert names(tmp_path) == ["sub"]
-    assert names(tmp_path / "sub") == ["kept.json"]
+    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path / "kept") == ["x.json"]
 
 
 @pytest.mark.parametrize("system", ["POSIX", "Windows"])
 @pytest.mark.parametrize("before", ["link", "copy"])
 def test_a_pointer_replaces_a_link_of_another_system_and_a_copied_checkpoint(tmp_path, monkeypatch, system, before):
     """Windows replaces nothing that leads to a folder, and `cp -L` copies the checkpoint in place of the link."""
-    (tmp_path / "step-1").mkdir()
-    (tmp_path / "step-1" / MANIFEST).touch()
+    step, last = tmp_path / "step-1", tmp_path / "last"
+    step.mkdir()
+    (step / MANIFEST).touch()
     if before == "link":
-        (tmp_path / "last").symlink_to("step-1")
+        last.symlink_to("step-1")
     else:
-        shutil.copytree(tmp_path / "step-1", tmp_path / "last")
+        shutil.copytree(step, last)
     if system == "POSIX" and not hasattr(os, "O_DIRECTORY"):
         pytest.skip("this is Windows")
     if system == "Windows":
         monkeypatch.delattr(os, "O_DIRECTORY", raising=False)
         replace = os.replace
         monkeypatch.setattr(os, "replace", lambda old, new: replace(old, new) if not new.is_dir() else 1 / 0)
-    point(tmp_path / "last", "step-2")
-    point(tmp_path / "last", "step-1")
-    assert find_checkpoint(tmp_path / "last") == tmp_path / "step-1"
-    assert (tmp_path / "last").is_symlink() == (system == "POSIX")
-    assert names(tmp_path) == ["last", "step-1"]
-    assert names(tmp_path / "step-1") == [MANIFEST]
+    point(last, "step-2")
+    point(last, "step-1")
+    assert find_checkpoint(last) == step
+    assert last.is_symlink() == (system == "POSIX")
+    assert (names(tmp_path), names(step)) == (["last", "step-1"], [MANIFEST])
 
 
 def test_a_file_or_folder_is_whole_only_byte_for_byte(tmp_path):
-    path = tmp_path / "a"
+    path, folder = tmp_path / "a", tmp_path / "x.zarr"
     path.write_bytes(b"abc")
     entry = files.describe_file(path)
     assert entry == {"bytes": 3, "sha256": hashlib.sha256(b"abc").hexdigest()}
@@ -123,39 +117,33 @@ def test_a_file_or_folder_is_whole_only_byte_for_byte(tmp_path):
     for content in (b"abd", b"ab", b""):
         path.write_bytes(content)
         assert not files.is_whole(path, entry)
-    path.rename(tmp_path / "b")
-    path.symlink_to("b")
-    (tmp_path / "b").write_bytes(b"abc")
-    assert not files.is_whole(path, entry), "a link is not the file"
     path.unlink()
     assert not files.is_whole(path, entry)
-    (tmp_path / "x.zarr" / "c").mkdir(parents=True)
+    (tmp_path / "b").write_bytes(b"abc")
+    path.symlink_to("b")
+    assert not files.is_whole(path, entry), "a link is not the file"
+    (folder / "c").mkdir(parents=True)
     for name in ("c/0", "zarr.json"):
-        (tmp_path / "x.zarr" / name).write_bytes(b"12")
-    entry = files.describe_file(tmp_path / "x.zarr")
+        (folder / name).write_bytes(b"12")
+    entry = files.describe_file(folder)
     assert entry["bytes"] == 4
-    assert files.is_whole(tmp_path / "x.zarr", entry)
-    (tmp_path / "x.zarr" / "c" / "0").rename(tmp_path / "x.zarr" / "c" / "1")
-    assert not files.is_whole(tmp_path / "x.zarr", entry), "a folder with another file"
+    assert files.is_whole(folder, entry)
+    (folder / "c" / "0").rename(folder / "c" / "1")
+    assert not files.is_whole(folder, entry), "a folder with another file"
 
 
-def test_unsafe_names_become_safe_ones_that_differ():
-    assert files.safe_id("case_01.a-b") == "case_01.a-b"
+def test_unsafe_names_become_safe_ones_that_differ_and_more_of_them_on_windows(monkeypatch):
+    """Elsewhere, cases keep the names that runs of earlier versions know."""
     unsafe = ["../x", "..", "x/", "x ", ".x", "x\n", "ä", "", "a" * 129]
     safe = [files.safe_id(name) for name in unsafe]
     assert len(set(safe)) == len(unsafe)
     assert all(Path(name).name == name and not name.startswith(".") and len(name) < 128 for name in safe)
-
-
-def test_names_that_windows_refuses_change_on_windows_alone(monkeypatch):
-    """Elsewhere, cases keep the names that runs of earlier versions know."""
-    refused = ["aux", "CON.v2", "com1", "scan."]
-    assert [files.safe_id(name) for name in refused] == refused
+    refused, plain = ["aux", "CON.v2", "com1", "scan."], ["auxiliary", "a.con", "com", "v1.2", "case_01.a-b"]
+    assert [files.safe_id(name) for name in (*refused, *plain)] == [*refused, *plain]
     monkeypatch.delattr(os, "O_DIRECTORY")
     changed = [files.safe_id(name) for name in refused]
     assert [name.rpartition("-")[0] for name in changed] == ["aux", "CON-v2", "com1", "scan"]
     assert not any(files.is_refused(name) for name in changed)
-    plain = ["auxiliary", "a.con", "com", "v1.2"]
     assert [files.safe_id(name) for name in plain] == plain
 
 
@@ -172,15 +160,13 @@ def test_a_link_is_not_copied(tmp_path):
 
 def test_lines_are_appended_and_what_comes_after_the_kept_bytes_is_cut(tmp_path):
     path = tmp_path / "history.jsonl"
-    lines = files.Lines(path)
-    lines.write(b'{"a": 1}\n')
-    kept = lines.size
-    lines.write(b'{"a": 2}\n')
-    lines.close()
-    lines.close()
-    again = files.Lines(path, keep=kept)
-    again.write(b'{"a": 3}\n')
-    again.close()
+    with closing(files.Lines(path)) as lines:
+        lines.write(b'{"a": 1}\n')
+        kept = lines.size
+        lines.write(b'{"a": 2}\n')
+        lines.close()  # and again, which does nothing
+    with closing(files.Lines(path, keep=kept)) as lines:
+        lines.write(b'{"a": 3}\n')
     assert path.read_bytes() == b'{"a": 1}\n{"a": 3}\n'
     (tmp_path / "link").symlink_to(path.name)
     with pytest.raises(InputError, match="is a link"):
@@ -188,20 +174,20 @@ def test_lines_are_appended_and_what_comes_after_the_kept_bytes_is_cut(tmp_path)
 
 
 def test_a_write_that_fails_half_way_is_taken_back(tmp_path, monkeypatch):
-    lines, write = files.Lines(tmp_path / "rows"), os.write
-    lines.write(b"whole\n")
+    write = os.write
 
     def fail_after_two_bytes(handle, data):
         if len(data) < 5:
             raise OSError(28, "No space left on device")
         return write(handle, bytes(data[:2]))
 
-    with monkeypatch.context() as patch, suppress(OSError):
-        patch.setattr(os, "write", fail_after_two_bytes)
-        lines.write(b"next\n\n")
-    assert (tmp_path / "rows").read_bytes() == b"whole\n"
-    lines.write(b"later\n")
-    lines.close()
+    with closing(files.Lines(tmp_path / "rows")) as lines:
+        lines.write(b"whole\n")
+        with monkeypatch.context() as patch, suppress(OSError):
+            patch.setattr(os, "write", fail_after_two_bytes)
+            lines.write(b"next\n\n")
+        assert (tmp_path / "rows").read_bytes() == b"whole\n"
+        lines.write(b"later\n")
     assert (tmp_path / "rows").read_bytes() == b"whole\nlater\n"
 
 

@@ -88,11 +88,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
     return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 
 
-def test_masks_are_scored_compared_merged_and_decided_on_without_torch(done):
+def test_masks_are_scored_compared_merged_and_decided_on_without_torch_and_what_needs_it_says_how_to_install_it(done):
     assert [errors for code, errors in done[: len(WORK)] if code] == []
-
-
-def test_what_needs_torch_or_zarr_says_how_to_install_it(done):
     remedies = ["segmeter-score leaves out. Run: pip uninstall segmeter-score; pip install segmeter"] * len(NEEDS_TORCH)
     for (code, errors), remedy in zip(done[len(WORK) :], [*remedies, "Run: pip install 'segmeter[zarr]'"], strict=True):
         (line,) = [each for each in errors.splitlines() if each.startswith("segmeter: ")]

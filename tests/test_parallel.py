@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from segmeter import parallel, threads
@@ -22,18 +23,16 @@ KINDS = [
     pytest.param(partial(map_in_processes, processes=2, describe=str), id="processes"),
 ]
 
-LIMITED = """
-import resource, sys
-from segmeter.parallel import free_bytes
-most = 3 << 30
-resource.setrlimit(resource.RLIMIT_AS, (most, most))
-assert free_bytes() < most, free_bytes()
-"""
-
 
 def slower_first(item: int) -> int:
     time.sleep(0.05 if item == 0 else 0)
     return item
+
+
+def wait_at_three(path: Path, item: int) -> tuple[int, int]:
+    while item == 3 and not path.exists():
+        time.sleep(0.01)
+    return item, os.getpid()
 
 
 @pytest.mark.parametrize("run", KINDS)
@@ -61,12 +60,6 @@ def test_a_fault_of_the_items_comes_after_the_results_of_those_before() -> None:
         next(results)
 
 
-def wait_at_three(path: Path, item: int) -> tuple[int, int]:
-    while item == 3 and not path.exists():
-        time.sleep(0.01)
-    return item, os.getpid()
-
-
 def die_at_three(item: int) -> int:
     if item == 3:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -84,39 +77,23 @@ def test_a_killed_worker_gives_one_line_with_the_cases_that_it_may_have_had() ->
     assert "case-3" in str(caught.value) or len(found) < 3
 
 
-def count_calls(calls: list[int], item: int) -> int:
-    calls.append(item)
-    time.sleep(0.005)
-    return item
-
-
-def test_leaving_early_drops_what_waits() -> None:
-    calls: list[int] = []
-    results = map_in_threads(partial(count_calls, calls), range(1000), threads=2, ahead=500)
-    assert next(results) == 0
-    results.close()
-    assert len(calls) < 100
-
-
 def fail(item: int) -> int:
     raise ValueError(f"item {item}")
 
 
-def test_memory_is_bounded_by_what_is_ahead() -> None:
+def test_no_more_is_started_than_is_ahead_and_leaving_early_drops_what_waits() -> None:
     started: list[int] = []
-    lock = threading.Lock()
-
-    def note(item: int) -> int:
-        with lock:
-            started.append(item)
-        return item
-
-    results = map_in_threads(note, range(100_000), threads=4, ahead=12)
+    results = map_in_threads(started.append, range(100_000), threads=4, ahead=12)
     for _ in range(10):
         next(results)
     time.sleep(0.05)
     assert 10 <= len(started) <= 10 + 12
     results.close()
+    started.clear()
+    results = map_in_threads(lambda item: time.sleep(0.005) or started.append(item), range(1000), threads=2, ahead=500)
+    next(results)
+    results.close()
+    assert len(started) < 100
 
 
 def start_and_wait() -> None:
@@ -126,47 +103,26 @@ def start_and_wait() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are looked up in /proc")
 def test_workers_end_with_a_parent_that_is_killed() -> None:
-    context = multiprocessing.get_context("spawn")
-    parent = context.Process(target=start_and_wait)
+    parent = multiprocessing.get_context("spawn").Process(target=start_and_wait)
     parent.start()
+    children, workers = psutil.Process(parent.pid).children, []
     limit = time.monotonic() + 60
-    while time.monotonic() < limit and len(workers := _workers(parent.pid or 0)) < 2:
+    while len(workers) < 2 and time.monotonic() < limit:
         time.sleep(0.1)
+        workers = [child for child in children() if child.num_threads() > 1]  # they have run our initializer
     assert len(workers) == 2
     parent.kill()
     parent.join()
-    limit = time.monotonic() + 20
-    while any(map(_alive, workers)) and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert not any(map(_alive, workers))
-
-
-def _workers(pid: int) -> list[int]:
-    """Those of its children that have run our initializer: they have two threads."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text() if _alive(pid) else ""
-    return [
-        int(child) for child in text.split() if _alive(int(child)) and len([*Path(f"/proc/{child}/task").iterdir()]) > 1
-    ]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
+    _, left = psutil.wait_procs(workers, timeout=20)
+    assert {child.status() for child in left} <= {psutil.STATUS_ZOMBIE}
 
 
 def test_what_takes_very_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(parallel, "LONG_SECONDS", 0.05)
     assert list(map_in_threads(slower_first, [1, 0], threads=1)) == [1, 0]
     assert not caplog.records or "item 2" in caplog.text
-    list(map_in_threads(lambda seconds: time.sleep(seconds), [0.3], threads=1))
+    list(map_in_threads(time.sleep, [0.3], threads=1))
     assert "still waiting for item 1 after 0 s; Ctrl-C twice ends the run at once." in caplog.text
-
-
-def test_an_error_of_time_of_the_work_itself_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LONG_SECONDS", 0.01)
 
     def work(item: int) -> None:
         raise TimeoutError("the file system's own")
@@ -181,7 +137,9 @@ def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> N
     assert 0 < free < 1 << 50
     resource = pytest.importorskip("resource", reason="Windows limits no process so")
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-    subprocess.run([sys.executable, "-c", LIMITED], check=True)
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
+    limited += "from segmeter.parallel import free_bytes; assert free_bytes() < 3 << 30, free_bytes()"
+    subprocess.run([sys.executable, "-c", limited], check=True)
 
 
 def test_a_control_group_limits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from PIL import Image
 
 from segmeter.classes import CORE
 from segmeter.cli.commands import train as command
-from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import read_cases
 from tests.cli.sharded import newest, run
 from tests.data.crafted import put
@@ -31,7 +30,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def write_scenes(masks_of: Callable[[np.ndarray], dict[str, np.ndarray]]) -> None:
+def write_scenes(root: str, masks_of: Callable[[np.ndarray], dict[str, np.ndarray]]) -> None:
     """Bright discs on noise, and the masks of each by their folders, from the pixels of the disc."""
     rng = np.random.default_rng(0)
     rows, columns = np.indices(SIZE)
@@ -40,7 +39,7 @@ def write_scenes(masks_of: Callable[[np.ndarray], dict[str, np.ndarray]]) -> Non
         disc = (rows - centre[0]) ** 2 + (columns - centre[1]) ** 2 < 81
         image = rng.integers(0, 90, (*SIZE, 3)) + 150 * disc[..., None]
         for folder, array in {"images": image.astype(np.uint8), **masks_of(disc)}.items():
-            put(Path("set", folder, f"scene-{number:02d}.png"), array)
+            put(Path(root, folder, f"scene-{number:02d}.png"), array)
 
 
 def train_and_evaluate(*data: str) -> tuple[Path, dict[str, Any]]:
@@ -53,7 +52,7 @@ def train_and_evaluate(*data: str) -> tuple[Path, dict[str, Any]]:
 
 
 def test_a_binary_task_with_masks_of_0_and_255_needs_a_map(capsys):
-    write_scenes(lambda disc: {"masks": disc.astype(np.uint8) * 255})
+    write_scenes("set", lambda disc: {"masks": disc.astype(np.uint8) * 255})
     assert run("train", *DISCS, *TRAIN) == 2
     assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err
     assert not Path("runs").exists(), "refused before the first step"
@@ -70,7 +69,7 @@ def test_a_binary_task_with_masks_of_0_and_255_needs_a_map(capsys):
 def test_a_multilabel_task_with_a_folder_per_class():
     left = np.zeros(SIZE, np.uint8)
     left[:, : SIZE[1] // 2] = 1  # overlaps the disc
-    write_scenes(lambda disc: {"masks/disc": disc.astype(np.uint8), "masks/left": left})
+    write_scenes("set", lambda disc: {"masks/disc": disc.astype(np.uint8), "masks/left": left})
     folder, summary = train_and_evaluate(*DATA, "data.task=multilabel", "data.classes=[disc,left]")
     assert summary["confusion_matrix"] is None
     assert np.shape(summary["confusion_matrices"]) == (2, 2, 2)
@@ -78,34 +77,8 @@ def test_a_multilabel_task_with_a_folder_per_class():
         assert len(list((folder / "predictions/labels" / label).glob("*.png"))) == summary["n_cases"]
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "instances.md"
-
-
-def draw_cells(root: Path, count: int = 12) -> None:
-    """Bright discs, some of which touch, and maps of their numbers."""
-    rows, columns = np.ogrid[:64, :64]
-    for number in range(count):
-        rng = np.random.default_rng(number)
-        objects = np.zeros((64, 64), np.uint16)
-        for index in range(1, 8):
-            row, column, radius = rng.integers(6, 58), rng.integers(6, 58), rng.integers(4, 8)
-            objects[(rows - row) ** 2 + (columns - column) ** 2 < radius**2] = index
-        image = 40 + 150 * (objects > 0) + rng.normal(0, 8, objects.shape)
-        for folder, one in (("images", np.clip(image, 0, 255).astype(np.uint8)), ("masks", objects)):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(one).save(root / folder / f"cell{number:02d}.png")
-
-
-def commands() -> list[str]:
-    """As the page shows them."""
-    lines = re.findall(r"^    (segmeter .*)$", PAGE.read_text(), re.MULTILINE)[:3]
-    assert [line.split()[1] for line in lines] == ["train", "eval", "report"]
-    return lines
-
-
-def test_three_commands_lead_from_maps_of_objects_to_a_report(tmp_path, monkeypatch, capsys):
+def test_three_commands_of_the_page_lead_from_maps_of_objects_to_a_report(monkeypatch, capsys):
     """Mutation seen to fail: a training on maps without the cores of objects."""
-    monkeypatch.chdir(tmp_path)
     draw_batch, targets = command.draw_batch, []
 
     def noted(images, batch, *more, **options):
@@ -113,24 +86,27 @@ def test_three_commands_lead_from_maps_of_objects_to_a_report(tmp_path, monkeypa
         return draw_batch(images, batch, *more, **options)
 
     monkeypatch.setattr(command, "draw_batch", noted)
-    draw_cells(tmp_path / "cells")
-    train, evaluate, report = (line.split()[1:] for line in commands())
-    small = ["training.epochs=1", "training.batch_size=2", "data.samples_per_epoch=4"]
-    small += ["model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]
-    main([*train, *small, "run.name=mine"])
+    halves = 1 + (np.indices(SIZE)[1] > 20)  # of a disc that touch, with numbers of their own
+    write_scenes("cells", lambda disc: {"images": np.uint8([30, 190])[disc * 1], "masks": np.uint16(disc * halves)})
+    page = Path(__file__).parents[1] / "docs" / "instances.md"
+    lines = re.findall(r"^    segmeter (.*)$", page.read_text(), re.MULTILINE)[:3]
+    train, evaluate, report = (line.split() for line in lines)
+    assert (train[0], evaluate[0], report[0]) == ("train", "eval", "report")
+    assert run(*train, *TRAIN, "run.name=mine") == 0
     assert {1, CORE} <= set(np.unique(targets).tolist())
-    (run,) = (tmp_path / "runs" / "train").iterdir()
-    main([*(part.replace("RUN", str(run)) for part in evaluate), "metrics.bootstrap=50"])
+    evaluate = [part.replace("RUN", str(newest("runs/train"))) for part in evaluate]
+    assert run(*evaluate, "metrics.bootstrap=50") == 0
     assert re.search(r"^\W*PQ ", capsys.readouterr().out, re.MULTILINE), "in the headline"
-    (folder,) = (tmp_path / "runs" / "eval").iterdir()
-    main([part.replace("EVALUATION", str(folder)) for part in report])
+    folder = newest("runs/eval")
+    assert run(*(part.replace("EVALUATION", str(folder)) for part in report)) == 0
     assert "PQ" in (folder / "report.html").read_text()
     summary = json.loads((folder / "metrics.json").read_text())
     assert summary["measure_settings"][0]["objects"] == "maps"
     assert summary["classes"] == ["background", "object"]
     rows = read_cases(folder)
     assert all("pq/object" in row.scores for row in rows), "in the rows of cases"
-    masks = [np.unique(np.asarray(Image.open(tmp_path / "cells" / "masks" / f"{row.case_id}.png"))) for row in rows]
+    masks = [np.unique(np.asarray(Image.open(Path("cells/masks", f"{row.case_id}.png")))) for row in rows]
     objects = sum(int((ids > 0).sum()) for ids in masks)
     pq = summary["measures"]
+    assert objects > len(rows)
     assert pq["tp"]["object"]["dataset"] + pq["fn"]["object"]["dataset"] == objects, "by their numbers, not as parts"

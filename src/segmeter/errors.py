@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 EXIT_BAD_INPUT = 2
@@ -179,9 +179,7 @@ class StopSignals:
             self._before = {number: signal.signal(number, self._note) for number in EXIT_CODES}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if error is not None:  # a signal that comes now, such as torchrun's, is not the cause

@@ -50,8 +50,8 @@ def test_brush_strokes_of_label_studio(tmp_path):
 def test_label_studio_writes_its_polygons_as_yolo_labels(tmp_path):
     peer = load("label_studio_sdk.converter.exports.yolo", "label-studio-sdk")
     results = [polygon(corners, NAMES[label]) for label, corners in parts_of(blocks())]
-    classes = [{"id": label - 1, "name": NAMES[label]} for label in (1, 2)]
-    ids = {each["name"]: each["id"] for each in classes}
+    ids = {NAMES[label]: label - 1 for label in (1, 2)}
+    classes = [{"id": number, "name": name} for name, number in ids.items()]
     flat = [{"type": each["type"], **each["value"]} for each in results]
     peer.process_and_save_yolo_annotations(flat, str(tmp_path / "x.txt"), ids, classes, False, False, None)
     path = put(tmp_path / "a.json", json.dumps([task(*results)]).encode())
@@ -72,52 +72,46 @@ def test_masks_of_cvat(tmp_path):
     assert np.array_equal(read_annotated(path / "x", READING), mask)
 
 
-@pytest.fixture
-def datumaro():
-    return load("datumaro", "datumaro")
-
-
-def write_by_datumaro(datumaro, exporter, folder, annotations, shape, names, **options):
+def write_by_datumaro(form, folder, annotations, shape, names=NAMES[1:], **options):
     """Write one image with an exporter of Datumaro, which reads and writes the formats of CVAT."""
+    datumaro = load("datumaro", "datumaro")
+    plugin = load(f"datumaro.plugins.data_formats.{form}.exporter", "datumaro")
+    exporter = plugin.CvatExporter if form == "cvat" else plugin.VocSegmentationExporter
     picture = datumaro.Image.from_numpy(np.zeros((*shape, 3), np.uint8))
     item = datumaro.DatasetItem(id="x", subset="a", media=picture, annotations=annotations, attributes={"frame": 0})
     with quiet():
-        dataset = datumaro.Dataset.from_iterable([item], categories=names)
+        dataset = datumaro.Dataset.from_iterable([item], categories=list(names))
         exporter.convert(dataset, save_dir=str(folder), save_media=True, **options)
 
 
 @pytest.mark.parametrize("drawn", ["masks", "polygons"])
-def test_cvat_files_of_datumaro(drawn, datumaro, tmp_path):
-    peer = load("datumaro.plugins.data_formats.cvat.exporter", "datumaro")
-    mask = round_masks() if drawn == "masks" else blocks()
+def test_cvat_files_of_datumaro(drawn, tmp_path):
+    datumaro, mask = load("datumaro", "datumaro"), round_masks() if drawn == "masks" else blocks()
     if drawn == "masks":
         shapes = [datumaro.Mask(mask == label, label=label - 1) for label in (1, 2)]
     else:
         shapes = [datumaro.Polygon(corners.ravel().tolist(), label=label - 1) for label, corners in parts_of(mask)]
-    write_by_datumaro(datumaro, peer.CvatExporter, tmp_path, shapes, mask.shape, list(NAMES[1:]))
+    write_by_datumaro("cvat", tmp_path, shapes, mask.shape)
     assert np.array_equal(read_annotated(tmp_path / "a.xml" / "x", READING), mask)
 
 
-def test_a_higher_z_order_covers_as_in_datumaro(datumaro, tmp_path):
-    peer = load("datumaro.plugins.data_formats.cvat.exporter", "datumaro")
-    areas = np.zeros((3, *SHAPE), bool)
+def test_a_higher_z_order_covers_as_in_datumaro(tmp_path):
+    datumaro, areas = load("datumaro", "datumaro"), np.zeros((3, *SHAPE), bool)
     areas[0, 10:90, 10:90], areas[1, 40:120, 40:120], areas[2, 80:140, 60:200] = True, True, True
     given = zip(areas, (0, 1, 0), (2, 7, -3), strict=True)
     shapes = [datumaro.Mask(area, label=label, z_order=order) for area, label, order in given]
     merged = datumaro.CompiledMask.from_instance_masks(shapes, instance_labels=[1 + each.label for each in shapes])
-    write_by_datumaro(datumaro, peer.CvatExporter, tmp_path, shapes, SHAPE, list(NAMES[1:]))
+    write_by_datumaro("cvat", tmp_path, shapes, SHAPE)
     assert np.array_equal(read_annotated(tmp_path / "a.xml" / "x", READING), merged.class_mask)
 
 
 @pytest.mark.parametrize("name", ["voc", "voc-colours"])
-def test_voc_files_of_datumaro(name, datumaro, tmp_path):
+def test_voc_files_of_datumaro(name, tmp_path):
     """CVAT's "Segmentation mask" is the same export, in colours."""
-    peer = load("datumaro.plugins.data_formats.voc.exporter", "datumaro")
     mask = np.arange(21, dtype=np.uint8).repeat(6).reshape(9, 14)
-    shapes = [datumaro.Mask(mask == label, label=label) for label in range(1, 21)]
+    shapes = [load("datumaro", "datumaro").Mask(mask == label, label=label) for label in range(1, 21)]
     options = {"label_map": "voc", "apply_colormap": name == "voc-colours"}
-    names = list(LabelsConfig(preset="voc").classes)
-    write_by_datumaro(datumaro, peer.VocSegmentationExporter, tmp_path, shapes, mask.shape, names, **options)
+    write_by_datumaro("voc", tmp_path, shapes, mask.shape, LabelsConfig(preset="voc").classes, **options)
     assert np.array_equal(read_map(tmp_path / "SegmentationClass" / "x.png", preset(name)).values, mask)
 
 
@@ -166,13 +160,10 @@ def test_predictions_that_ultralytics_saves(tmp_path):
     """With their confidences. A full map of the image, as with ``retina_masks=True``."""
     torch, peer = load("torch"), load("ultralytics.engine.results", "ultralytics")
     mask = blocks()
-    planes = [mask * (ndimage.label(mask == k)[0] == one) // k for k in (1, 2) for one in (1, 2)]
-    planes = np.stack([plane for plane in planes if plane.any()])
-    labels = [int(mask[plane > 0][0]) - 1 for plane in planes]
-    boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0, 0.875, label] for label in labels])
-    names = dict(enumerate(NAMES[1:]))
-    picture = np.zeros((*mask.shape, 3), np.uint8)
-    found = peer.Results(picture, "x.png", names, boxes=boxes, masks=torch.from_numpy(planes))
+    planes = np.stack([(ndimage.label(mask == k)[0] == one) * 1 for k, one in ((1, 1), (1, 2), (2, 1))])
+    boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0, 0.875, label] for label in (0, 0, 1)])
+    given = {"boxes": boxes, "masks": torch.from_numpy(planes.astype(np.uint8))}
+    found = peer.Results(np.zeros((*mask.shape, 3), np.uint8), "x.png", dict(enumerate(NAMES[1:])), **given)
     for kind, with_confidence in (("plain", False), ("scored", True)):
         found.save_txt(tmp_path / f"{kind}.txt", save_conf=with_confidence)
         assert np.array_equal(read_map(tmp_path / f"{kind}.txt", TRACED, shape=mask.shape).values, mask)
@@ -181,9 +172,7 @@ def test_predictions_that_ultralytics_saves(tmp_path):
 @pytest.mark.parametrize(("name", "module"), [("ade20k", "ade"), ("voc", "voc"), ("cityscapes", "cityscapes")])
 def test_classes_and_colours_of_mmsegmentation(name, module):
     """As its files list them, which can't be imported without mmcv; its ADE20K colours are of its own making."""
-    listed = next(
-        (each for each in find_peer("mmsegmentation").files or [] if each.match(f"mmseg/datasets/{module}.py")), None
-    )
+    (listed,) = [each for each in find_peer("mmsegmentation").files if each.match(f"mmseg/datasets/{module}.py")]
     (meta,) = [
         {each.arg: ast.literal_eval(each.value) for each in node.value.keywords}
         for node in ast.walk(ast.parse(listed.locate().read_text("utf-8")))

@@ -20,12 +20,7 @@ def pairs(ignored: float = 0.0) -> tuple[Case, ...]:
 
 
 def count(case):
-    options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
-    return confusion_matrix(case.target, case.labels, **options)
-
-
-def score(case):
-    return overlap_scores(count(case))
+    return confusion_matrix(case.target, case.labels, **case.counting)
 
 
 def kept(case):
@@ -37,7 +32,7 @@ def kept(case):
 def equal_in_every_case(theirs, ignored=0.0):
     """`theirs` gives a tool's figures of a case by our names, or those of class 1 alone."""
     for case in pairs(ignored):
-        ours = score(case)
+        ours = overlap_scores(count(case))
         with quiet():
             figures = theirs(case)
         for name, value in figures.items():
@@ -57,15 +52,13 @@ def test_counts(ignored):
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
     for case in pairs(ignored):
         ours, given = count(case), tensors(case.labels, case.target)
-        options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
         theirs = sklearn.confusion_matrix(*kept(case), labels=np.arange(case.num_classes))
         np.testing.assert_array_equal(ours, theirs, err_msg=str(case))
-        theirs = torchmetrics.multiclass_confusion_matrix(*given, **options)
+        theirs = torchmetrics.multiclass_confusion_matrix(*given, **case.counting)
         np.testing.assert_array_equal(ours, theirs, err_msg=str(case))
-        tp, fp, fn, _ = (part[0].numpy() for part in smp.get_stats(*given, mode="multiclass", **options))
-        np.testing.assert_array_equal(ours.diagonal(), tp, err_msg=str(case))
-        np.testing.assert_array_equal(ours.sum(axis=0), tp + fp, err_msg=str(case))
-        np.testing.assert_array_equal(ours.sum(axis=1), tp + fn, err_msg=str(case))
+        tp, fp, fn, _ = (part[0].numpy() for part in smp.get_stats(*given, mode="multiclass", **case.counting))
+        of_ours = ours.diagonal(), ours.sum(axis=0), ours.sum(axis=1)
+        np.testing.assert_array_equal(of_ours, (tp, tp + fp, tp + fn), err_msg=str(case))
 
 
 @with_and_without_ignored_pixels
@@ -73,13 +66,15 @@ def test_scores_of_scikit_learn(ignored):
     sklearn = load("sklearn.metrics", "scikit-learn")
 
     def theirs(case):
-        flat, options = kept(case), {"labels": np.arange(case.num_classes), "average": None}
+        classes, flat = np.arange(case.num_classes), kept(case)
+        options = {"labels": classes, "average": None}
         undefined = options | {"zero_division": np.nan}
         return {
             "iou": sklearn.jaccard_score(*flat, **options),
             "dice": sklearn.f1_score(*flat, **undefined),
             "precision": sklearn.precision_score(*flat, **undefined),
             "recall": sklearn.recall_score(*flat, **undefined),
+            "specificity": [sklearn.recall_score(*(one != k for one in flat)) for k in classes],  # recall of the rest
             "pixel_accuracy": sklearn.accuracy_score(*flat),
             "balanced_accuracy": sklearn.balanced_accuracy_score(*flat),
             "frequency_weighted_iou": sklearn.jaccard_score(*flat, average="weighted"),
@@ -90,34 +85,23 @@ def test_scores_of_scikit_learn(ignored):
     equal_in_every_case(theirs, ignored)
 
 
-def test_specificity_is_scikit_learns_recall_of_the_rest():
-    sklearn = load("sklearn.metrics", "scikit-learn")
-
-    def theirs(case):
-        classes, (target, labels) = range(case.num_classes), kept(case)
-        return {"specificity": [sklearn.recall_score(target != k, labels != k) for k in classes]}
-
-    equal_in_every_case(theirs)
-
-
 @with_and_without_ignored_pixels
 def test_scores_of_torchmetrics(ignored):
-    classification = load("torchmetrics.functional.classification")
+    peer = load("torchmetrics.functional.classification")
+    names = {"iou": "jaccard_index", "dice": "f1_score", "precision": "precision", "specificity": "specificity"}
+    # float32 differences of nearly equal numbers: their last digits are rounding
+    rounded = {"kappa": "cohen_kappa", "mcc": "matthews_corrcoef"}
     for case in pairs(ignored):
-        ours, given = score(case), tensors(case.labels, case.target)
-        options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
-        each = options | {"average": "none"}
-        assert_agree(ours.iou, classification.multiclass_jaccard_index(*given, **each), case)
-        assert_agree(ours.dice, classification.multiclass_f1_score(*given, **each), case)
-        assert_agree(ours.precision, classification.multiclass_precision(*given, **each), case)
+        ours, given, options = overlap_scores(count(case)), tensors(case.labels, case.target), case.counting
+        for name, call in names.items():
+            theirs = getattr(peer, f"multiclass_{call}")(*given, **options, average="none")
+            assert_agree(getattr(ours, name), theirs, (case, name))
         recall = np.nan_to_num(ours.recall)  # a class that is not there: we say undefined, torchmetrics says 0
-        assert_agree(recall, classification.multiclass_recall(*given, **each), case)
-        assert_agree(ours.specificity, classification.multiclass_specificity(*given, **each), case)
-        assert_agree(ours.mean_iou, classification.multiclass_jaccard_index(*given, **options), case)
-        assert_agree(ours.pixel_accuracy, classification.multiclass_accuracy(*given, **options, average="micro"), case)
-        # float32 differences of nearly equal numbers: their last digits are rounding
-        assert_agree(ours.kappa, classification.multiclass_cohen_kappa(*given, **options), case, atol=1e-6)
-        assert_agree(ours.mcc, classification.multiclass_matthews_corrcoef(*given, **options), case, atol=1e-6)
+        assert_agree(recall, peer.multiclass_recall(*given, **options, average="none"), case)
+        assert_agree(ours.mean_iou, peer.multiclass_jaccard_index(*given, **options), case)
+        assert_agree(ours.pixel_accuracy, peer.multiclass_accuracy(*given, **options, average="micro"), case)
+        for name, call in rounded.items():
+            assert_agree(getattr(ours, name), getattr(peer, f"multiclass_{call}")(*given, **options), case, atol=1e-6)
 
 
 def test_segmentation_scores_of_torchmetrics():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.classes import ClassSpec
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -18,47 +17,34 @@ from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
-from tests.differential.peers import load, nnunet_on_arrays, one_hot, quiet, tensors
-from tests.metrics.build import maps_of
+from tests.differential.peers import exact_quantile, load, nnunet_on_arrays, one_hot, quiet, tensors
+from tests.metrics.build import class_spec, maps_of
 
 TOLERANCE = 1.37
 PAIRS = (*BOTH_HOLD_ONE, *sweep(num_classes=3, seed=4))
 
 
-def figures(name: str) -> dict[str, list[float]]:
-    """Every headline figure of each case under a preset."""
-    found = [score_maps_under(name, [as_maps(case)], tolerances=(TOLERANCE,)) for case in PAIRS]
-    return {figure: [one[figure] for one in found] for figure in found[0]}
-
-
 def as_maps(case: Case) -> CaseMaps:
-    names = ("rest", "one", "other")[: case.num_classes]
-    colours = ((0, 0, 0),) * case.num_classes
-    spec = ClassSpec(task="multiclass", names=names, colours=colours, ignore_index=case.ignore_index)
+    spec = class_spec(case.num_classes, ignore_index=case.ignore_index)
     return maps_of(case.target, case.labels, spec, case_id=case.name, spacing=case.spacing)
 
 
-def mean_over_objects(measure) -> list[float]:
-    """Of a tool that scores pairs of masks: the mean over the classes but background of each case."""
-    with quiet():
-        return [np.mean([measure(*case.masks(k), case.spacing) for k in range(1, case.num_classes)]) for case in PAIRS]
-
-
 def assert_figures(name, theirs):
-    found = figures(name)
-    assert found.keys() == theirs.keys()
+    """Every headline figure of each case is that of the tool."""
+    found = [score_maps_under(name, [as_maps(case)], tolerances=(TOLERANCE,)) for case in PAIRS]
+    assert found[0].keys() == theirs.keys()
     for figure, values in theirs.items():
-        assert_agree(found[figure], values, (name, figure))
+        assert_agree([one[figure] for one in found], values, (name, figure))
 
 
-def test_monai(exact_quantile):
+def test_monai():
     metrics = load("monai.metrics")
 
     def of(build, spaced=True):
         values = []
         for case in PAIRS:
             metric = build(case.num_classes)
-            with quiet():
+            with quiet(), exact_quantile():
                 metric(*one_hot(case), **({"spacing": case.spacing} if spaced else {}))
             values.append(float(metric.aggregate()))
         return values
@@ -73,21 +59,54 @@ def test_monai(exact_quantile):
     assert_figures("monai", theirs)
 
 
-def test_medpy():
+def medpy():
     binary = load("medpy.metric.binary")
-    theirs = {
-        "mean_iou": mean_over_objects(lambda target, mask, _: binary.jc(mask, target)),
-        "mean_dice": mean_over_objects(lambda target, mask, _: binary.dc(mask, target)),
-        "hd95": mean_over_objects(lambda target, mask, spacing: binary.hd95(mask, target, spacing)),
-        "assd": mean_over_objects(lambda target, mask, spacing: binary.assd(mask, target, spacing)),
+    return {
+        "mean_iou": lambda target, mask, _: binary.jc(mask, target),
+        "mean_dice": lambda target, mask, _: binary.dc(mask, target),
+        "hd95": lambda target, mask, spacing: binary.hd95(mask, target, spacing),
+        "assd": lambda target, mask, spacing: binary.assd(mask, target, spacing),
     }
-    assert_figures("medpy", theirs)
+
+
+def deepmind():
+    peer = load("surface_distance", "surface-distance")
+    distances = peer.compute_surface_distances
+    return {
+        "mean_dice": lambda target, mask, _: peer.compute_dice_coefficient(target, mask),
+        "hd95": lambda *given: peer.compute_robust_hausdorff(distances(*given), 95),
+        "assd": lambda *given: np.mean(peer.compute_average_surface_distance(distances(*given))),
+        f"nsd@{TOLERANCE:g}": lambda *given: peer.compute_surface_dice_at_tolerance(distances(*given), TOLERANCE),
+    }
+
+
+def panoptica():
+    surface, iou, dice = (load(f"panoptica.metrics.{name}") for name in ("_surface_distances", "iou", "dice"))
+    distances = surface._surface_distance_pair
+    return {
+        "mean_iou": lambda target, mask, _: iou._compute_iou(target, mask),
+        "mean_dice": lambda target, mask, _: dice._compute_dice_coefficient(target, mask),
+        "hd95": lambda *given: surface._hd95_from_pair(*distances(*given)),
+        "assd": lambda *given: surface._assd_from_pair(*distances(*given)),
+        f"nsd@{TOLERANCE:g}": lambda *given: surface._nsd_from_pair(*distances(*given), None, TOLERANCE),
+    }
+
+
+@pytest.mark.parametrize("tool", [medpy, deepmind, panoptica])
+def test_a_tool_of_two_masks(tool):
+    """Its mean over the classes but background of each case."""
+    theirs = {}
+    for figure, measure in tool().items():
+        with quiet():
+            each = [[measure(*case.masks(k), case.spacing) for k in range(1, case.num_classes)] for case in PAIRS]
+        theirs[figure] = list(map(np.mean, each))
+    assert_figures(tool.__name__, theirs)
 
 
 def test_brats():
     """Regions in place of classes, over a data set, by medpy."""
     binary, cases = load("medpy.metric.binary"), list(sweep(num_classes=3, count=20, seed=15))
-    regions = {"whole": (("one", "other"), [1, 2]), "core": (("other",), [2])}
+    regions = {"whole": (("road", "car"), [1, 2]), "core": (("car",), [2])}
 
     def of(measure):
         masks = [
@@ -100,37 +119,6 @@ def test_brats():
     assert found.keys() == {"mean_dice", "hd95"}
     assert_agree(found["mean_dice"], of(lambda mask, target, _: binary.dc(mask, target)))
     assert_agree(found["hd95"], of(binary.hd95))
-
-
-def test_deepmind():
-    peer = load("surface_distance", "surface-distance")
-
-    def of(measure):
-        return mean_over_objects(lambda *given: measure(peer.compute_surface_distances(*given)))
-
-    theirs = {
-        "mean_dice": mean_over_objects(lambda target, mask, _: peer.compute_dice_coefficient(target, mask)),
-        "hd95": of(lambda found: peer.compute_robust_hausdorff(found, 95)),
-        "assd": of(lambda found: np.mean(peer.compute_average_surface_distance(found))),
-        f"nsd@{TOLERANCE:g}": of(lambda found: peer.compute_surface_dice_at_tolerance(found, TOLERANCE)),
-    }
-    assert_figures("deepmind", theirs)
-
-
-def test_panoptica():
-    surface, iou, dice = (load(f"panoptica.metrics.{name}") for name in ("_surface_distances", "iou", "dice"))
-
-    def of(measure, *options):
-        return mean_over_objects(lambda *given: measure(*surface._surface_distance_pair(*given), *options))
-
-    theirs = {
-        "mean_iou": mean_over_objects(lambda target, mask, _: iou._compute_iou(target, mask)),
-        "mean_dice": mean_over_objects(lambda target, mask, _: dice._compute_dice_coefficient(target, mask)),
-        "hd95": of(surface._hd95_from_pair),
-        "assd": of(surface._assd_from_pair),
-        f"nsd@{TOLERANCE:g}": of(surface._nsd_from_pair, None, TOLERANCE),
-    }
-    assert_figures("panoptica", theirs)
 
 
 def test_seg_metrics():
@@ -152,16 +140,12 @@ def test_seg_metrics():
 
 def test_nnunet():
     cases = list(sweep(num_classes=3, count=12, seed=10))
-    maps = {f"{side}/{i}": one for i, case in enumerate(cases) for side, one in sides_of(case)}
+    maps = {f"ref/{i}": case.target for i, case in enumerate(cases)}
+    maps |= {f"pred/{i}": case.labels for i, case in enumerate(cases)}
     theirs, _ = nnunet_on_arrays(maps, map(str, range(12)), [1, 2])
     found = score_maps_under("nnunet", [as_maps(case) for case in cases])
-    assert_agree(found["mean_iou"], theirs["foreground_mean"]["IoU"])
-    assert_agree(found["mean_dice"], theirs["foreground_mean"]["Dice"])
     assert found.keys() == {"mean_iou", "mean_dice"}
-
-
-def sides_of(case):
-    return ("ref", case.target), ("pred", case.labels)
+    assert_agree(list(found.values()), [theirs["foreground_mean"][name] for name in ("IoU", "Dice")])
 
 
 def test_nnunet_leaves_out_what_is_ignored():
@@ -206,7 +190,8 @@ def test_cityscapes(tmp_path, ignored):
 def test_cityscapes_instance_iou(tmp_path):
     """iIoU of classes with objects, some of whose pixels have no number, as "car group" has."""
     ids, rng = np.array([7, 24, 26], np.uint8), np.random.default_rng(5)
-    spec = ClassSpec(task="multiclass", names=("road", "person", "car"), colours=((0, 0, 0),) * 3, ignore_index=VOID)
+    names = ("road", "person", "car")  # by which Cityscapes' sizes are found
+    spec = class_spec(3).replace(names=names)
     cases, objects = list(sweep(num_classes=3, volumes=False, ignored=0.1, count=6, seed=13)), []
     for case in cases:
         known = np.minimum(case.target, 2)
@@ -225,12 +210,9 @@ def test_cityscapes_instance_iou(tmp_path):
     assert_agree(found["mean"]["dataset"], np.nanmean(list(theirs.values())))
 
 
-SMP_REDUCTIONS = ("micro", "macro", "weighted", "micro-imagewise", "macro-imagewise", "weighted-imagewise")
-
-
-@pytest.mark.parametrize(("figure", "call"), [("mean_iou", "iou_score"), ("mean_dice", "f1_score")])
-@pytest.mark.parametrize("reduction", SMP_REDUCTIONS)
-def test_smp(figure, call, reduction):
+@pytest.mark.parametrize("images", ["", "-imagewise"], ids=["whole", "by image"])
+@pytest.mark.parametrize("reduction", ["micro", "macro", "weighted"])
+def test_smp(reduction, images):
     """All reductions, on images one of which has a class that is on neither side."""
     torch = load("torch")
     smp = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
@@ -238,14 +220,14 @@ def test_smp(figure, call, reduction):
     target, labels = cases[0].target, cases[0].labels
     without = {"target": np.where(target == 2, 1, target), "labels": np.where(labels == 2, 0, labels)}
     cases.append(replace(cases[0], name="two", **without))
-    parts = []
-    for case in cases:
-        given = tensors(case.labels, case.target)
-        parts.append(smp.get_stats(*given, mode="multiclass", num_classes=3, ignore_index=VOID))
+    options = {"mode": "multiclass", "num_classes": 3, "ignore_index": VOID}
+    parts = [smp.get_stats(*tensors(case.labels, case.target), **options) for case in cases]
     stats = [torch.cat(part) for part in zip(*parts, strict=True)]
-    weights = (stats[0] + stats[2]).sum(dim=0).tolist() if "weighted" in reduction else None
-    theirs = float(getattr(smp, call)(*stats, reduction=reduction, class_weights=weights, zero_division=1.0))
-    theirs *= 3 if reduction == "weighted-imagewise" else 1  # its mean over weighted classes, which is not copied
-    name = "smp" if reduction == "micro" else f"smp-{reduction}"
+    weights = (stats[0] + stats[2]).sum(dim=0).tolist() if reduction == "weighted" else None
+    options = {"reduction": f"{reduction}{images}", "class_weights": weights, "zero_division": 1.0}
+    theirs = np.array([smp.iou_score(*stats, **options), smp.f1_score(*stats, **options)])
+    if reduction + images == "weighted-imagewise":
+        theirs *= 3  # its mean over weighted classes, which is not copied
+    name = "smp" if reduction + images == "micro" else f"smp-{reduction}{images}"
     found = score_maps_under(name, [as_maps(case) for case in cases])
-    assert_agree(found[figure], theirs)
+    assert_agree([found["mean_iou"], found["mean_dice"]], theirs)

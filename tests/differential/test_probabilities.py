@@ -42,12 +42,12 @@ def multiclass():
 
 @cache
 def ours_of_binary():
-    return [calibration(target, probs, num_classes=2, task="binary", bins=BINS) for target, probs in binary()]
+    return [calibration(*pair, num_classes=2, task="binary", bins=BINS) for pair in binary()]
 
 
 @cache
 def ours_of_multiclass():
-    return [calibration(target, probs, num_classes=CLASSES, bins=BINS) for target, probs in multiclass()]
+    return [calibration(*pair, num_classes=CLASSES, bins=BINS) for pair in multiclass()]
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,16 @@ def test_class_wise_calibration_error_of_monai():
         assert_agree([each.ece for each in one.classwise], theirs[0], atol=1e-6)
 
 
-def coarse(probs):
-    """Probabilities that our histogram of thresholds tells apart exactly."""
-    return np.clip(np.round(probs * 256) / 256, 1 / 256, 255 / 256)
-
-
-def test_average_precision_and_its_curve_of_scikit_learn():
-    sklearn = load("sklearn.metrics", "scikit-learn")
+def test_average_precision_and_its_curve_of_scikit_learn_torchmetrics_and_monai():
+    sklearn, torch, monai = load("sklearn.metrics", "scikit-learn"), load("torch"), load("monai.metrics")
+    classification = load("torchmetrics.functional.classification")
     for target, exact in binary():
-        probs = coarse(exact)
+        probs = np.clip(np.round(exact * 256), 1, 255) / 256  # which our histogram of thresholds tells apart exactly
         sweep = calibration(target, probs, num_classes=2, task="binary").sweeps[0]
         assert_agree(sweep.average_precision, sklearn.average_precision_score(target, probs))
+        given = torch.from_numpy(probs), torch.from_numpy(target).long()
+        assert_agree(sweep.average_precision, classification.binary_average_precision(*given))
+        assert_agree(sweep.average_precision, float(monai.compute_average_precision(*given)))
         precision, recall, thresholds = sklearn.precision_recall_curve(target, probs)
         assert_agree(sweep.precision[::-1], precision[:-1])
         assert_agree(sweep.recall[::-1], recall[:-1])
@@ -122,20 +121,6 @@ def test_average_precision_of_any_probabilities_is_near():
     sklearn = load("sklearn.metrics", "scikit-learn")
     found = [one.sweeps[0].average_precision for one in ours_of_binary()]
     assert_agree(found, [sklearn.average_precision_score(*pair) for pair in binary()], rtol=2e-3)
-
-
-def test_average_precision_of_torchmetrics_and_monai():
-    torch, metrics = load("torch"), load("monai.metrics")
-    classification = load("torchmetrics.functional.classification")
-    found, of_torchmetrics, of_monai = [], [], []
-    for target, exact in binary():
-        probs = coarse(exact)
-        given = torch.from_numpy(probs), torch.from_numpy(target).long()
-        found.append(calibration(target, probs, num_classes=2, task="binary").sweeps[0].average_precision)
-        of_torchmetrics.append(float(classification.binary_average_precision(*given)))
-        of_monai.append(float(metrics.compute_average_precision(*given)))
-    assert_agree(found, of_torchmetrics)
-    assert_agree(found, of_monai)
 
 
 def test_ignored_pixels_count_for_nothing():

@@ -11,11 +11,7 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import score_maps_under
 from tests.differential.cases import VOID, assert_agree, sweep
 from tests.differential.peers import installed, load, quiet, tensors
-from tests.metrics.build import class_spec, maps_of
-
-
-def spec_of(num_classes, ignore_index=VOID):
-    return class_spec(num_classes, "binary" if num_classes == 2 else "multiclass", ignore_index)
+from tests.metrics.build import BINARY, class_spec, maps_of
 
 
 def cases_of(num_classes, ignored=0.1):
@@ -32,8 +28,11 @@ def cases_of(num_classes, ignored=0.1):
     return made
 
 
-def as_maps(pairs, spec):
-    return [maps_of(*pair, spec, case_id=f"{i}") for i, pair in enumerate(pairs)]
+def ours_under(name, pairs, spec=None):
+    """Our headline figures of the pairs under a preset."""
+    num_classes = 2 if name.endswith(("binary", "one-class")) else 4
+    spec = spec or class_spec(num_classes, "binary" if num_classes == 2 else "multiclass")
+    return score_maps_under(name, [maps_of(*pair, spec, case_id=f"{i}") for i, pair in enumerate(pairs)])
 
 
 def parts(matrix):
@@ -91,7 +90,7 @@ def test_a_preset_is_the_tool_as_read(rule):
     """Mutation seen to fail, for each: the choices of ours in its place."""
     pairs, name = cases_of(4), rule.__name__.replace("_", "-")
     wanted = rule([confusion_matrix(*pair, num_classes=4, ignore_index=VOID) for pair in pairs])
-    found = score_maps_under(name, as_maps(pairs, spec_of(4)))
+    found = ours_under(name, pairs)
     assert found.keys() == wanted.keys()
     for figure, value in wanted.items():
         assert_agree(found[figure], value, (name, figure))
@@ -102,32 +101,27 @@ def test_a_preset_is_the_tool_as_read(rule):
 TARGET = np.array([[0, 0, 0, 0, 1, 1, 1, 1]], np.uint8)
 LABELS = np.array([[0, 0, 0, 2, 1, 1, 1, 2]], np.uint8)
 BY_HAND = {
-    "segmeter": 0.5,  # (.75 + .75 + 0) / 3
-    "ultralytics": 0.75,  # c is not in the reference
-    "detectron2": 0.75,
-    "torchmetrics-jaccard-multilabel": 0.25,  # (.75 + 0 + 0) / 3: without a, and d counts as 0
-    "hf-evaluate": 0.5,
-    "lightly-studio": 0.375,  # (.75 + 0) / 2: without a
+    "segmeter": {"mean_iou": 0.5},  # (.75 + .75 + 0) / 3
+    "ultralytics": {"mean_iou": 0.75},  # c is not in the reference
+    "detectron2": {"mean_iou": 0.75},
+    "torchmetrics-jaccard-multilabel": {"mean_iou": 0.25},  # (.75 + 0 + 0) / 3: without a, and d counts as 0
+    "hf-evaluate": {"mean_iou": 0.5},
+    "lightly-studio": {"mean_iou": 0.375},  # (.75 + 0) / 2: without a
+    "fiftyone": {"mean_dice": 12 / 16},  # of 8 pixels 6 are right
+    "fiftyone-report": {"mean_dice": 6 / 9},  # without a, 3 are, of 4 in the reference and 5 in the prediction
 }
 
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_class_that_only_the_prediction_holds(name):
-    found = score_maps_under(name, as_maps([(TARGET, LABELS)], spec_of(4)))
-    assert found["mean_iou"] == pytest.approx(BY_HAND[name], rel=1e-12)
-
-
-@pytest.mark.parametrize(("name", "dice"), [("fiftyone", 12 / 16), ("fiftyone-report", 6 / 9)])
-def test_dice_of_all_pixels_together(name, dice):
-    """Of 8 pixels 6 are right; without class a, 3 are, of 4 in the reference and 5 in the prediction."""
-    found = score_maps_under(name, as_maps([(TARGET, LABELS)], spec_of(4)))
-    assert found["mean_dice"] == pytest.approx(dice, rel=1e-12)
+    found = ours_under(name, [(TARGET, LABELS)])
+    assert {figure: found[figure] for figure in BY_HAND[name]} == pytest.approx(BY_HAND[name], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ultralytics-one-class", "torchmetrics-jaccard-binary", "fiftyone-report"])
 def test_nothing_on_either_side_scores_0(name):
     nothing = np.zeros((2, 3), np.uint8)
-    assert list(score_maps_under(name, as_maps([(nothing, nothing)], spec_of(2))).values()) == [0.0]
+    assert list(ours_under(name, [(nothing, nothing)], BINARY).values()) == [0.0]
 
 
 def test_evaluate_gives_recall_where_background_is_ignored():
@@ -141,7 +135,7 @@ def test_evaluate_gives_recall_where_background_is_ignored():
     theirs = common.sum() / ((labels[kept] == 1).sum() + (target[kept] == 1).sum() - common.sum())
     counts = confusion_matrix(target, labels, num_classes=2)
     assert theirs == counts[1, 1] / counts[1].sum() == 2 / 3
-    found = score_maps_under("hf-evaluate", as_maps([(target, labels)], spec_of(2)))
+    found = ours_under("hf-evaluate", [(target, labels)], BINARY)
     assert found["mean_iou"] == pytest.approx((1 / 4 + 2 / 5) / 2, rel=1e-12)
 
 
@@ -155,24 +149,24 @@ def test_torchmetrics_mean_iou(form):
         planes = [torch.nn.functional.one_hot(one, 4).movedim(-1, 1) for one in (target, labels)]
         given = {"index": (labels, target), "one-hot": planes[::-1], "mixed": (planes[1].float(), target)}[form]
         metric.update(*given)
-    found = score_maps_under("torchmetrics", as_maps(pairs, spec_of(4, ignore_index=None)))
+    found = ours_under("torchmetrics", pairs, class_spec(4, ignore_index=None))
     assert_agree(found["mean_iou"], float(metric.compute()), installed("torchmetrics"))
 
 
-@pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
-def test_torchmetrics_jaccard_index(task):
-    peer = load("torchmetrics", "torchmetrics")
-    num_classes = 2 if task == "binary" else 4
-    pairs, spec, name = cases_of(num_classes), spec_of(num_classes), f"torchmetrics-jaccard-{task}"
+@pytest.mark.parametrize(("task", "name", "options"), [
+    ("multiclass", "torchmetrics-jaccard", {"num_classes": 4}),
+    ("binary", "torchmetrics-jaccard-binary", {}),
+    ("multilabel", "torchmetrics-jaccard-multilabel", {"num_labels": 4}),
+])  # fmt: skip
+def test_torchmetrics_jaccard_index(task, name, options):
+    metric = load("torchmetrics", "torchmetrics").JaccardIndex(task=task, ignore_index=VOID, **options)
+    pairs = cases_of(2 if task == "binary" else 4)
     if task == "multilabel":
-        planes = [[np.stack([one == k for k in range(4)]).astype(np.uint8) for one in pair] for pair in pairs]
-        pairs, spec = [tuple(pair) for pair in planes], class_spec(4, "multilabel")
-    options = {"num_labels" if task == "multilabel" else "num_classes": num_classes} if task != "binary" else {}
-    metric = peer.JaccardIndex(task=task, ignore_index=VOID, **options)
+        pairs = [[np.stack([one == k for k in range(4)]).astype(np.uint8) for one in pair] for pair in pairs]
     for target, labels in pairs:
         with quiet():
             metric.update(*tensors(labels, target))
-    found = score_maps_under(name.removesuffix("-multiclass"), as_maps(pairs, spec))
+    found = ours_under(name, pairs, class_spec(4, task) if task == "multilabel" else None)
     assert_agree(found["mean_iou"], float(metric.compute()), installed("torchmetrics"))
 
 
@@ -184,5 +178,5 @@ def test_ultralytics(name, num_classes):
     for target, labels in pairs:
         metric.update_stats(*tensors(labels, target))
     metric.process()
-    found = score_maps_under(name, as_maps(pairs, spec_of(num_classes)))
+    found = ours_under(name, pairs)
     assert_agree(found["mean_iou"], metric.miou, installed("ultralytics"))

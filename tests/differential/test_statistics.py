@@ -108,8 +108,7 @@ def test_boundary_iou_by_scikit_images_erosion():
     table = [case for case in (*BOTH_HOLD_ONE, MANY_CLASSES, IGNORED) if case.target.ndim == 2]
     for number, case in enumerate((*table, *sweep(num_classes=3, volumes=False, seed=5))):
         width = 1 + number % 4
-        options = {"num_classes": case.num_classes, "ignore_index": case.ignore_index}
-        found = boundary_iou(case.target, case.labels, width=width, **options)
+        found = boundary_iou(case.target, case.labels, width=width, **case.counting)
         counted = case.target != case.ignore_index if case.ignore_index is not None else np.ones_like(case.target, bool)
         for k in range(case.num_classes):
             first, second = (bands_of_scikit_image(mask & counted, width) for mask in case.masks(k))

@@ -10,7 +10,7 @@ from segmeter.metrics.distances import SurfaceKind
 from segmeter.metrics.surfaces import SurfaceMetrics, surface_metrics, surface_metrics_by_class
 from tests.differential import peers
 from tests.differential.cases import BOTH_HOLD_ONE, IGNORED, MANY_CLASSES, Case, assert_agree, sweep
-from tests.differential.peers import load, quiet
+from tests.differential.peers import exact_quantile, load, quiet
 
 TOLERANCES = (0.77, 1.37, 2.71)  # that no distance on a grid hits
 PAIRS = (*BOTH_HOLD_ONE, *sweep(seed=1))
@@ -21,17 +21,8 @@ def measure(case: Case, surface: SurfaceKind = "border_pixels") -> SurfaceMetric
     return surface_metrics(*case.masks(), spacing=case.spacing, tolerances=TOLERANCES, surface=surface)
 
 
-def marching_cubes() -> list[SurfaceMetrics]:
-    return [measure(case, "marching_cubes") for case in PAIRS]
-
-
 def ours(name: str, surface: SurfaceKind = "border_pixels") -> list[float]:
     return [getattr(measure(case, surface), name) for case in PAIRS]
-
-
-def one_hot(*masks):
-    torch = load("torch")
-    return [torch.from_numpy(mask[None, None]) for mask in masks]
 
 
 def of_monai(name, **options):
@@ -39,44 +30,71 @@ def of_monai(name, **options):
     compute = getattr(load("monai.metrics"), f"compute_{name}")
     found = []
     for case in PAIRS:
-        target, mask = case.masks()
-        fixed = {"include_background": True, "spacing": case.spacing}
-        with quiet():
-            found.append(float(compute(*one_hot(mask, target), **fixed, **options)))
+        given = [load("torch").from_numpy(mask[None, None]) for mask in reversed(case.masks())]
+        with quiet(), exact_quantile():
+            found.append(float(compute(*given, include_background=True, spacing=case.spacing, **options)))
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "call", "options"),
-    [
-        ("hd", "hausdorff_distance", {}),
-        ("hd95", "hausdorff_distance", {"percentile": 95}),
-        ("assd", "average_surface_distance", {"symmetric": True}),
-        ("mean_from_mask", "average_surface_distance", {}),
-    ],
-)
-def test_distances_of_monai(name, call, options, exact_quantile):
-    assert_agree(ours(name), of_monai(call, **options))
+def of_medpy(name):
+    compute = getattr(load("medpy.metric.binary"), name)
+    return [compute(*case.masks()[::-1], voxelspacing=case.spacing) for case in PAIRS]
 
 
-@pytest.mark.parametrize("number", range(len(TOLERANCES)))
-def test_surface_dice_of_monai(number):
-    found = [values[number] for values in ours("nsd")]
-    assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[number]]))
+@cache
+def pairs_of_panoptica():
+    """Both directions' distances of every pair by it."""
+    surface = load("panoptica.metrics._surface_distances")
+    return [surface._surface_distance_pair(*case.masks(), case.spacing) for case in PAIRS]
 
 
-@pytest.mark.slow
-def test_surface_dice_of_monai_by_subvoxels_is_that_of_marching_cubes():
-    found = [values[1] for values in ours("nsd", "marching_cubes")]
-    assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[1]], use_subvoxels=True))
+def of_panoptica(name, *options):
+    reduce = getattr(load("panoptica.metrics._surface_distances"), f"_{name}_from_pair")
+    return [reduce(*pair, *options) for pair in pairs_of_panoptica()]
+
+
+def of_scipy():
+    directed, theirs = load("scipy.spatial.distance", "scipy").directed_hausdorff, []
+    for case in PAIRS:
+        edges = (np.argwhere(mask & ~binary_erosion(mask)) for mask in case.masks())
+        first, second = (points * np.array(case.spacing) for points in edges)
+        theirs.append(max(directed(first, second)[0], directed(second, first)[0]))
+    return theirs
+
+
+@pytest.mark.parametrize(("name", "tool", "given", "options"), [
+    ("hd", of_monai, ["hausdorff_distance"], {}),
+    ("hd95", of_monai, ["hausdorff_distance"], {"percentile": 95}),
+    ("assd", of_monai, ["average_surface_distance"], {"symmetric": True}),
+    ("mean_from_mask", of_monai, ["average_surface_distance"], {}),
+    ("hd", of_medpy, ["hd"], {}),
+    ("hd95_pooled", of_medpy, ["hd95"], {}),
+    ("assd", of_medpy, ["assd"], {}),
+    ("mean_from_mask", of_medpy, ["asd"], {}),
+    ("hd", of_panoptica, ["hd"], {}),
+    ("hd95_pooled", of_panoptica, ["hd95"], {}),
+    ("masd", of_panoptica, ["assd"], {}),
+    ("hd", of_scipy, [], {}),
+])  # fmt: skip
+def test_distances(name, tool, given, options):
+    assert_agree(ours(name), tool(*given, **options))
+
+
+@pytest.mark.parametrize(("number", "surface"), [
+    *((number, "border_pixels") for number in range(len(TOLERANCES))),
+    pytest.param(1, "marching_cubes", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_surface_dice_of_monai(number, surface):
+    """By subvoxels it is that of marching cubes."""
+    found = [values[number] for values in ours("nsd", surface)]
+    options = {"class_thresholds": [TOLERANCES[number]], "use_subvoxels": surface == "marching_cubes"}
+    assert_agree(found, of_monai("surface_dice", **options))
 
 
 def test_all_classes_at_once_of_monai():
     monai = load("monai.metrics")
     for case in (MANY_CLASSES, *sweep(num_classes=4, count=20, seed=2)):
-        found = surface_metrics_by_class(
-            case.target, case.labels, num_classes=case.num_classes, spacing=case.spacing, tolerances=TOLERANCES
-        )
+        found = surface_metrics_by_class(case.target, case.labels, **case.counting, spacing=case.spacing)
         options = {"include_background": True, "spacing": case.spacing}
         with quiet():
             hd = monai.compute_hausdorff_distance(*peers.one_hot(case), **options)[0].numpy()
@@ -90,39 +108,15 @@ def test_ignored_pixels_belong_to_no_mask():
     """A tool without ignore_index agrees on masks that lack those pixels."""
     binary = load("medpy.metric.binary")
     counted = IGNORED.target != IGNORED.ignore_index
-    found = surface_metrics_by_class(
-        IGNORED.target, IGNORED.labels, num_classes=4, spacing=IGNORED.spacing, ignore_index=IGNORED.ignore_index
-    )
+    found = surface_metrics_by_class(IGNORED.target, IGNORED.labels, **IGNORED.counting, spacing=IGNORED.spacing)
     for k in range(4):
         target, mask = IGNORED.masks(k)
         assert_agree(found[k].hd95_pooled, binary.hd95(mask & counted, target))
 
 
-@pytest.mark.parametrize(
-    ("name", "call"), [("hd", "hd"), ("hd95_pooled", "hd95"), ("assd", "assd"), ("mean_from_mask", "asd")]
-)
-def test_distances_of_medpy(name, call):
-    compute = getattr(load("medpy.metric.binary"), call)
-    assert_agree(ours(name), [compute(*case.masks()[::-1], voxelspacing=case.spacing) for case in PAIRS])
-
-
-@cache
-def of_panoptica():
-    """Panoptica's reductions, and both directions' distances by it."""
-    surface = load("panoptica.metrics._surface_distances")
-    return surface, [surface._surface_distance_pair(*case.masks(), case.spacing) for case in PAIRS]
-
-
-@pytest.mark.parametrize(("name", "call"), [("hd", "hd"), ("hd95_pooled", "hd95"), ("masd", "assd")])
-def test_distances_of_panoptica(name, call):
-    surface, pairs = of_panoptica()
-    assert_agree(ours(name), [getattr(surface, f"_{call}_from_pair")(*pair) for pair in pairs])
-
-
 def test_surface_dice_of_panoptica_is_the_mean_of_two_shares():
-    surface, pairs = of_panoptica()
     shares = [(one.near_target[1] + one.near_mask[1]) / 2 for one in map(measure, PAIRS)]
-    assert_agree(shares, [surface._nsd_from_pair(*pair, None, TOLERANCES[1]) for pair in pairs])
+    assert_agree(shares, of_panoptica("nsd", None, TOLERANCES[1]))
 
 
 @cache
@@ -132,52 +126,41 @@ def of_deepmind():
         return peer, [peer.compute_surface_distances(*case.masks(), case.spacing) for case in PAIRS]
 
 
-def test_mean_distances_of_surface_distance():
+def test_distances_of_surface_distance():
+    """The mean over both surfaces weighs each element by its area."""
     peer, found = of_deepmind()
     theirs = [peer.compute_average_surface_distance(one) for one in found]
-    found = [[one.mean_from_target, one.mean_from_mask] for one in marching_cubes()]
-    assert_agree(found, theirs, rtol=1e-12)
+    both = [ours(f"mean_from_{side}", "marching_cubes") for side in ("target", "mask")]
+    assert_agree(both, np.transpose(theirs), rtol=1e-12)
     assert_agree(ours("masd", "marching_cubes"), np.mean(theirs, axis=1), rtol=1e-12)
-
-
-def test_the_mean_over_both_surfaces_weighs_the_elements_of_surface_distance():
-    _, found = of_deepmind()
+    for name, percent in (("hd", 100), ("hd95", 95)):
+        theirs = [peer.compute_robust_hausdorff(one, percent) for one in found]
+        assert_agree(ours(name, "marching_cubes"), theirs, name, rtol=1e-12)
     sizes = [np.concatenate([one["surfel_areas_gt"], one["surfel_areas_pred"]]) for one in found]
     apart = [np.concatenate([one["distances_gt_to_pred"], one["distances_pred_to_gt"]]) for one in found]
     theirs = [np.average(each, weights=size) for each, size in zip(apart, sizes, strict=True)]
     assert_agree(ours("assd", "marching_cubes"), theirs, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "percent"), [("hd", 100), ("hd95", 95)])
-def test_hausdorff_of_surface_distance(name, percent):
-    peer, found = of_deepmind()
-    theirs = [peer.compute_robust_hausdorff(one, percent) for one in found]
-    assert_agree(ours(name, "marching_cubes"), theirs, rtol=1e-12)
-
-
 @pytest.mark.parametrize("number", range(len(TOLERANCES)))
 def test_surface_dice_of_surface_distance(number):
     peer, found = of_deepmind()
-    theirs = [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found]
-    assert_agree([one.nsd[number] for one in marching_cubes()], theirs, rtol=1e-12)
+    nsd, target, mask = (
+        [values[number] for values in ours(name, "marching_cubes")] for name in ("nsd", "near_target", "near_mask")
+    )
+    assert_agree(nsd, [peer.compute_surface_dice_at_tolerance(one, TOLERANCES[number]) for one in found], rtol=1e-12)
     shares = [peer.compute_surface_overlap_at_tolerance(one, TOLERANCES[number]) for one in found]
-    near = [[one.near_target[number], one.near_mask[number]] for one in marching_cubes()]
-    assert_agree(near, shares, rtol=1e-12)
+    assert_agree([target, mask], np.transpose(shares), rtol=1e-12)
 
 
 def test_hausdorff_of_scikit_image_is_that_of_the_surfaces():
     """It measures between sets of points, in pixels; given masks it would measure from inside the objects too."""
     skimage, segmentation = (load(f"skimage.{name}", "scikit-image") for name in ("metrics", "segmentation"))
-    found, theirs = [], []
     for case in PAIRS:
-        one = surface_metrics(*case.masks(), spacing=(1,) * case.target.ndim)
-        edges = [
-            segmentation.find_boundaries(np.pad(mask, 1), connectivity=1, mode="inner")[(np.s_[1:-1],) * mask.ndim]
-            for mask in case.masks()
-        ]
-        found.append(one.hd)
-        theirs.append(skimage.hausdorff_distance(*edges))
-    assert_agree(found, theirs)
+        one, inner = surface_metrics(*case.masks(), spacing=(1,) * case.target.ndim), (np.s_[1:-1],) * case.target.ndim
+        padded = [np.pad(mask, 1) for mask in case.masks()]
+        edges = [segmentation.find_boundaries(mask, connectivity=1, mode="inner")[inner] for mask in padded]
+        assert_agree(one.hd, skimage.hausdorff_distance(*edges), case)
 
 
 SEG_METRICS = {"hd": "hd", "hd95": "hd95_pooled", "msd": "assd"}  # its names -> ours of the same statistic
@@ -187,10 +170,9 @@ def of_seg_metrics(case, *, corners=True):
     load("SimpleITK")
     peer = load("seg_metrics.seg_metrics", "seg-metrics")
     target, mask = (one.astype(np.uint8) for one in case.masks())
+    options = {"metrics_names": SEG_METRICS, "fullyConnected": corners}
     with quiet():
-        return peer.computeQualityMeasures(
-            mask, target, case.spacing[::-1], metrics_names=SEG_METRICS, fullyConnected=corners
-        )
+        return peer.computeQualityMeasures(mask, target, case.spacing[::-1], **options)
 
 
 def test_distances_of_seg_metrics_equal_ours_where_no_border_is_thicker_for_its_corners():
@@ -221,13 +203,3 @@ def test_distances_of_seg_metrics_are_to_borders_of_eight_neighbours(corners):
         both, theirs = np.concatenate(found), of_seg_metrics(case, corners=corners)
         wanted = [both.max(), np.percentile(both, 95), both.mean()]
         assert_agree([theirs[name] for name in SEG_METRICS], wanted, case, rtol=1e-5, atol=1e-5)  # its maps are float32
-
-
-def test_hausdorff_of_scipy():
-    directed = load("scipy.spatial.distance", "scipy").directed_hausdorff
-    theirs = []
-    for case in PAIRS:
-        edges = (np.argwhere(mask & ~binary_erosion(mask)) for mask in case.masks())
-        first, second = (points * np.array(case.spacing) for points in edges)
-        theirs.append(max(directed(first, second)[0], directed(second, first)[0]))
-    assert_agree(ours("hd"), theirs)
