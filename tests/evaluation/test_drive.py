@@ -15,7 +15,7 @@ from segmeter.evaluation.drive import SMALL, Room, check_memory
 from tests.data.crafted import put
 
 
-def test_what_can_not_fit_is_refused_before_the_work(monkeypatch):
+def test_what_can_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
     check_memory(2**30, what="it", remedy="")
     with pytest.raises(InputError, match=r"^it: expected `memory` of about 1\.5 GiB, got 1\.0 GiB free\. Do less\.$"):
@@ -43,33 +43,32 @@ def test_what_fits_only_alone_waits_for_its_turn(monkeypatch):
     assert 0 < most <= 5
 
 
-def test_more_classes_than_fit_are_refused_before_a_run_begins(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 2**30)
-    for folder in ("a", "b"):
-        put(tmp_path / folder / "x.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(SystemExit) as leaving:
-        main(["score", "predictions=a", "references=b", "data.num_classes=65534"])
-    assert leaving.value.code == 2
-    said = "expected `memory` of about 192.0 GiB, got 1.0 GiB free. Name those that occur."
-    assert capsys.readouterr().err == f"segmeter: score: counts of 65534 classes: {said}\n"
-    assert not Path("runs").exists()
-
-
-NUMBERED = "[instances] data.instances=true data.task=binary"
+PAIR = "case 'x': expected `memory` of about {} GiB, got 0.0 GiB free. Free memory, cut the pair"
+MEASURED = {"[]": 0.2, "[surface]": 0.4, "[instances]": 0.7, "[instances] data.instances=true data.task=binary": 1.3}
 
 
 @pytest.mark.parametrize(
-    ("measures", "gib"), [("[]", "0.2"), ("[surface]", "0.4"), ("[instances]", "0.7"), (NUMBERED, "1.3")]
+    ("classes", "measures", "free", "said"),
+    [
+        (
+            65534,
+            "[]",
+            2**30,
+            "counts of 65534 classes: expected `memory` of about 192.0 GiB, got 1.0 GiB free. Name those",
+        ),
+        *((2, measures, 2**20, PAIR.format(gib)) for measures, gib in MEASURED.items()),
+    ],
 )
-def test_score_says_it_of_a_pair_by_its_header(measures, gib, tmp_path, monkeypatch, capsys):
+def test_score_refuses_counts_and_pairs_by_their_header_before_a_run_begins(
+    classes, measures, free, said, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 2**20)
+    monkeypatch.setattr(memory, "free_bytes", lambda: free)
     for folder in ("a", "b"):
         put(tmp_path / folder / "x.png", np.kron(np.eye(40, dtype=np.uint8), np.ones((160, 160), np.uint8)))
     with pytest.raises(SystemExit) as leaving:
-        main(f"score predictions=a references=b data.num_classes=2 metrics.measures={measures}".split())
+        main(f"score predictions=a references=b data.num_classes={classes} metrics.measures={measures}".split())
     assert leaving.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"case 'x': expected `memory` of about {gib} GiB, got 0.0 GiB free. Free memory, cut the pair" in line
+    assert said in line
     assert not Path("runs").exists()

@@ -155,29 +155,18 @@ class Untargeted(TinyCases):
         return replace(super().__getitem__(index), target=None)
 
 
-def prediction(folder, **changes):
-    return case_run(folder, **({"dataset": Untargeted(count=5)} | changes))
-
-
-def stored(folder, case_id):
-    return np.asarray(Image.open(folder / "predictions" / "labels" / f"{case_id}.png"))
-
-
-def test_every_image_is_written_and_handed_over_in_order(tmp_path):
-    work = prediction(tmp_path)
-    assert predict(work) == 5
-    assert sorted(work.dataset.read) == list(range(5))
-    for index, name in enumerate(work.dataset.case_ids):
-        expected = work.predictor.logits([work.dataset[index].image]).argmax(1)[0].numpy()
-        np.testing.assert_array_equal(stored(tmp_path, name), expected)
-
-
-def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
-    steps = PostprocessConfig(steps=(LargestComponentConfig(),))
-    predict(prediction(tmp_path / "raw"))
-    predict(prediction(tmp_path / "steps", postprocess=steps))
-    pairs = [[stored(tmp_path / name, f"case{index:02d}") for name in ("raw", "steps")] for index in range(5)]
-    assert any((one != other).any() for one, other in pairs)
-    predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
-    assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
-    assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+def test_predictions_are_those_of_the_network_post_processed_and_may_be_left_out(tmp_path):
+    raw, cleaned = [], []
+    for name, found, steps in (("raw", raw, ()), ("steps", cleaned, (LargestComponentConfig(),))):
+        job = case_run(tmp_path / name, dataset=Untargeted(count=5), postprocess=PostprocessConfig(steps=steps))
+        assert predict(job) == 5
+        assert sorted(job.dataset.read) == list(range(5))
+        files = (tmp_path / name / "predictions" / "labels" / f"{case_id}.png" for case_id in job.dataset.case_ids)
+        found += [np.asarray(Image.open(file)) for file in files]
+    for index in range(5):
+        own = job.predictor.logits([job.dataset[index].image]).argmax(1)[0].numpy()
+        np.testing.assert_array_equal(raw[index], own)
+    assert any((one != other).any() for one, other in zip(raw, cleaned, strict=True))
+    predict(case_run(tmp_path / "probs", dataset=Untargeted(count=5), export=ExportConfig(labels=False, probs=True)))
+    assert [path.name for path in (tmp_path / "probs" / "predictions").iterdir()] == ["probs"]
+    assert np.load(tmp_path / "probs" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)

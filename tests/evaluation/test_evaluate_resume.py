@@ -3,11 +3,11 @@
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from segmeter.data.dataset import Part
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_batches, read_records
 from segmeter.evaluation.predicted import restore_cases
@@ -82,30 +82,26 @@ def replace_by_a_link(path):
     path.symlink_to(path.parents[3] / "elsewhere")
 
 
-@pytest.mark.parametrize("damage", [empty, flip, Path.unlink, replace_by_a_link])
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_damaged_file_is_named_and_made_again(finished, damage, clean, tmp_path, caplog):
+LABELS, DAMAGES = "predictions/labels/case04.png", (empty, flip, Path.unlink, replace_by_a_link)
+
+
+@pytest.mark.parametrize(
+    ("finished", "name", "damage"),
+    [
+        *((True, name, flip) for name in ("metrics.json", "cases.csv", "cases.parquet")),
+        *((finished, LABELS, damage) for finished in (True, False) for damage in DAMAGES),
+    ],
+)
+def test_a_damaged_file_is_named_and_made_again(finished, name, damage, clean, tmp_path, caplog):
     folder = tmp_path / "run"
-    if finished:
+    with nullcontext() if finished else interrupted(7):
         run(folder)
-    else:
-        with interrupted(7):
-            run(folder)
-    damage(folder / "predictions/labels/case04.png")
+    damage(folder / name)
     read, _ = resume(folder)
     assert "missing or damaged files are written again" in caplog.text
-    assert "(1: labels/case04.png)" in caplog.text
+    assert f"(1: {name.removeprefix('predictions/')})" in caplog.text
     assert read == list(range(0 if finished else 3, COUNT)), "from its batch on, as later cases follow it"
     assert files(folder) == clean
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "cases.csv", "cases.parquet"])
-def test_a_damaged_result_of_a_finished_run_is_measured_again(name, clean, tmp_path, caplog):
-    run(tmp_path)
-    flip(tmp_path / name)
-    resume(tmp_path)
-    assert f"missing or damaged files are written again (1: {name})" in caplog.text
-    assert files(tmp_path) == clean
 
 
 def test_a_finished_run_is_not_done_again(tmp_path):
@@ -115,8 +111,6 @@ def test_a_finished_run_is_not_done_again(tmp_path):
 
 def test_calibration_sees_every_case_again(tmp_path):
     metrics = MetricsConfig(bootstrap=0, calibration=True)
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "resumed").mkdir()
     whole = run(tmp_path / "whole", metrics=metrics)
     with interrupted(6):
         run(tmp_path / "resumed")
@@ -143,8 +137,3 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_o
     assert restore_cases(job, manifest) == kept
     assert not left.exists()
     assert read_records(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
-
-
-def test_a_part_reads_its_cases_by_their_place_in_the_whole():
-    part = Part(list("abcdefg"), range(2, 5))
-    assert [part[index] for index in range(len(part))] == list("cde")

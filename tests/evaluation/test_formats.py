@@ -15,6 +15,7 @@ from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.spacings import NOTE
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.cases.stored import read_cases
 from tests.data.crafted import put
@@ -137,22 +138,15 @@ def test_polygons_on_both_sides_have_no_size(tmp_path):
         score(scoring(tmp_path, spec=SPEC))
 
 
-def on_two_grids(root, suffix, *, cut=0):
-    """A reference, and a prediction that has fewer slices of the same lattice."""
-    target, labels = masks(3)
-    put_sides(root, target, labels, f"a{suffix}", write=write_itk)
-    write_itk(root / f"predictions/a{suffix}", labels[cut:], origin=(*ORIGIN[:2], ORIGIN[2] + EDGES[0] * cut))
-    return labels
-
-
 def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
-    labels = on_two_grids(tmp_path, ".mha", cut=2)
+    target, labels = masks(3)
+    put_sides(tmp_path, target, labels, "a.mha", write=write_itk)
+    write_itk(tmp_path / "predictions" / "a.mha", labels[2:], origin=(*ORIGIN[:2], ORIGIN[2] + EDGES[0] * 2))
     summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     labels[:2] = 0
-    assert summary["confusion_matrix"] == wanted(masks(3)[0], labels)
+    assert summary["confusion_matrix"] == wanted(target, labels)
     assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
-    assert "resampled by nearest neighbour" in summary["spacing"]["warnings"][0]
-    assert "(1: a)" in summary["spacing"]["warnings"][0]
+    assert summary["spacing"]["warnings"] == [f"{NOTE} (1: a)."]
 
 
 def test_resampling_equals_itk(tmp_path):

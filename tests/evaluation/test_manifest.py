@@ -136,20 +136,6 @@ def test_rows_can_be_given_up(tmp_path, batch, monkeypatch):
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=0) == []
 
 
-def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path):
-    manifest = begun(tmp_path)
-    assert read_run_manifest(tmp_path)["state"] == "running"
-    manifest.finish()
-    content = read_run_manifest(tmp_path)
-    assert content["state"] == "done"
-    assert content["cases"] == CASES
-    records = read_records(tmp_path)
-    assert hashes_of(records) == {case_id: case_id.encode().hex() for case_id in CASES}
-    assert parse_records(records) == {case_id: {"unit": "mm"} for case_id in CASES}
-    assert not (tmp_path / JOURNAL).exists()
-    assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
-
-
 def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
     begun(tmp_path)
     now = {corners: IDENTITY | {"data": {**IDENTITY["data"], "corners": corners}} for corners in ("edges", "centres")}
@@ -195,19 +181,22 @@ def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_p
 
 
 def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
-
     def opened(resume=True, identity=None):
         return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)
 
     with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
         opened()
     manifest = opened(resume=False)
-    manifest.add(Entry(case_id="x"))
+    manifest.add(Entry(case_id="x", sha256="78", record={"unit": "mm"}))
     manifest.close()
-    assert read_records(opened().folder)["case_id"].to_pylist() == ["x"]
+    assert read_run_manifest(tmp_path / "run")["state"] == "running"
+    before = read_records(opened().folder)
+    assert parse_records(before) == {"x": {"unit": "mm"}}
     (tmp_path / "run" / "metrics.json").write_text("{}")
     manifest.finish(["metrics.json"])
-    assert opened().done
+    assert (read_records(tmp_path / "run"), opened().done) == (before, True)
+    assert {"state": "done", "cases": ["x"]}.items() <= read_run_manifest(tmp_path / "run").items()
+    assert not (tmp_path / "run" / JOURNAL).exists()
     with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
         opened(identity={"a": 2})
     (tmp_path / "run" / "metrics.json").write_text("{")

@@ -56,14 +56,9 @@ def job_of(folders, folder, *, kind="shards", metrics=FEW, **options):
 
 def test_shards_in_any_order_are_the_run_without_shards(masks, thirds, tmp_path):
     whole = scored(masks, tmp_path / "whole")
-    found = merge(job_of(thirds[::-1], tmp_path / "merged"))
-    assert found == whole
+    assert merge(job_of(thirds[::-1], tmp_path / "merged")) == whole
     for name in ("metrics.json", "cases.parquet", "cases.csv", "manifest.json"):
         assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    matrix = np.zeros((3, 3), int)  # counted pixel by pixel
-    for name in "abcde":
-        np.add.at(matrix, (np.array(TARGETS[name]), np.array(LABELS[name])), 1)
-    assert found["confusion_matrix"] == matrix.tolist()
 
 
 def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
