@@ -1,4 +1,4 @@
-"""shard=2/7: how it is read, what it takes, what a manifest says of it, and what is refused."""
+"""shard=2/7: how it is read, what it takes, what a manifest says of it, what is refused; and the kinds of launch=."""
 
 import hashlib
 from itertools import groupby
@@ -9,6 +9,7 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset
+from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import (
     Place,
     Shard,
@@ -108,3 +109,13 @@ def test_a_shard_takes_every_nth_batch_whole(tmp_path: Path) -> None:
     assert [batches for _, batches in taken] == [[0, 0, 3], [1, 1], [2, 2]]
     with pytest.raises(ConfigError, match="at most 4 shards"):
         take_batches(dataset, Shard(1, 5), batch_size=2)
+
+
+def test_each_kind_is_registered_by_its_name_and_checks_its_keys() -> None:
+    assert {name: LAUNCHES.schema(name)().name for name in LAUNCHES.names()} == {
+        name: name for name in LAUNCHES.names()
+    }
+    with pytest.raises(ConfigError, match=r"launch: .*'slrum'.* Did you mean 'slurm'\?"):
+        LAUNCHES.schema("slrum")
+    with pytest.raises(ConfigError, match=r"launch: expected `devices` .*got 1025"):
+        LAUNCHES.schema("processes")(devices=1025)

@@ -1,22 +1,29 @@
-"""The list of bad inputs: each number through the command line, with its message, exit code 2, and nothing written.
+"""Each bad input through the command line: its message, exit code 2, and nothing written; and runs in unplanned states.
 
 A message says what was given, what is allowed and, where that does not follow, what to do. Inputs that can be read
 exactly, as some on the list can, end with 0, and what is said of them is checked instead. "..." stands for any text.
 """
 
+import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from segmeter import files
+from segmeter.cli.commands import score
 from segmeter.cli.main import main
+from segmeter.errors import EXIT_CODES
 from tests.faults import world
-from tests.faults.bad import SCORE, Bad
+from tests.faults.bad import PREDICT, SCORE, TRAIN, Bad
 from tests.faults.bad_data import DATA_SETS, IMAGES, MASKS
 from tests.faults.bad_runs import CHECKPOINTS, CONFIGURATION
-from tests.faults.world import MARK
+from tests.faults.test_bad_inputs import _here, sound
+from tests.faults.world import CASES, MARK
 
 TABLE = [*CONFIGURATION, *CHECKPOINTS, *IMAGES, *MASKS, *DATA_SETS]
 
@@ -83,3 +90,118 @@ def test_109_a_formula_in_a_name_is_text_in_the_table() -> None:
     (table,) = Path().glob("runs/score/*/cases.csv")
     assert not re.search(r"(^|,)\"?[=+@-][A-Z]", table.read_text(), re.MULTILINE)
     assert "HYPERLINK" in table.read_text()
+
+
+__all__ = ["_here", "sound"]  # fixtures
+RUN = Path("runs/x/y")
+AGAIN = f"{SCORE} resume={RUN}"
+
+
+@pytest.fixture
+def finished(_here: None) -> Path:
+    """A finished run of score."""
+    main(SCORE.split())
+    (folder,) = Path("runs/score").iterdir()
+    RUN.parent.mkdir()
+    return folder.rename(RUN)
+
+
+def ended(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code, and the one line that was said."""
+    capsys.readouterr()
+    try:
+        main(line.split())
+        code = 0
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    said = [text for text in capsys.readouterr().err.splitlines() if text.startswith("segmeter: ")]
+    assert len(said) <= 1, said
+    return code, said[0] if said else ""
+
+
+def test_metrics_that_are_gone_are_made_again(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (finished / "metrics.json").read_bytes()
+    (finished / "metrics.json").unlink()
+    assert "to hold metrics.json" in ended(f"report run={finished}", capsys)[1]
+    assert ended(AGAIN, capsys) == (0, "")
+    assert (finished / "metrics.json").read_bytes() == before
+
+
+def test_a_run_that_can_not_be_written(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def deny(operation: str, path: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    world.patch.setattr(files, "watch", deny)
+    code, said = ended(AGAIN, capsys)
+    assert (code, "`resume` to be a folder that can be written, got runs/x/y/.lock (Read-only" in said) == (2, True)
+    code, said = ended(f"report run={finished}", capsys)
+    assert (code, "runs/x/y/report.html: Read-only file system. Remove the cause" in said) == (3, True)
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_history_of_something_else(capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"{TRAIN} training.epochs=null training.steps=1"
+    assert ended(line, capsys) == (0, "")
+    (folder,) = Path("runs/train").iterdir()
+    (folder / "history.jsonl").write_text("[1]\n")
+    for again in (f"report run={folder}", f"{line} resume={folder}"):
+        code, said = ended(again, capsys)
+        assert code == 2, said
+        assert "history.jsonl, line 1: is damaged, or was not written by segmeter (" in said
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("model.safetensors", 3, "model.safetensors: Input/output error. "),
+        ("manifest.json", 3, "manifest.json: Input/output error. "),
+        ("images/b.png", 2, "images/b.png: expected `file` to be readable, got Input/output error."),
+    ],
+)
+def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    world.broken(name)
+    assert (found := ended(PREDICT, capsys))[0] == code, found
+    assert message in found[1]
+
+
+@pytest.mark.usefixtures("_here")
+def test_names_that_are_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (b"labels", b"data/masks"):
+        os.rename(folder + b"/b.png", folder + b"/\xff.png")  # noqa: PTH104 - a name in bytes
+    assert ended(SCORE, capsys) == (0, "")
+    assert len(CASES) == 6
+    (table,) = Path().glob("runs/score/*/cases.csv")
+    assert len(table.read_text().splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "late", "more"),
+    [
+        ("SIGTERM", "print_summary", ""),
+        ("SIGINT", "print_summary", ""),
+        ("SIGUSR1", "write_worst_list", ""),
+        ("SIGINT", "write_worst_list", ""),
+        ("SIGTERM", "print_summary", " -m metrics.seed=1,2"),
+        ("SIGUSR1", "print_summary", " -m metrics.seed=1,2"),
+    ],
+    ids=["done-TERM", "done-INT", "not yet done-USR1", "not yet done-INT", "more to do-TERM", "more to do-USR1"],
+)
+@pytest.mark.usefixtures("_here")
+def test_the_code_and_the_state_agree_on_a_signal_at_the_end(name, late, more, capsys, monkeypatch):
+    """One that comes when the run is done is too late to stop it; in a sweep it stops the next job."""
+    real, number = getattr(score, late), getattr(signal, name)
+
+    def signalled(*given: object, **options: object) -> object:
+        signal.raise_signal(number)
+        return real(*given, **options)
+
+    monkeypatch.setattr(score, late, signalled)
+    code, said = ended(f"{SCORE}{more}", capsys)
+    states = [json.loads(path.read_bytes())["state"] for path in Path("runs").rglob("run.json")]
+    if late == "print_summary" and not more:
+        assert (code, said, states) == (0, "", ["done"])
+        return
+    word = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+    assert (code, said) == (EXIT_CODES[number], f"segmeter: {word}.")
+    assert states == ["done" if more else word]

@@ -1,14 +1,16 @@
-"""Equal runs give equal bytes, whatever the hash seed, the threads, the workers, the cache or the batch size."""
+"""Equal runs give equal bytes: with other threads, workers, caches or batches, and after pictures were damaged."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.evaluation.jobs import empty, flip
 from tests.faults.children import Children
 from tests.faults.commands import line, only, resuming
-from tests.faults.harness import results, run
+from tests.faults.harness import Fault, results, run
 
 WAYS = {
     "score": [[], ["workers=2"]],
@@ -57,3 +59,36 @@ def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Ch
     assert children.run(line(command, "runs", probs), threads=2).code == 0
     (manifest,) = Path("runs").glob("*/*/manifest.json")
     assert json.loads(manifest.read_bytes())["identity"]["threads"] == 2
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("command", "damage"), [("eval", empty), ("eval", Path.unlink), ("predict", flip)])
+def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage: Callable[[Path], None]) -> None:
+    shutil.rmtree("runs", ignore_errors=True)
+    all_of_them = ["report.overlays=3", "report.worst=1"]
+    assert run(line(command, "runs", *all_of_them)).code == 0
+    folder = only(Path("runs"))
+    before, (first, second, *_) = results(folder), sorted((folder / "overlays").iterdir())
+    damage(first)
+    damage(folder / "pictures" / second.stem / "prediction.png")
+    if command == "eval":  # the worst case has crops too
+        (crops,) = (folder / "worst").iterdir()
+        damage(crops / "target.png")
+    outcome = run([*resuming(command), *all_of_them])
+    assert outcome.code == 0, outcome.errors
+    assert results(only(Path("runs"))) == before
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["eval", "predict"])
+def test_a_run_killed_while_it_draws_is_drawn_by_the_next_start(command: str) -> None:
+    shutil.rmtree("runs", ignore_errors=True)
+    more = ["inference.batch_size=1", "report.overlays=-1"]
+    clean = run(line(command, "runs", *more))
+    assert clean.code == 0
+    before = results(only(Path("runs")))
+    shutil.rmtree("runs")
+    run(line(command, "runs", *more), Fault(at=clean.fault.count * 3 // 4, kind="killed"))
+    outcome = run([*resuming(command), *more])
+    assert outcome.code == 0, outcome.errors
+    assert results(only(Path("runs"))) == before

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from unittest.mock import Mock
 
 import pytest
@@ -123,30 +122,15 @@ def load_other(folder, *, card=None, state):
     return str(caught.value)
 
 
-def test_another_architecture_lists_at_most_ten_of_each_difference(tmp_path, tiny):
+def test_48_another_architecture_lists_at_most_ten_of_each_difference_and_the_shapes(tmp_path, tiny):
     other = make_card(model=TINY.replace(depth=4, decoder_channels=(8, 8, 8, 4)))
     text = load_other(tmp_path / "a", card=other, state=tiny.state_dict())
     assert "does not fit the network 'unet'" in text
     assert "missing: network.encoder.model.layer3" in text
     assert "and " in text
     assert text.count("network.") <= 30
-
-
-FIRST, LAST = "network.encoder.model.conv1.0.weight", "network.segmentation_head.0.bias"
-BAD = {
-    "48-classes": ({LAST: torch.zeros(7)}, r"segmentation_head.0.bias \(7,\) in the file, \(3,\) in the network"),
-    "49-not-finite": (
-        {FIRST: torch.tensor(torch.nan), LAST: torch.full((3,), torch.inf)},
-        r"2 tensors hold NaN or infinity: network.*conv1.0.weight.*earlier",
-    ),
-}
-
-
-@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
-def test_weights_of_other_classes_or_that_are_not_finite_are_refused_by_name(tmp_path, tiny, changes, message):
-    state = tiny.state_dict()
-    changes = {name: each.expand_as(state[name]) if name == FIRST else each for name, each in changes.items()}
-    assert re.search(message, load_other(tmp_path / "a", state={**state, **changes}))
+    text = load_other(tmp_path / "b", state=tiny.state_dict() | {"network.segmentation_head.0.bias": torch.zeros(7)})
+    assert "segmentation_head.0.bias (7,) in the file, (3,) in the network" in text
 
 
 def edit(folder, **changes):

@@ -74,9 +74,9 @@ def test_weights_of_another_network_are_refused(network, tmp_path):
 
 
 def test_weights_that_are_not_finite_are_refused(network, source, tmp_path):
-    name = "encoder.model.conv1.0.weight"
-    torch.save(source | {name: source[name] * float("nan")}, tmp_path / "a.pt")
-    with pytest.raises(CheckpointError, match=rf"1 tensors hold NaN or infinity: {name}"):
+    first, last = "encoder.model.conv1.0.weight", "segmentation_head.0.bias"
+    torch.save(source | {first: source[first] * torch.nan, last: source[last] + torch.inf}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match=rf"2 tensors hold NaN or infinity: {first}, {last}.*earlier"):
         start_from(network, str(tmp_path / "a.pt"))
 
 

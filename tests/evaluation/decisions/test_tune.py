@@ -1,4 +1,4 @@
-"""Tuning on predictions that are known: the network runs once, and every setting gets the score that it has alone."""
+"""Tuning on known predictions: the settings that are tried, and the score that each of them has alone."""
 
 import math
 from dataclasses import replace
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from scipy import ndimage
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import find_probs
-from segmeter.evaluation.decisions.settings import parse_over
+from segmeter.evaluation.decisions.settings import count_settings, parse_over
 from segmeter.evaluation.decisions.tune import (
     CARD,
     has_room,
@@ -31,8 +32,10 @@ from segmeter.inference.results import Prediction
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.tune import Tuned
+from segmeter.postprocess.config import CoresConfig, RemoveSmallObjectsConfig
+from segmeter.postprocess.pipeline import run_steps
 from segmeter.report.decisions import show_tuned
-from tests.data.crafted import BINARY
+from tests.data.crafted import BINARY, THREE
 
 SETTINGS = parse_over(["threshold=0.2:0.8:0.1", "postprocess.min_size=0|9"], BINARY)
 IDS = tuple(f"case{i:02}" for i in range(12))
@@ -149,3 +152,103 @@ def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(
     (line,) = tuning_warnings([tmp_path, tmp_path / "other"], ["case03", "new"])
     assert "1 of 2 cases were used to choose" in line
     assert not list(tuning_warnings([tmp_path], ["new"]))
+
+
+OVER = ["threshold=0.3:0.7:0.1", "postprocess.min_size=0|4|16", "postprocess.fill_holes.max_pixels=0|9"]
+MULTILABEL = BINARY.model_copy(update={"task": "multilabel", "names": ("a", "b"), "ignore_index": 255})
+
+
+def field(seed, *shape):
+    return ndimage.gaussian_filter(np.random.default_rng(seed).normal(size=shape), [0] * (len(shape) - 2) + [1.5, 1.5])
+
+
+def plain_counts(labels, target, classes):
+    return [[int(((target == t) & (labels == p)).sum()) for p in range(classes)] for t in range(classes)]
+
+
+def probs_of(seed, *shape, steep=30):
+    return (1 / (1 + np.exp(-steep * field(seed, *shape)))).astype(np.float32)
+
+
+ALWAYS = [(), *((RemoveSmallObjectsConfig(min_pixels=64, connectivity=each),) for each in (8, 4))]
+TRIED = [OVER[:1], OVER[1:2], OVER[:2], OVER[::2], [OVER[2], *OVER[:2]], ["postprocess.opening.radius=0|1", OVER[1]]]
+
+
+@pytest.mark.parametrize("always", ALWAYS, ids=["nothing", "8", "4"])
+@pytest.mark.parametrize("over", TRIED, ids=" ".join)
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_those_of_a_loop_over_the_settings_whatever_always_applies_before(over, always, seed):
+    settings = parse_over(over, BINARY, steps=always)
+    probs = np.full((1, 30, 40), 0.9, np.float32) if seed == 3 else probs_of(seed, 1, 30, 40)
+    target = (field(seed, 30, 40) + 0.02 * np.random.default_rng(seed).normal(size=(30, 40)) > 0).astype(np.uint8)
+    found = count_settings(target, settings, BINARY, probs=probs)
+    for one, counts in zip(settings.every, found, strict=True):
+        labels = run_steps((probs[0] > one.threshold).astype(np.uint8), one.steps, BINARY).labels
+        assert counts.tolist() == plain_counts(labels, target, 2), one
+
+
+def test_multiclass_labels_are_counted_under_every_step():
+    settings = parse_over(OVER[1:2], THREE)
+    labels, target = (np.random.default_rng(s).integers(0, 3, (20, 30)).astype(np.uint8) for s in range(2))
+    for one, counts in zip(settings.every, count_settings(target, settings, THREE, labels=labels), strict=True):
+        assert counts.tolist() == plain_counts(run_steps(labels, one.steps, THREE).labels, target, 3)
+
+
+def test_multilabel_planes_have_thresholds():
+    settings = parse_over(OVER[:1], MULTILABEL)
+    probs = probs_of(0, 2, 20, 20, steep=9)
+    target = (field(1, 2, 20, 20) > 0).astype(np.uint8)
+    found = count_settings(target, settings, MULTILABEL, probs=probs)
+    for one, counts in zip(settings.every, found, strict=True):
+        assert counts[1, 1, 1] == ((probs[1] > one.threshold) & (target[1] == 1)).sum()
+
+
+def test_a_probability_is_compared_with_the_threshold_as_written_and_must_exceed_it():
+    probs = np.float32([[[0.5, np.nextafter(np.float32(0.5), 1), 0.3]]])  # the last one is above 0.3 in float64
+    found = count_settings(np.ones((1, 3), np.uint8), parse_over(["threshold=0.3|0.5"], BINARY), BINARY, probs=probs)
+    assert found[:, 1, 1].tolist() == [3, 1]
+
+
+def test_ranges_are_inclusive_and_the_usual_setting_is_among_them():
+    settings = parse_over(["threshold=0.3:0.7:0.05"], BINARY)
+    assert [one.threshold for one in settings.every] == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
+    assert settings.every[settings.usual].threshold == 0.5
+    added = parse_over(["threshold=0.3|0.4"], BINARY)
+    assert (added.usual, added.every[2].threshold) == (2, 0.5)
+    alone = parse_over(["postprocess.largest_component=no|yes"], BINARY)
+    assert [len(one.steps) for one in alone.every] == [0, 1]
+
+
+def test_fewer_steps_and_thresholds_near_a_half_are_simpler():
+    settings = parse_over(["threshold=0.4|0.5|0.6", "postprocess.min_size=0|8|64"], BINARY)
+    order = sorted(settings.every, key=lambda one: one.simplicity)
+    assert [tuple(one.values.values()) for one in order[:4]] == [("0.5", "0"), ("0.4", "0"), ("0.6", "0"), ("0.5", "8")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "line", "said"),
+    [
+        (BINARY, "threshold=0.3:1.7:0.1", "numbers from 0 to 1"),
+        (THREE, "threshold=0.3|0.5", "no threshold"),
+        (BINARY, "postprocess.min_siz=0|8", "Did you mean"),
+        (BINARY, "postprocess.opening.radius=0|900", "radius"),
+        (BINARY, "postprocess.opening=1|2", "yes and no"),
+        (BINARY, "postprocess.min_size=", "no values"),
+        (BINARY, "loss.gamma=1|2", "no such key"),
+        (THREE, "postprocess.cores.above=0.9|0.97", "cores.*to be used with a binary task"),
+        (BINARY, f"postprocess.watershed.min_distance=5|9 {OVER[1]}", "watershed only as the last step"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(spec, line, said):
+    with pytest.raises(ConfigError, match=said):
+        parse_over(line.split(), spec)
+
+
+def test_steps_that_make_instances_stay_last_and_get_probabilities():
+    cores = CoresConfig()
+    settings = parse_over(OVER[1:2], BINARY, steps=(RemoveSmallObjectsConfig(min_pixels=2), cores))
+    assert all(one.steps[-1] == cores for one in settings.every)
+    assert [len(one.steps) for one in settings.every] == [2, 3, 3]
+    probs, target = np.full((1, 6, 8), 0.9, np.float32), np.ones((6, 8), np.uint8)
+    found = count_settings(target, settings, BINARY, probs=probs)
+    assert (found[:, 1, 1] == 48).all()

@@ -1,3 +1,5 @@
+"""Networks of others: how images are brought to them, and what comes of their output."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +14,10 @@ from segmeter.evaluation.predicted import predict_volume
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.ensemble import merge_classes
-from segmeter.models.foreign.config import ForeignConfig, Source
-from segmeter.models.foreign.network import ForeignModel
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, Source
+from segmeter.models.foreign.network import ForeignModel, fit, resize_as_opencv, target_size
 from segmeter.models.foreign.opened import Described, open_foreign
+from tests.differential.peers import load
 from tests.models.parts import make_card, make_spec
 
 DATA = ClassSpec(task="multiclass", names=("ground", "thing"), colours=((0, 0, 0),) * 2, ignore_index=255)
@@ -150,3 +153,37 @@ def test_opencv_s_arithmetic_takes_8_bits_alone():
     assert run(found, [noise(8, 8)])[0].labels.shape == (8, 8)
     with pytest.raises(InputError, match="to be uint8"):
         run(found, [noise(8, 8).astype(np.uint16)])
+
+
+@pytest.mark.parametrize(
+    ("told", "size", "wanted"),
+    [
+        ({"fit": "short:50"}, (100, 201), (50, 100)),
+        ({"fit": "short:80", "longest": 200}, (100, 400), (50, 200)),
+        ({"fit": "long:64"}, (100, 200), (32, 64)),
+        ({"fit": "fixed:10x20"}, (3, 4), (10, 20)),
+        ({"fit": "short:50", "multiple": 32}, (100, 200), (64, 128)),
+    ],
+)
+def test_a_size_follows_its_rule(told, size, wanted):
+    assert target_size(*size, SizeConfig(**told)) == wanted
+
+
+def test_a_letterbox_is_grey_around_the_image_and_is_cropped_again():
+    image = torch.randint(0, 256, (1, 3, 30, 64), dtype=torch.uint8)
+    fitted, restore = fit(image, SizeConfig(fit="letterbox:64", backend="opencv"))
+    assert fitted.shape == (1, 3, 64, 64)
+    assert torch.equal(fitted[..., 17:47, :], image)
+    assert (fitted[..., :17, :] == 114).all()
+    labels = torch.arange(64 * 64).view(1, 64, 64)
+    assert torch.equal(restore(labels), labels[:, 17:47])
+    less, _ = fit(image, SizeConfig(fit="letterbox:64", backend="opencv", multiple=16))
+    assert less.shape[-2:] == (32, 64), "a network of any size gets no more grey than its stride needs"
+
+
+def test_opencv_s_resize_is_opencv_s():
+    cv2 = load("cv2", "opencv-python-headless")
+    image = np.random.default_rng(0).integers(0, 256, (101, 77, 3), dtype=np.uint8)
+    for rows, columns in ((33, 25), (160, 122), (50, 38), (202, 154)):
+        found = resize_as_opencv(torch.from_numpy(image).permute(2, 0, 1)[None], rows, columns)
+        assert np.array_equal(found[0].permute(1, 2, 0).numpy(), cv2.resize(image, (columns, rows)))

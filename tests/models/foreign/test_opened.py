@@ -1,19 +1,20 @@
+"""Models of others are found by name, completed by a card, mapped to the classes of the data, or refused in one line."""
+
 import json
-import warnings
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torchvision.models import segmentation
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import CheckpointError, ConfigError, SegmeterError
-from segmeter.models.foreign.config import ForeignConfig, register_model
-from segmeter.models.foreign.opened import describe, find_source, open_foreign
-from segmeter.models.weights import load_tensors
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, overlay, register_model
+from segmeter.models.foreign.opened import class_numbers, describe, find_source, open_foreign, propose
 
-from .parts import predictor, save_hub
+from .parts import CLASSES, predictor, save_hub
 
 CARD = "classes: [a, b]\nsize: {fit: any}\noutput: {kind: labels, activation: softmax, axes: BHW}\n"
 
@@ -59,28 +60,6 @@ def test_the_class_of_pixels_without_an_object_is_asked_for():
         describe(find_source("tests-dark"), told)
 
 
-class Boom:
-    def __reduce__(self):
-        return (Path.touch, (Path("ran"),))
-
-
-@pytest.mark.parametrize("kind", ["pickle", "torchscript", "pt2"])
-def test_programs_are_refused_and_not_run(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)
-    path, network = tmp_path / f"model.{'pt2' if kind == 'pt2' else 'pt'}", torch.nn.Identity()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is deprecated
-        if kind == "pickle":
-            torch.save({"model": Boom()}, path)
-        elif kind == "torchscript":
-            torch.jit.save(torch.jit.script(network), path)
-        else:
-            torch.export.save(torch.export.export(network, (torch.zeros(1),)), path)
-    with pytest.raises(CheckpointError, match=r"could run code; nothing ran.*ONNX"):
-        load_tensors(path)
-    assert not Path("ran").exists()
-
-
 def edit(folder: Path, name: str = "config.json", **changes: object) -> None:
     path = folder / name
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
@@ -121,3 +100,93 @@ def test_a_folder_that_is_not_a_whole_model_is_refused(tmp_path, how):
         predictor(f"hf:{folder}", input={"mean": []}, size={"fit": "any"})
     assert "\n" not in str(caught.value)
     assert not trace.exists()
+
+
+DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
+
+
+def test_what_is_not_said_hides_nothing():
+    below = {"classes": ("a",), "input": {"mean": (1.0,), "order": "rgb"}}
+    found = overlay(below, {"classes": None, "input": {"order": "bgr", "mean": None}, "options": {}})
+    assert found == {"classes": ("a",), "input": {"mean": (1.0,), "order": "bgr"}, "options": {}}
+
+
+def test_classes_are_proposed_by_equal_names_and_synonyms():
+    assert propose(("sky", "person, individual", "street", "cat"), DATA.names) == {
+        "sky": "Sky",
+        "person, individual": "Pedestrian",
+        "street": "Road",
+    }
+
+
+@pytest.mark.parametrize(
+    ("classes", "class_map", "numbers"),
+    [
+        (("sky", "bus", "lane", "human"), {"1": "Road", "human": "Pedestrian", "*": "Road"}, (0, 1, 1, 2)),
+        # `check` adds numbers to proposed names
+        (("sky", "road", "lane"), {"road": "Road", "1": "Pedestrian", "lane": "Road"}, (0, 2, 1)),
+    ],
+)
+def test_each_class_is_mapped_by_name_number_or_the_rest(classes, class_map, numbers):
+    assert class_numbers(ForeignConfig(classes=classes, class_map=class_map), DATA) == (numbers, [])
+
+
+def test_every_gap_of_a_class_map_is_named():
+    config = ForeignConfig(classes=("sky", "bus"), class_map={"car": "Road", "sky": "Cloud"})
+    assert class_numbers(config, DATA)[1] == [
+        "names classes that the model lacks car",
+        "names classes that the data lacks Cloud",
+        "says nothing of the model's classes bus",
+        "gives no source of the data's classes Sky, Road, Pedestrian",
+    ]
+
+
+@pytest.mark.parametrize(("kind", "lacking"), [("logits", "Road, Pedestrian"), ("instances", "Road")])
+def test_only_a_class_of_the_model_or_the_background_of_objects_is_a_source(kind, lacking):
+    """A class that "*" names for nothing, or a background of a model without objects, would have no channel."""
+    told = {"class_map": {"sky": "Sky", "*": "Road"}, "output": {"kind": kind, "background": "Pedestrian"}}
+    problems = class_numbers(ForeignConfig(classes=("sky",), **told), DATA)[1]
+    assert problems == [f"gives no source of the data's classes {lacking}"]
+
+
+def test_an_unknown_size_is_refused():
+    with pytest.raises(ConfigError, match="to be any, multiple:32"):
+        SizeConfig(fit="half")
+
+
+def test_a_plugin_keeps_its_callable_and_its_card_is_checked_when_it_is_registered(monkeypatch):
+    monkeypatch.setattr("segmeter.models.foreign.config.PLUGINS", {})
+    assert register_model("mine", classes=["a", "b"])(overlay) is overlay
+    with pytest.raises(ConfigError, match="klasses"):
+        register_model("mine", klasses=["a"])(overlay)
+
+
+def test_weights_of_other_classes_are_refused(tmp_path):
+    network = segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=4)
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(CheckpointError, match=r"other shape.*model.classes names 5"):
+        predictor("torchvision:lraspp_mobilenet_v3_large", weights=str(tmp_path / "weights.pth"), classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "reason"),
+    [
+        ("torchvision:lraspp_mobilenet_v3_larg", "Did you mean 'lraspp_mobilenet_v3_large'"),
+        ("torchvision:resnet18", "no network for segmentation"),
+        ("smp:Unet", "KeyError"),
+        ("smp:Unett/resnet18", "KeyError"),
+        ("smp:Unet/tu-hf-hub:timm/resnet18", "more than an architecture and an encoder"),
+        ("smp:Unet/tu-hf-hub:resnet18", "more than an architecture and an encoder"),
+    ],
+)
+def test_a_name_that_the_library_lacks_is_one_line_with_the_form_of_one(tmp_path, checkpoint, reason):
+    torch.save({"a": torch.zeros(1)}, tmp_path / "weights.pth")
+    line = rf"can't be built \(.*{reason}.*Give torchvision:NAME.*smp:ARCHITECTURE/ENCODER"
+    with pytest.raises(ConfigError, match=line) as caught:
+        predictor(checkpoint, classes=CLASSES, weights=str(tmp_path / "weights.pth"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_network_without_its_weights_is_refused():
+    with pytest.raises(ConfigError, match="`weights` to name the file"):
+        predictor("smp:Unet/resnet18", classes=CLASSES)
