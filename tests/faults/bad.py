@@ -1,36 +1,19 @@
 """The 110 bad inputs: the line that is typed, how the files are spoilt before, and what is said."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tifffile
 import torch
+from torch import nn
 
-from tests.data.crafted import noise
+from tests.data.crafted import encoded, noise, png_bytes
 from tests.faults import world
-from tests.faults.bad import (
-    CHECK,
-    FEW,
-    IMAGE,
-    LAUGHS,
-    LISTS,
-    MASK,
-    OWN,
-    PREDICT,
-    PROBS,
-    SCORE,
-    SOFT,
-    TRAIN,
-    TREE,
-    WEIGHTS,
-    Bad,
-    each,
-    own,
-    weights,
-)
-from tests.faults.world import CASES, image, mask, png, put, save
+from tests.faults.world import CASES, put, save
 
 DATA = "data=folder data.root=data data.task=binary data.classes=[ground,cell]"
 NET = "model.encoder=tu-test_resnet model.depth=3 model.decoder_channels=[8,8,4] device=cpu"
@@ -44,6 +27,7 @@ PREDICT = "predict checkpoint=model input=data/images device=cpu report.html=fal
 WEIGHTS, IMAGE, MASK = "model/model.safetensors", "data/images/b.png", "data/masks/b.png"
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1},' * 9}]\n" for i in range(1, 9))
 FEW = np.zeros((16, 16), np.uint8)
+DOT = np.pad(np.ones((1, 1), np.uint8), ((3, 12), (4, 11)))
 SOFT = np.uint8(np.clip(np.linspace(-1, 2, 256), 0, 1) * 255).reshape(16, 16)
 TREE = "The expected layout under {here}/data is images/<name>.png and masks/<name>.png"
 
@@ -61,19 +45,35 @@ class Bad:
         return f"{self.number}-{self.says[:40]}"
 
 
+def puts(path: str, content: bytes | str | np.ndarray) -> Callable[[], object]:
+    return lambda: put(path, content)
+
+
 def own(text: str, name: str = "mine.yaml") -> Callable[[], object]:
-    return lambda: world.own_config(text, name)
+    return puts(f"conf/experiment/{name}", f"# @package _global_\n{text}")
+
+
+def probs(value: float) -> Callable[[], object]:
+    return puts("probs/b.npy", np.full((2, 16, 16), value, np.float32))
 
 
 def each(make: Callable[[int], np.ndarray]) -> Callable[[], object]:
-    return lambda: [image(make(seed), f"data/images/{name}.png") for seed, name in enumerate(CASES)]
+    return lambda: [put(f"data/images/{name}.png", make(seed)) for seed, name in enumerate(CASES)]
 
 
-def weights(content: bytes | str) -> Callable[[], object]:
-    return lambda: put(WEIGHTS, content)
-
-
-CONFIGURATION = [
+HOSTILE = {
+    "a\nb": r"'data/images/a\nb.png'",
+    "<img onerror>": "data/images/<img onerror>.png",
+    "=HYPERLINK(": "data/images/=HYPERLINK(.png",
+    "[red]": "data/images/[red].png",
+    "x" * 250: "...xxx.png",
+    "\x1b[31m": r"'data/images/\x1b[31m.png'",
+}
+RUN_LENGTHS = [
+    *((wrong, "of another size than (16, 16)") for wrong in ([3, 4], [300], [-5, 261], "52203")),
+    ("abc`", "as a text that ends within a number"),
+]
+TABLE = [
     Bad(1, f"{TRAIN} model.dpth=3", "config: unknown key 'model.dpth'. Did you mean 'model.depth'? See: ..."),
     Bad(2, f"{TRAIN} model.depth=banana", "`model.depth` to be an integer >= 3 and <= 5, got 'banana'."),
     Bad(3, f"{TRAIN} model.depth=50", "`model.depth` to be an integer >= 3 and <= 5, got 50."),
@@ -124,30 +124,28 @@ CONFIGURATION = [
     Bad(34, OWN, "to be text, got false. Write it in quotes....", own("data: {classes: [a, no]}\n")),
     Bad(35, OWN, "to be text, got 8. Write it in quotes....", own("data: {classes: [a, 010]}\n")),
     Bad(36, f"{TRAIN} hydra.run.dir=/", "can't be set here. Outputs go where run.root and run.name say; ..."),
-    Bad(36, f"{SCORE} run.root=no", "to be a folder that can be written, got ... (Not a ...).", lambda: put("no", "x")),
+    Bad(36, f"{SCORE} run.root=no", "to be a folder that can be written, got ... (Not a ...).", puts("no", "x")),
     Bad(37, f"{TRAIN} -m loss.gamma=choice()",
         "can't read the override 'loss.gamma=choice()' ... Write key=value, ..."),
     Bad(38, OWN + " data.classes=[a,b]", "`run.name` is [REDACTED], as ... Set it again.",
         own("run: {name: '[REDACTED]'}")),
-]  # fmt: skip
-CHECKPOINTS = [
     Bad(39, PREDICT, "model.safetensors: is empty (0 bytes): the copy or download broke off. Fetch it again.",
-        weights("")),
-    Bad(40, PREDICT, "is truncated: 5 of ... bytes. Fetch it again.", weights("hello")),
+        puts(WEIGHTS, "")),
+    Bad(40, PREDICT, "is truncated: 5 of ... bytes. Fetch it again.", puts(WEIGHTS, "hello")),
     Bad(41, PREDICT, "(looks like HTML, perhaps a login page). Download the file itself.",
-        weights("<!DOCTYPE html><html>")),
+        puts(WEIGHTS, "<!DOCTYPE html><html>")),
     Bad(42, PREDICT, "is a git-lfs pointer, not the file itself. Run `git lfs pull`.",
-        weights("version https://git-lfs...")),
+        puts(WEIGHTS, "version https://git-lfs...")),
     Bad(43, PREDICT, "is truncated: ... of ... bytes. Fetch it again.", lambda: world.cut(WEIGHTS)),
     Bad(44, PREDICT, "was changed or damaged ... (sha256 differs). Fetch it again.", lambda: world.flip(WEIGHTS)),
     Bad(45, f"{PREDICT} checkpoint=x.pt", "could run code; nothing ran. ... If you trust ...",
-        lambda: world.pickled("x.pt")),
+        puts("x.pt", pickle.dumps({"weights": world.Touch()}))),
     Bad(46, f"{PREDICT} checkpoint=x.pt",
         "holds more than the tensors of a state dict ... write `safetensors.torch.save_file(model.state_dict(), ...",
-        lambda: world.whole_module("x.pt")),
+        lambda: torch.save(nn.Sequential(nn.Conv2d(1, 1, 1)), "x.pt")),
     Bad(47, f"{PREDICT} checkpoint=x.pt",
         "holds 1 bare tensors, without classes and normalisation. Train from it with model.weights=PATH, or name ...",
-        lambda: world.foreign_state("x.pt")),
+        lambda: torch.save({"module.conv.weight": torch.ones(2)}, "x.pt")),
     Bad(48, PREDICT, "does not fit ...segmentation_head.0.bias (7,) in the file, (1,) in the network. Take another ...",
         lambda: world.other_head(torch.zeros(7))),
     Bad(49, PREDICT,
@@ -158,73 +156,55 @@ CHECKPOINTS = [
     Bad(51, f"{PREDICT} checkpoint=data", "data: is a folder without a checkpoint (...). Give a run's folder or ..."),
     Bad(52, f"{PREDICT} checkpoint=x.safetensors",
         "is no checkpoint, or is damaged or truncated (...header too large). Fetch it again, or give ...",
-        lambda: put("x.safetensors", (2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64)),
+        puts("x.safetensors", (2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64)),
     Bad(53, f"{TRAIN} model.weights=x.pt training.epochs=null training.steps=1",
         "0 of 2 tensors of segmentation_head from x.pt; 2 other shape: segmentation_head",
         lambda: world.on_cuda("x.pt"), code=0),
     Bad(54, f"{PREDICT} checkpoint=one", "Too many levels of symbolic links). Point the link at a ...", world.circle),
-]  # fmt: skip
-
-
-IMAGES = [
-    Bad(55, CHECK, "to hold an image, got an empty file (0 bytes). Copy it again.", lambda: put(IMAGE, "")),
+    Bad(55, CHECK, "to hold an image, got an empty file (0 bytes). Copy it again.", puts(IMAGE, "")),
     Bad(56, CHECK, "to be complete, got truncated or damaged data (...). Copy it again.", lambda: world.cut(IMAGE)),
     Bad(57, CHECK, "at most 200000000 pixels, got 50000 x 50000 ... or cut it into tiles.",
-        lambda: png(IMAGE, 50000, 50000)),
-    Bad(58, CHECK, "to be PNG, JPEG, BMP, TIFF or NPY, got text. Replace it by the image.",
-        lambda: put(IMAGE, "hello")),
+        puts(IMAGE, png_bytes(b"\0", height=50000, width=50000))),
+    Bad(58, CHECK, "to be PNG, JPEG, BMP, TIFF or NPY, got text. Replace it by the image.", puts(IMAGE, "hello")),
     Bad(59, CHECK, "`suffix` to fit the content, PNG, got '.jpg'. Rename the file to .png.",
         lambda: Path(IMAGE).rename("data/images/b.jpg")),
     Bad(60, CHECK, "to be gray or RGB, got CMYK (4 inks). Convert it to RGB ...", world.cmyk),
-    Bad(61, CHECK, "to be opaque, got transparent pixels. Flatten it onto the background ...", world.rgba),
+    Bad(61, CHECK, "to be opaque, got transparent pixels. Flatten it onto the background ...",
+        puts(IMAGE, np.dstack([noise(16, 16), FEW + 254]))),
     Bad(62, f"{CHECK} data.in_channels=1", "│ uint16 │",
         each(lambda seed: noise(16, 16, None, seed=seed).astype(np.uint16) * 200), code=0),
     Bad(63, f"{CHECK} data.in_channels=1", "height x width", each(lambda seed: noise(16, 16, None) > 99 + seed),
         code=0),
     Bad(64, CHECK, "b.tif: expected `image` to be finite, got 768 NaN or infinite values. Replace them before.",
         lambda: save("data/images/b.tif", np.full((16, 16, 3), np.nan, np.float32), photometric="rgb")),
-    Bad(65, CHECK, "to hold one page, got 4 pages. Save each page as its own file ...", world.pages),
+    Bad(65, CHECK, "to hold one page, got 4 pages. Save each page as its own file ...",
+        lambda: save("data/images/b.tif", np.stack([noise(16, 16, None)] * 4), photometric="minisblack")),
     Bad(66, CHECK, "to hold one picture, got 3 frames. Save one frame per file.", world.animated),
-    Bad(67, CHECK, "to be complete, got truncated or damaged data (...). Copy it again.", lambda: png(IMAGE, 16, 0)),
-    Bad(67, f"{PREDICT} input={IMAGE}", "1 images", lambda: image(noise(1, 9)), code=0),
+    Bad(67, CHECK, "to be complete, got truncated or damaged data (...). Copy it again.",
+        puts(IMAGE, png_bytes(b"\0", height=16, width=0))),
+    Bad(67, f"{PREDICT} input={IMAGE}", "1 images", puts(IMAGE, noise(1, 9)), code=0),
     Bad(68, CHECK, "to be 1 (upright), got 6. The mask isn't turned ... data.orientation=apply ...", world.turned),
-    Bad(69, f"{PREDICT} input={IMAGE}", "1 images", lambda: image(noise(3, 2)), code=0),
+    Bad(69, f"{PREDICT} input={IMAGE}", "1 images", puts(IMAGE, noise(3, 2)), code=0),
     Bad(70, f"{CHECK} data.in_channels=1",
         "to have 1 channels, got rgb with 3 channels. Convert the image, or train with data.in_channels=3.", lines=2),
-    Bad(71, CHECK, "height x width", lambda: image(noise(16, 16), icc_profile=b"rubbish"), code=0),
-    *(
-        Bad(
-            72,
-            CHECK,
-            f"{shown}: expected `file` to hold an image, got an empty ...",
-            lambda name=name: world.renamed(name),
-        )
-        for name, shown in {
-            "a\nb": r"'data/images/a\nb.png'",
-            "<img onerror>": "data/images/<img onerror>.png",
-            "=HYPERLINK(": "data/images/=HYPERLINK(.png",
-            "[red]": "data/images/[red].png",
-            "x" * 250: "...xxx.png",
-            "\x1b[31m": r"'data/images/\x1b[31m.png'",
-        }.items()
-    ),
+    Bad(71, CHECK, "height x width", puts(IMAGE, encoded(noise(16, 16), icc_profile=b"rubbish")), code=0),
+    *(Bad(72, CHECK, f"{shown}: expected `file` to hold an image, got an empty ...", partial(world.renamed, name))
+      for name, shown in HOSTILE.items()),
     Bad(72, CHECK, "`images` to differ in more than upper and lower case or Unicode form, got 2: ... Rename one.",
-        lambda: [image(noise(16, 16), f"data/images/{name}.png") for name in ("\u00e9", "e\u0301")], lines=2),
+        lambda: [put(f"data/images/{name}.png", noise(16, 16)) for name in ("\u00e9", "e\u0301")], lines=2),
     Bad(73, CHECK, "a regular file, got a folder, FIFO, ... Put the file itself there.", lambda: world.fifo(IMAGE)),
     Bad(74, CHECK, "b.png: expected `file` to be readable, got Permission denied.", lambda: world.unreadable(IMAGE)),
     Bad(74, CHECK, "to be readable, got Too many levels of symbolic links.", lambda: world.linked_to_itself(IMAGE)),
     Bad(74, SCORE, "to be readable, got Too many levels of symbolic links.",
         lambda: world.linked_to_itself("labels/b.png")),
-]  # fmt: skip
-MASKS = [
     Bad(75, CHECK, "to be stored exactly, got a lossy JPEG file. ... Save it as 8 or 16-bit PNG, ...", world.jpeg_mask),
     Bad(76, CHECK, """got rgb with 3 channels. Name the colours: 'data.label_map={"0,0,0": 0, ...""",
-        lambda: mask(noise(16, 16))),
+        puts(MASK, noise(16, 16))),
     Bad(77, CHECK, "masks with a palette; their indices are the labels, not their colours.", world.palette, code=0),
     Bad(78, CHECK,
         "to hold only 0 to 1, got 255 (... pixels). If 255 is the object, set 'data.label_map={0: 0, 255: 1}'; if ...",
-        lambda: mask(noise(16, 16, None) % 2 * 255)),
-    Bad(79, CHECK, "to hold only 0 to 1, got 7 (1 pixels). Name more classes ...", lambda: mask(FEW + world.DOT * 7)),
+        puts(MASK, noise(16, 16, None) % 2 * 255)),
+    Bad(79, CHECK, "to hold only 0 to 1, got 7 (1 pixels). Name more classes ...", puts(MASK, FEW + DOT * 7)),
     Bad(79, f"{SCORE} data.task=binary data.instances=true",
         "numbers of objects below 2^63, got 9223372036854775813. Number them from 1.",
         lambda: save("data/masks/b.npy", np.full((16, 16), 2**63 + 5, np.uint64))),
@@ -232,23 +212,19 @@ MASKS = [
         lambda: save("data/masks/b.tif", np.full((16, 16), 0.5, np.float32))),
     Bad(81, CHECK, "only 0 to 1, got -1 (256 pixels). Labels are never negative: name these values in data.label_map.",
         lambda: save("data/masks/b.tif", np.full((16, 16), -1, np.int16))),
-    Bad(82, CHECK, "16 x 16, got 16 x 15 (height x width). ...nothing is resized.", lambda: mask(FEW[:, :15])),
+    Bad(82, CHECK, "16 x 16, got 16 x 15 (height x width). ...nothing is resized.", puts(MASK, FEW[:, :15])),
     Bad(83, CHECK, "16 x 12, got 12 x 16 (height x width). Height and width are swapped: turn the mask ...",
-        lambda: [image(noise(16, 12)), mask(FEW[:12])]),
-    Bad(84, f"{CHECK} data.ignore_index=255", "every pixel is ignored; ...(1: b).", lambda: mask(FEW + 255), code=0),
+        lambda: [put(IMAGE, noise(16, 12)), put(MASK, FEW[:12])]),
+    Bad(84, f"{CHECK} data.ignore_index=255", "every pixel is ignored; ...(1: b).", puts(MASK, FEW + 255), code=0),
     Bad(84, f"{SCORE} data.ignore_index=255", "IoU of class_1    n/a    n/a  0 of 6",
-        lambda: [mask(FEW + 255, f"data/masks/{name}.png") for name in CASES], code=0),
-    Bad(85, CHECK, "cases of ground only (1: b).", lambda: mask(FEW), code=0),
-    Bad(86, CHECK, "only 0 to 1, got 300 (256 pixels). Name more classes ...", lambda: mask(FEW + np.uint16(300))),
-    Bad(87, CHECK, "75 more values. ... anti-aliased or resampled edges: save the labels again, ...",
-        lambda: mask(SOFT)),
+        lambda: [put(f"data/masks/{name}.png", FEW + 255) for name in CASES], code=0),
+    Bad(85, CHECK, "cases of ground only (1: b).", puts(MASK, FEW), code=0),
+    Bad(86, CHECK, "only 0 to 1, got 300 (256 pixels). Name more classes ...", puts(MASK, FEW + np.uint16(300))),
+    Bad(87, CHECK, "75 more values. ... anti-aliased or resampled edges: save the labels again, ...", puts(MASK, SOFT)),
     Bad(88, CHECK, f"`a mask` for every name, got none for 1: b. {TREE}...", lambda: Path(MASK).unlink()),
-    Bad(89, CHECK, "`an image` for every name, got none for 1: z. Remove these ...",
-        lambda: mask(FEW, "data/masks/z.png")),
+    Bad(89, CHECK, "`an image` for every name, got none for 1: z. Remove these ...", puts("data/masks/z.png", FEW)),
     Bad(90, CHECK, "`masks` to have one file per name, as for 'b', got 2: b.png, b.tif. Move the others elsewhere.",
         lambda: tifffile.imwrite("data/masks/b.tif", FEW)),
-]  # fmt: skip
-DATA_SETS = [
     Bad(91, CHECK, f"`images` to hold .bmp, ... files, got none. {TREE}...", lambda: world.only("data/images")),
     Bad(92, CHECK, f"`images` to hold .bmp, ... files, got none. {TREE}...",
         lambda: world.only("data/images", "._a.png", "Thumbs.db", ".ipynb_checkpoints/a.png")),
@@ -265,11 +241,11 @@ DATA_SETS = [
         lambda: world.lists(train="../a")),
     Bad(99, CHECK, "links out of it (1: data/images/b.png). Set data.allow_links=true if ...", world.linked_out),
     Bad(100, CHECK, "`images` to differ in more than upper and lower case or Unicode form, got 2: B, b. Rename one.",
-        lambda: [image(noise(16, 16), "data/images/B.png"), mask(FEW, "data/masks/B.png")]),
+        lambda: [put("data/images/B.png", noise(16, 16)), put("data/masks/B.png", FEW)]),
     Bad(101, SCORE,
         "`a prediction` for every name, got none for 3: b, c, d. ... missing=as_background scores it as class 0 ...",
         lambda: [Path(f"labels/{name}.png").unlink() for name in "bcd"]),
-    Bad(102, SCORE, "predictions without a reference in labels (1: z).", lambda: mask(FEW, "labels/z.png"), code=0),
+    Bad(102, SCORE, "predictions without a reference in labels (1: z).", puts("labels/z.png", FEW), code=0),
     Bad(103, SCORE, "`dtype` to be numbers, got Python objects. Save a plain numeric array.",
         lambda: save("labels/b.npz", np.array([["a", None]], dtype=object))),
     Bad(104, f"{SCORE} data.max_pixels=1000000",
@@ -281,24 +257,14 @@ DATA_SETS = [
         lambda: save("labels/b.npz", FEW)),
     Bad(106, SCORE,
         "to have the size of its reference ..., got 1000000 x 1000000 (height x width). Nothing is resized.",
-        lambda: world.huge_zarr("labels/b.zarr")),
-    Bad(107, PROBS, "to sum to 1 in every pixel, got a sum that is off by 0.4.", lambda: world.probs(0.7)),
-    Bad(107, PROBS, "to lie between 0 and 1, got 1.5 to 1.5. Pass softmax or sigmoid.", lambda: world.probs(1.5)),
-    Bad(108, PROBS, "to lie between 0 and 1, got nan to nan. Pass softmax or sigmoid.", lambda: world.probs(np.nan)),
+        world.huge_zarr),
+    Bad(107, PROBS, "to sum to 1 in every pixel, got a sum that is off by 0.4.", probs(0.7)),
+    Bad(107, PROBS, "to lie between 0 and 1, got 1.5 to 1.5. Pass softmax or sigmoid.", probs(1.5)),
+    Bad(108, PROBS, "to lie between 0 and 1, got nan to nan. Pass softmax or sigmoid.", probs(np.nan)),
     Bad(109, SCORE, "cases     runs/score/",
         lambda: [Path(f"{each}/b.png").rename(f"{each}/=HYPERLINK(1).png") for each in ("labels", "data/masks")],
         code=0),
     Bad(110, SCORE, "got JSON. Name a COCO file itself, as in data.masks=annotations.json; ...", world.run_lengths),
-    *(
-        Bad(
-            110,
-            SCORE.replace("predictions=labels", "predictions=coco.json"),
-            f"coco.json/b: expected `file` to be complete, got ... (run lengths {fault}). ...",
-            lambda counts=counts: world.coco_counts(counts),
-        )
-        for counts, fault in (
-            *((wrong, "of another size than (16, 16)") for wrong in ([3, 4], [300], [-5, 261], "52203")),
-            ("abc`", "as a text that ends within a number"),
-        )
-    ),
-]  # fmt: skip
+    *(Bad(110, SCORE.replace("predictions=labels", "predictions=coco.json"),
+          f"coco.json/b: expected `file` to be complete, got ... (run lengths {fault}). ...",
+          partial(world.coco_counts, counts)) for counts, fault in RUN_LENGTHS),]  # fmt: skip

@@ -1,7 +1,6 @@
 """A read that never ends, as on a file server that is gone: with `data.timeout_s` each command says so, and ends."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +27,6 @@ RUNS = {
 
 def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
     """Run a command in a process of its own, which has to end: its code, and what it says of the fault."""
-    shutil.rmtree("runs", ignore_errors=True)
     path = os.pathsep.join([str(ROOT / "tests/faults/hanging_site"), *sys.path])
     hanging = {"PYTHONPATH": path, "HANG": file, "HANG_AFTER": str(after), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 import zarr
 
 from tests.data.crafted import noise, put
-from tests.faults.children import Children
+from tests.faults.children import Children, Ended
 from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, only, resuming
-from tests.faults.harness import raise_if_not_whole, results, run, state
+from tests.faults.harness import results, run, state
 from tests.faults.world import write_model
 from tests.fuzzing import record, rounds
 from tests.models.parts import make_card
@@ -26,23 +25,14 @@ ENDS = {
 }
 
 
-def check(children: Children, command: str, name: str, after: float) -> None:
-    shutil.rmtree("runs", ignore_errors=True)
-    ended = children.run(line(command, "runs"), signal=name, after=after)
-    context = f"{command}, {name} after {after:.3f} s: {ended}"
-    check_files(context)
-    check_end(name, ended.code, ended.errors, context)
-    check_resumed(command, run(resuming(command)), context)
-
-
-def check_end(name: str, ended: int, errors: str, context: str) -> None:
+def check_end(name: str, ended: Ended, context: str) -> None:
     code, word = ENDS[name]
-    said = [text for text in errors.splitlines() if text.startswith(("segmeter: ", "Traceback"))]
+    said = [text for text in ended.errors.splitlines() if text.startswith(("segmeter: ", "Traceback"))]
     states = [state(folder) for folder in folders()]
-    if ended == 0:  # it came too late
+    if ended.code == 0:  # it came too late
         assert (said, states) == ([], ["done"]), context
         return
-    assert ended == code, context
+    assert ended.code == code, context
     if name == "SIGKILL":
         return
     assert len(said) == 1, context
@@ -50,21 +40,21 @@ def check_end(name: str, ended: int, errors: str, context: str) -> None:
     assert all(word in each or name in each or not each for each in states), (states, context)
 
 
-def moments(children: Children, command: str, count: int) -> Iterator[tuple[str, float]]:
-    """Signals in turn, other ones for each command, and when to send them within a run as long as a clean one."""
-    shutil.rmtree("runs", ignore_errors=True)
-    drawn, seconds = random.Random(f"{SEED} {command}"), children.run(line(command, "runs")).seconds
-    first = 2 * list(COMMANDS).index(command)
-    for index in range(first, first + count):
-        yield list(ENDS)[index % len(ENDS)], drawn.uniform(0.02, seconds)
-
-
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.fuzz
 def test_signals_at_random_moments(children: Children, command: str) -> None:
-    for name, after in moments(children, command, rounds(2, 50)):
-        check(children, command, name, after)
+    """Signals in turn, other ones for each command, within the time of a clean run."""
+    drawn, seconds = random.Random(f"{SEED} {command}"), children.run(line(command, "runs")).seconds
+    first = 2 * list(COMMANDS).index(command)
+    for index in range(first, first + rounds(2, 50)):
+        name, after = list(ENDS)[index % len(ENDS)], drawn.uniform(0.02, seconds)
+        shutil.rmtree("runs", ignore_errors=True)
+        ended = children.run(line(command, "runs"), signal=name, after=after)
+        context = f"{command}, {name} after {after:.3f} s: {ended}"
+        check_files(context)
+        check_end(name, ended, context)
+        check_resumed(command, run(resuming(command)), context)
 
 
 @pytest.mark.usefixtures("here")
@@ -72,9 +62,8 @@ def test_signals_at_random_moments(children: Children, command: str) -> None:
 @pytest.mark.slow
 def test_a_signal_for_the_whole_group_gives_one_line(children: Children, name: str, after: float) -> None:
     """As a terminal or a scheduler sends it, while worker processes start or work."""
-    shutil.rmtree("runs", ignore_errors=True)
     ended = children.run(line("score", "runs", "workers=2"), signal=name, after=after, group=True)
-    check_end(name, ended.code, ended.errors, str(ended))
+    check_end(name, ended, str(ended))
     check_resumed("score", run(resuming("score")), str(ended))
 
 
@@ -93,54 +82,47 @@ WRITTEN = {"eval": CASES, "predict": 2, "score": 0}  # label maps
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a checkpoint, 60 small cases with other labels beside them, and two pictures that are read by rows."""
     folder = tmp_path_factory.mktemp("killed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_model("model", make_card())
-        for index in range(CASES):
-            put(Path("data/images") / f"case{index:02}.png", noise(40 + index % 3, 40, seed=index))
-            for place, seed in ((Path("data/masks"), 99), (Path("labels"), 999)):
-                put(place / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=seed + index) // 86)
-        for name, height in (("a", 700), ("b", 1100)):
-            pixels = np.moveaxis(noise(height, 130, seed=height), -1, 0)
-            Path("large").mkdir(exist_ok=True)
-            zarr.create_array(f"large/{name}.zarr", data=pixels, chunks=(3, 128, 128), dimension_names=("c", "y", "x"))
+    write_model(str(folder / "model"), make_card())
+    for index in range(CASES):
+        put(folder / f"data/images/case{index:02}.png", noise(40 + index % 3, 40, seed=index))
+        for place, seed in (("data/masks", 99), ("labels", 999)):
+            put(folder / place / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=seed + index) // 86)
+    (folder / "large").mkdir()
+    for name, height in (("a", 700), ("b", 1100)):
+        pixels, path = np.moveaxis(noise(height, 130, seed=height), -1, 0), str(folder / f"large/{name}.zarr")
+        zarr.create_array(path, data=pixels, chunks=(3, 128, 128), dimension_names=("c", "y", "x"))
     return folder
 
 
 @pytest.mark.parametrize("command", LINES)
 @pytest.mark.fuzz
 def test_a_killed_run_goes_on_to_the_same_bytes(children, world, monkeypatch, command):
-    kills = rounds(2, 20)
+    """While it is killed its files are whole; once it has ended, another run begins."""
+    kills, cut = rounds(2, 20), 0
     monkeypatch.chdir(world)
     for root in ("clean", "runs"):
         shutil.rmtree(root, ignore_errors=True)
     drawn = random.Random(f"{SEED} {command} {kills}")
 
-    def go(root: str, *more: str, **options: object) -> tuple[int, float]:
+    def go(root: str, *more: str, **options: object) -> Ended:
         ended = children.run([command, *COMMON, *LINES[command], f"run.root={root}", *more], **options)
         assert ended.code in (0, -9), ended.errors
-        return ended.code, ended.seconds
+        return ended
 
-    code, seconds = go("clean")
-    assert code == 0
-    clean, cut = results(only(Path("clean"))), 0
+    first = go("clean")
+    assert first.code == 0
+    clean = results(only(Path("clean")))
     assert sum(name.startswith("predictions/labels/") for name in clean) == WRITTEN[command]
     while cut < kills:
-        after = drawn.uniform(0.02, seconds)
-        code, _ = go("runs", "resume=auto", signal="SIGKILL", after=after)
+        after = drawn.uniform(0.02, first.seconds)
+        code = go("runs", "resume=auto", signal="SIGKILL", after=after).code
         cut += code == -9
-        check(clean, go, ended=code == 0 or cut == kills, context=f"{command}, kill {cut} after {after:.3f} s")
-    record(f"kills of {command}", kills=kills, seconds_of_a_run=round(seconds, 3))
-
-
-def check(clean: dict[str, bytes | str], go: Callable[..., object], *, ended: bool, context: str) -> None:
-    """Demand that all files are whole and, at the end, those of the clean run; another run then begins."""
-    for folder in Path("runs").glob("*/*"):
-        raise_if_not_whole(folder)
-    if not ended:
-        return
-    go("runs", "resume=auto")
-    folder = only(Path("runs"))
-    assert results(folder) == clean, context
-    assert state(folder) == "done", context
-    shutil.rmtree("runs")
+        context = f"{command}, kill {cut} after {after:.3f} s"
+        check_files(context)
+        if code == 0 or cut == kills:
+            go("runs", "resume=auto")
+            folder = only(Path("runs"))
+            assert results(folder) == clean, context
+            assert state(folder) == "done", context
+            shutil.rmtree("runs")
+    record(f"kills of {command}", kills=kills, seconds_of_a_run=round(first.seconds, 3))

@@ -17,6 +17,7 @@ WAYS = {
     "eval": [[], ["inference.batch_size=1"], ["inference.batch_size=4", "export.workers=1"]],
     "train": [[], ["training.workers=2"], ["training.workers=0", "training.cache_gb=0"]],
 }
+pytestmark = pytest.mark.usefixtures("here")
 RECORDS = ("manifest.json", "data.json")  # name the settings, which differ; a checkpoint's stands for its weights
 
 
@@ -25,7 +26,6 @@ def figures(root: Path) -> dict[str, bytes | str]:
     return {name: content for name, content in found.items() if name not in RECORDS}
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", WAYS)
 @pytest.mark.slow
 def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
@@ -39,11 +39,9 @@ def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["eval", "predict"])
 def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Children, command: str) -> None:
     """On a CPU the last bits of probabilities depend on their number: begun with one, resumed where there are two."""
-    shutil.rmtree("runs", ignore_errors=True)
     probs = "export.probs=true"
     assert run(line(command, "runs", probs)).code == 0
     folder = only(Path("runs"))
@@ -61,10 +59,8 @@ def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Ch
     assert json.loads(manifest.read_bytes())["identity"]["threads"] == 2
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("command", "damage"), [("eval", empty), ("eval", Path.unlink), ("predict", flip)])
 def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage: Callable[[Path], None]) -> None:
-    shutil.rmtree("runs", ignore_errors=True)
     all_of_them = ["report.overlays=3", "report.worst=1"]
     assert run(line(command, "runs", *all_of_them)).code == 0
     folder = only(Path("runs"))
@@ -79,10 +75,8 @@ def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage
     assert results(only(Path("runs"))) == before
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["eval", "predict"])
 def test_a_run_killed_while_it_draws_is_drawn_by_the_next_start(command: str) -> None:
-    shutil.rmtree("runs", ignore_errors=True)
     more = ["inference.batch_size=1", "report.overlays=-1"]
     clean = run(line(command, "runs", *more))
     assert clean.code == 0
