@@ -24,7 +24,6 @@ from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch
 from segmeter.training.learner import Learner
 from segmeter.training.validation import Validator, score_share
-from tests.distributed.validated import validate_each_way
 from tests.training.tiny import SPEC, TinyCases, stepper, tiny_job, tiny_segmenter
 
 BINARY = SPEC.model_copy(update={"task": "binary", "names": SPEC.names[:2], "colours": SPEC.colours[:2]})
@@ -73,6 +72,12 @@ class Kept(torch.optim.SGD):
         self.gradient = torch.cat([p.grad.reshape(-1) for p in parameters])
 
 
+def step_of(forward: Any, loss: Any, optimizer: torch.optim.Optimizer) -> Any:
+    config = TrainingConfig(precision="float32", clip_norm=None)
+    given = {"forward": forward, "loss": loss, "optimizer": optimizer, "config": config, "device": torch.device("cpu")}
+    return stepper(**given, scaler=None, augment=None)
+
+
 def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tuple[float, Tensor]:
     """Loss and gradient of one step in float64."""
     spec = BINARY if options.get("normalizer") == "positives" else SPEC
@@ -81,16 +86,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
     model = network(1 if spec is BINARY else 3)
     optimizer = Kept(model.parameters(), lr=0.1)
     loss = build_loss(LOSSES.schema(options["name"])(**options), spec=spec)
-    step = stepper(
-        forward=model if world.size == 1 else Averaged(model, world),
-        loss=additive(loss, spec),
-        optimizer=optimizer,
-        scaler=None,
-        augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None),
-        device=torch.device("cpu"),
-    )
-    value, _ = step(mine)
+    value, _ = step_of(model if world.size == 1 else Averaged(model, world), additive(loss, spec), optimizer)(mine)
     return float(value), optimizer.gradient
 
 
@@ -99,35 +95,21 @@ def work(world: World, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (name, options), count in itertools.product(LOSS_CASES.items(), (2, 6)):
         found[f"{name}, {count}"] = gradient_of(options, batches(count, seed=1)[world.rank :: world.size], world)
-    found["frozen first"] = frozen_first(world)
-    found["gathered"] = gathered(world)
+    found["frozen first"] = two_passes(world, frozen=True)
+    found["gathered"] = two_passes(world, frozen=False)
     found["unused"] = three_steps(world)
     found["heard"] = decide(world)
     found["validations"] = validate_each_way(world, folder)
-    found["shared"] = world.share({"x": torch.arange(3)} if world.leads else None)
-    found["of a GPU"] = share_from_gpu(world)
+    with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):  # where tensors say that they lie
+        found["of a GPU"] = world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
     found["waits"] = step_without_waiting(world)
     return found
 
 
-def share_from_gpu(world: World) -> Any:
-    """What comes of tensors that say, where they are pickled, that they lie on the first process's GPU."""
-    with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):
-        return world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
-
-
 def step_without_waiting(world: World) -> list[str]:
     """Whatever waits for the device in a step, once the first step has wrapped the model."""
-    model = Averaged(network(), world)
-    step = stepper(
-        forward=model,
-        loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC),
-        optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
-        scaler=None,
-        augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None),
-        device=torch.device("cpu"),
-    )
+    model, focal = Averaged(network(), world), build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC)
+    step = step_of(model, additive(focal, SPEC), torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True))
     mine = batches(4, seed=2)[world.rank :: world.size]
     step(mine)
     with mock.patch("segmeter.losses.focal.refuse_bad_labels"), NoWaiting() as noted:
@@ -148,28 +130,20 @@ class NoWaiting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def gathered(world: World) -> list[Tensor]:
-    """Gradients after the first and after the last backward pass of a step."""
+def two_passes(world: World, *, frozen: bool) -> list[Tensor]:
+    """Gradients after the first and the last backward pass of a step; or of two steps, in the first of which the first
+    layer does not learn.
+    """
     model = network()
     averaged, gradients = Averaged(model, world), []
     image = torch.full((1, 3, 4, 4), 1.0 + world.rank, dtype=torch.float64)
     for last in (False, True):
-        with averaged.gathering(image, last=last):
+        if frozen:
+            model.zero_grad()
+            model[0].requires_grad_(last)
+        with averaged.gathering(image, last=last or frozen):
             averaged(image).square().sum().backward()
         gradients.append(torch.cat([p.grad.reshape(-1).clone() for p in model.parameters() if p.grad is not None]))
-    return gradients
-
-
-def frozen_first(world: World) -> list[Tensor]:
-    """Gradients of a model whose first layer learns in the second step only."""
-    model = network()
-    averaged, gradients = Averaged(model, world), []
-    for learns in (False, True):
-        model[0].requires_grad_(learns)
-        image = torch.full((1, 3, 4, 4), 1.0 + world.rank, dtype=torch.float64)
-        averaged(image).square().sum().backward()
-        gradients.append(torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))
-        model.zero_grad()
     return gradients
 
 

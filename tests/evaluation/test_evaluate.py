@@ -17,7 +17,9 @@ from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import measure_prediction, predict
+from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
 from segmeter.export.config import ExportConfig
+from segmeter.files import is_whole
 from segmeter.inference import results as outbox
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.calibration_file import summarise_calibration
@@ -59,6 +61,8 @@ def test_each_row_and_file_belongs_to_its_case(tmp_path):
     cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
     evaluated(tmp_path, dataset=cases)
     rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
+    records = parse_records(read_records(tmp_path))
+    assert list(rows) == list(records) == list(cases.case_ids)
     for sample in (cases[index] for index in range(5)):
         with torch.no_grad():
             logits = segmenter(torch.from_numpy(sample.image).permute(2, 0, 1)[None])
@@ -69,6 +73,10 @@ def test_each_row_and_file_belongs_to_its_case(tmp_path):
         np.testing.assert_array_equal(labels, logits.argmax(1)[0].numpy())
         probs = np.load(tmp_path / "predictions/probs" / f"{sample.case_id}.npy")
         np.testing.assert_allclose(probs, logits.softmax(1)[0].numpy(), rtol=1e-5, atol=1e-6)
+        record = records[sample.case_id]
+        assert record["image"] == [16, 16, 3, "float32"]
+        assert list(record["files"]) == [f"labels/{sample.case_id}.png", f"probs/{sample.case_id}.npy"]
+        assert all(is_whole(tmp_path / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):

@@ -18,14 +18,11 @@ from segmeter.evaluation.predicted import finish
 from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
-from segmeter.files import is_whole
 from segmeter.inference.results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
 from tests.evaluation.jobs import case_run
 from tests.training.tiny import TinyCases
-
-COUNT = 5
 
 
 @pytest.fixture
@@ -33,35 +30,9 @@ def job(tmp_path):
     return case_run(tmp_path / "run", identity={"checkpoint": "0"})
 
 
-def work(job, **options):
-    """Run the cases; the ids of those that were predicted, and the manifest."""
-    seen = []
-    noting = replace(job, see=lambda prediction: seen.append(prediction.sample.case_id), **options)
-    manifest = run_cases(noting, "running")
-    return seen, manifest
-
-
 def noted(job):
     """What is recorded of each case, by its id."""
     return parse_records(read_records(job.folder))
-
-
-def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
-    def measure(prediction, cleaned):
-        counts = np.full((3, 3), int((cleaned.labels == 1).sum()))
-        return CaseRow(case_id=prediction.sample.case_id, height=16, width=16, counts=counts)
-
-    names = list(job.dataset.case_ids)
-    seen, manifest = work(replace(job, export=ExportConfig(probs=True)), measure=measure)
-    rows = manifest.table(job.dataset.spec)
-    assert seen == names
-    assert list(noted(job)) == rows.case_ids == names
-    for row, record in zip(rows, noted(job).values(), strict=True):
-        with Image.open(job.folder / PREDICTIONS / "labels" / f"{row.case_id}.png") as image:
-            assert int(row.counts[0, 0]) == (np.asarray(image) == 1).sum()
-        assert record["image"] == [16, 16, 3, "float32"]
-        assert set(record["files"]) == {f"labels/{row.case_id}.png", f"probs/{row.case_id}.npy"}
-        assert all(is_whole(job.folder / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
@@ -113,7 +84,7 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
 
     monkeypatch.setattr(evaluate, "Room", Watched)
     monkeypatch.setattr(evaluate, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
-    assert len(work(job)[0]) == COUNT
+    run_cases(job, "running")
     assert held == [0]
     assert 256 <= peak[0] <= max(most, 256)
 
@@ -128,10 +99,9 @@ def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, mon
         real(path, content)
 
     monkeypatch.setattr(writer_module, "write_bytes", full)
-    with pytest.raises(
-        RunError, match=r"case 'case02' could not be written to .*case02.png' \(No space left on device\)"
-    ):
-        work(job)
+    said = r"case 'case02' could not be written to .*case02.png' \(No space left on device\)"
+    with pytest.raises(RunError, match=said):
+        run_cases(job, "running")
     assert list(noted(job)) == ["case00", "case01"]
 
 
@@ -143,7 +113,7 @@ def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, mon
 def test_cases_before_a_fault_are_noted_whole(job, broken, error, message):
     """In batches of 2, a case that can't be read takes its batch with it."""
     with pytest.raises(error, match=message):
-        work(replace(job, dataset=TinyCases(count=COUNT, **broken)))
+        run_cases(replace(job, dataset=TinyCases(count=5, **broken)), "running")
     names = list(noted(job))
     assert names == list(job.dataset.case_ids[: len(names)])
     assert len(names) <= 3

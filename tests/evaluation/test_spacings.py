@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from sklearn.metrics import confusion_matrix
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.errors import DataError, InputError
@@ -27,41 +28,80 @@ from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import THREE, put_sides, scoring
 
 SURFACES = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(tolerances=(1.0,)),))
-ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
 
 
 def save_zarr(path, volume, **attributes):
     zarr.create_array(str(path), data=volume, attributes=attributes)
 
 
+OTHER = np.where(np.arange(24).reshape(2, 3, 4) % 5 == 0, 0, VOLUME).astype(np.uint8)
+ONE_SIDE = "only some files say where they lie; the axes of the others are taken as (depth, height, width) (1: a)."
+REPLACED = "metrics.spacing replaces another spacing in the files of cases (1: a)."
+NIFTI, PLAIN = ("a.nii.gz", {}), ("a.npy", {})
+
+
+def in_zarr(*spacing_and_unit):
+    return "a.zarr", dict(zip(("spacing", "unit"), spacing_and_unit, strict=False))
+
+
+def save(path, volume, **place):
+    (save_nifti if ".nii" in path.name else save_zarr if path.suffix == ".zarr" else save_volume)(path, volume, **place)
+
+
+IN_MM, UNUSABLE = in_zarr(EDGES, "millimeter"), in_zarr((3, 0.5, -0.5), "mm")
+# Reference, prediction and configured spacing; the spacing and unit that count, and warnings
+PLACED = {
+    "one length in two units": (IN_MM, in_zarr([3000, 500, 250], "\u00b5m"), None, EDGES, "mm", []),
+    "NIfTI beside NPZ": (("a.npz", {}), NIFTI, None, EDGES, "mm", [ONE_SIDE]),
+    "NIfTI beside Zarr": (in_zarr(), NIFTI, None, EDGES, "mm", [ONE_SIDE]),
+    "NPY beside NIfTI": (NIFTI, PLAIN, None, EDGES, "mm", [ONE_SIDE]),
+    "NIfTI on both sides": (NIFTI, ("a.nii", {}), None, EDGES, "mm", []),
+    "no place": (PLAIN, PLAIN, None, None, "pixels", []),
+    "unusable in the reference": (UNUSABLE, in_zarr(), EDGES, EDGES, "", [REPLACED]),
+    "unusable in the prediction": (in_zarr(), UNUSABLE, EDGES, EDGES, "", [REPLACED]),
+}
+
+
+@pytest.mark.parametrize("sides_and_found", PLACED.values(), ids=PLACED)
+def test_a_case_lies_where_its_files_say_or_the_configuration(sides_and_found, tmp_path):
+    *sides, wanted, spacing, unit, warnings = sides_and_found
+    for side, volume, (name, place) in zip(("references", "predictions"), (VOLUME, OTHER), sides, strict=True):
+        save(tmp_path / side / name, volume, **place)
+    summary = score(replace(scoring(tmp_path), metrics=SURFACES.replace(spacing=wanted)))
+    assert summary["confusion_matrix"] == confusion_matrix(VOLUME.ravel(), OTHER.ravel(), labels=range(3)).tolist()
+    assert (summary["spacing"]["warnings"], summary["spacing"]["units"]) == (warnings, [unit])
+    (row,) = read_cases(tmp_path)
+    assert (row.depth, row.height, row.width, row.spacing) == (2, 3, 4, spacing)
+
+
+# Reference, prediction and its volume, configured spacing, and the refusal
+DISPLACED = {
+    "two units": (IN_MM, in_zarr(EDGES, "um"), VOLUME, None, r"0\.25\) mm, got \(3, 0\.5, 0\.25\) um"),
+    "unusable in the reference": (UNUSABLE, in_zarr(), VOLUME, None, r"references/a\.zarr: .*`spacing` to be a finite"),
+    "unusable in the prediction": (in_zarr(), UNUSABLE, VOLUME, None, r"ictions/a\.zarr: .*`spacing` to be a finite"),
+    "another spacing": (NIFTI, ("a.nii", {"edges": (3, 0.5, 0.3)}), VOLUME, None, r"`spacing` .*, 0\.3\) mm"),
+    "another origin": (NIFTI, ("a.nii", {"origin": (0, 5, 0)}), VOLUME, None, "`origin` to be that of its reference"),
+    "another size": (NIFTI, PLAIN, VOLUME[:, :2], None, r"4, got 2 x 2 x 4 \(depth x height x width\)"),
+    "a plane": (PLAIN, PLAIN, VOLUME[0], None, r"2 x 3 x 4, got 3 x 4 \(height x width\)"),
+    "reversed axes": (NIFTI, PLAIN, VOLUME.T, None, r"got 4 x 3 x 2 .*\. Its axes are reversed: save array\.T\."),
+    "a spacing of other axes": (PLAIN, PLAIN, VOLUME, (1, 1), "to have 3 values, one per axis of 2 x 3 x 4, got 2"),
+}
+
+
+@pytest.mark.parametrize("sides_and_line", DISPLACED.values(), ids=DISPLACED)
+def test_files_that_lie_elsewhere_are_refused(sides_and_line, tmp_path):
+    *sides, volume, wanted, line = sides_and_line
+    for side, each, (name, place) in zip(("references", "predictions"), (VOLUME, volume), sides, strict=True):
+        save(tmp_path / side / name, np.ascontiguousarray(each), **place)
+    with pytest.raises(DataError, match=line) as caught:
+        score(replace(scoring(tmp_path), metrics=SURFACES.replace(spacing=wanted)))
+    assert len(caught.value.problems) == 1
+
+
 def shown(summary):
     text = io.StringIO()
     print_summary(summary, file=text)
     return text.getvalue()
-
-
-def test_two_units_of_one_length_are_one_place_and_the_references_is_taken(tmp_path):
-    save_zarr(tmp_path / "references" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="millimeter")
-    save_zarr(tmp_path / "predictions" / "a.zarr", VOLUME, spacing=[3000, 500, 500], unit="\u00b5m")
-    summary = score(replace(scoring(tmp_path), metrics=SURFACES))
-    (row,) = read_cases(tmp_path)
-    assert (row.spacing, row.unit) == ((3.0, 0.5, 0.5), "mm")
-    assert summary["spacing"]["warnings"] == []
-    save_zarr(tmp_path / "two" / "predictions" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="um")
-    save_zarr(tmp_path / "two" / "references" / "a.zarr", VOLUME, spacing=[3, 0.5, 0.5], unit="mm")
-    with pytest.raises(DataError, match=r"\(3, 0\.5, 0\.5\) mm, got \(3, 0\.5, 0\.5\) um"):
-        score(scoring(tmp_path / "two"))
-
-
-@pytest.mark.parametrize("role", ["references", "predictions"])
-def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_one(role, tmp_path):
-    other = {"references": "predictions", "predictions": "references"}[role]
-    save_zarr(tmp_path / role / "a.zarr", VOLUME, spacing=[3, 0.5, -0.5], unit="mm")
-    save_zarr(tmp_path / other / "a.zarr", VOLUME)
-    with pytest.raises(DataError, match=rf"{role}/a\.zarr: Zarr attributes: expected `spacing` to be a finite number"):
-        score(scoring(tmp_path))
-    summary = score(replace(scoring(tmp_path), metrics=SURFACES.replace(spacing=EDGES)))
-    assert (summary["spacing"]["overridden"], read_cases(tmp_path)[0].spacing) == (1, EDGES)
 
 
 @pytest.mark.parametrize(
@@ -104,25 +144,6 @@ def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path):
 def saved_pair(root, target, labels, name="a.npy"):
     save_nifti(root / "references" / "a.nii.gz", target)
     save_volume(root / "predictions" / name, labels)
-
-
-CUBE = np.random.default_rng(5).integers(0, 3, (4, 6, 4)).astype(np.uint8)  # reversed it has the same size
-
-
-def test_a_prediction_without_a_place_is_warned_of_and_a_reversed_one_refused(tmp_path):
-    """nibabel gives (i, j, k)."""
-    saved_pair(tmp_path / "ours", CUBE, CUBE)
-    assert score(scoring(tmp_path / "ours"))["spacing"]["warnings"] == [ONE_SIDE]
-    saved_pair(tmp_path / "size", VOLUME, np.ascontiguousarray(VOLUME.T))
-    with pytest.raises(DataError, match=r"2 x 3 x 4, got 4 x 3 x 2 .*\. Its axes are reversed: save array\.T\."):
-        score(scoring(tmp_path / "size"))
-
-
-def test_places_on_both_sides_or_on_none_warn_of_nothing(tmp_path):
-    saved_pair(tmp_path / "both", CUBE, CUBE, "a.nii")
-    put_sides(tmp_path / "none", CUBE, CUBE, "a.npy")
-    for name in ("both", "none"):
-        assert score(scoring(tmp_path / name))["spacing"]["warnings"] == []
 
 
 def test_warnings_survive_an_interruption(tmp_path):

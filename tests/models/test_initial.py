@@ -1,3 +1,5 @@
+"""Weights that a training starts from: through any wrapper, of other libraries, for other classes and channels."""
+
 import logging
 
 import pytest

@@ -1,4 +1,4 @@
-"""Models of others are found by name, completed by a card, mapped to the classes of the data, or refused in one line."""
+"""Models of others are found by name, completed by a card, mapped to the data's classes, or refused in one line."""
 
 import json
 from functools import partial
