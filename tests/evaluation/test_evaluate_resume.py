@@ -14,7 +14,8 @@ from segmeter.evaluation.predicted import restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.evaluation.jobs import case_run, empty, evaluated, files, flip, interrupted, predictor
+from tests.evaluation.jobs import case_run, empty, evaluated, files, interrupted, predictor
+from tests.faults.world import flip
 from tests.training.tiny import TinyCases
 
 COUNT, BATCH = 11, 3

@@ -138,17 +138,6 @@ def test_polygons_on_both_sides_have_no_size(tmp_path):
         score(scoring(tmp_path, spec=SPEC))
 
 
-def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
-    target, labels = masks(3)
-    put_sides(tmp_path, target, labels, "a.mha", write=write_itk)
-    write_itk(tmp_path / "predictions" / "a.mha", labels[2:], origin=(*ORIGIN[:2], ORIGIN[2] + EDGES[0] * 2))
-    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    labels[:2] = 0
-    assert summary["confusion_matrix"] == wanted(target, labels)
-    assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
-    assert summary["spacing"]["warnings"] == [f"{NOTE} (1: a)."]
-
-
 def test_resampling_equals_itk(tmp_path):
     """On another lattice, which is turned."""
     sitk = library("SimpleITK")
@@ -164,6 +153,8 @@ def test_resampling_equals_itk(tmp_path):
     moved = sitk.GetArrayFromImage(sitk.Resample(image, reference, sitk.Transform(), sitk.sitkNearestNeighbor, 0))
     found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(target, moved)
+    assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
+    assert found["spacing"]["warnings"] == [f"{NOTE} (1: a)."]
 
 
 def test_endings_tell_masks_from_other_files(tmp_path):

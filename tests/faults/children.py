@@ -13,11 +13,9 @@ import time
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from tests.faults.commands import COMMANDS
-from tests.faults.harness import composed_once, prepare
+from tests.faults.harness import COMMANDS, composed_once, prepare
 
 ROOT = Path(__file__).parents[2]
 KINDS = {"full": 1, "stays full": 2, "broken": 3, "killed": 4}
@@ -62,9 +60,7 @@ class Children:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._server.communicate(timeout=60)
 
     def run(self, line: list[str], **options: Any) -> Ended:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.faults.children import Children
-from tests.faults.commands import make_data_and_clean_runs
+from tests.faults.harness import make_data_and_clean_runs
 
 collect_ignore = ["hanging_site"]  # its module lets files of the process that imports it hang
 

@@ -15,19 +15,22 @@ import pytest
 
 from segmeter.deploy import publish
 from segmeter.files import TEMPORARY
-from tests.faults import commands
 from tests.faults.children import KINDS, Children
-from tests.faults.commands import (
+from tests.faults.harness import (
     COMMANDS,
     SEED,
+    Fault,
+    Outcome,
     check_files,
     check_resumed,
     check_what_is_said,
+    count,
     folders,
     line,
+    only,
     resuming,
+    run,
 )
-from tests.faults.harness import Fault, Outcome, run
 from tests.fuzzing import sampled
 
 REPORT = ["report", "run=copied/eval/x"]
@@ -55,7 +58,7 @@ def check_end(outcome: Outcome, context: str) -> None:
 @pytest.mark.fuzz
 def test_a_fault_at_any_operation(command: str) -> None:
     """Run into the fault, then run on without one."""
-    for at, kind in some_of(commands.count(command), 8):
+    for at, kind in some_of(count(command), 8):
         shutil.rmtree("runs", ignore_errors=True)
         outcome = run(line(command, "runs"), Fault(at=at, kind=kind))
         context = f"{command}, {kind} at {at}: {outcome}"
@@ -106,7 +109,7 @@ def check_line(outcome: Outcome, context: str) -> None:
 def test_a_report_is_the_old_one_or_the_whole_new_one(kind: str) -> None:
     """And nothing else of the run is touched. A killed process leaves a temporary file, which a resume clears."""
     shutil.rmtree("copied", ignore_errors=True)
-    shutil.copytree(commands.only(Path("clean-eval")), "copied/eval/x", symlinks=True)
+    shutil.copytree(only(Path("clean-eval")), "copied/eval/x", symlinks=True)
     before, clean = contents(), run(REPORT)
     assert clean.code == 0
     written = contents()

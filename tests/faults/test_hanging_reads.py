@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.commands import check_files, check_resumed, folders, line, resuming
-from tests.faults.harness import run, state
+from tests.faults.harness import check_files, check_resumed, folders, line, resuming, run, state
 
 ROOT = Path(__file__).parents[2]
 CHECKED = ["data.verify=always"]  # whatever an earlier start has found

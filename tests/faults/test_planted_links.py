@@ -13,50 +13,37 @@ from segmeter.data.files.array import ArrayRows
 from segmeter.errors import SegmeterError
 from segmeter.export.formats import write_npy, write_tiff
 from tests.faults.world import write_model
-from tests.models.parts import make_card, make_spec
+from tests.models.parts import make_card
 
 SHAPE = (300, 20)  # two rows of chunks
 
 
-def write_weights(run: Path) -> None:
-    write_model(str(run / "checkpoint"), make_card(make_spec(2, "binary")))
-
-
 LINES = ArrayRows(np.ones(SHAPE, np.uint8))
 WRITERS: dict[str, Callable[[Path], None]] = {
-    "safetensors": write_weights,
+    "safetensors": lambda run: write_model(str(run / "checkpoint"), make_card()),
     "tiff by lines": lambda run: write_tiff(run / "lines.tif", LINES),
     "npy": lambda run: write_npy(run / "a.npy", np.ones(SHAPE)),
     "tiff": lambda run: write_tiff(run / "a.tif", np.ones(SHAPE, np.uint8)),
 }
 
 
-class Planter:
-    """Puts a link to a file where the n-th new file is to appear."""
-
-    def __init__(self, at: int, elsewhere: Path) -> None:
-        self.left, self.elsewhere, self.planted = at, elsewhere, False
-
-    def __call__(self, operation: str, path: Path) -> None:
-        if operation != "open":
-            return
-        self.left -= 1
-        if self.left == 0 and not os.path.lexists(path):
-            path.symlink_to(self.elsewhere)
-            self.planted = True
-
-
 @pytest.mark.parametrize("name", WRITERS)
 def test_no_writer_follows_a_planted_link(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to a file is put where the first new file is to appear, then where the second is, and so on."""
     for at in range(1, 100):
-        run, elsewhere = tmp_path / f"run{at}", tmp_path / f"elsewhere{at}"
+        run, elsewhere, opened = tmp_path / f"run{at}", tmp_path / f"elsewhere{at}", list[Path]()
         run.mkdir()
         elsewhere.write_bytes(b"theirs")
-        planter = Planter(at, elsewhere)
+
+        def plant(operation: str, path: Path, at=at, elsewhere=elsewhere, opened=opened) -> None:
+            opened += [path] * (operation == "open")
+            if operation == "open" and len(opened) == at and not os.path.lexists(path):
+                path.symlink_to(elsewhere)
+
         with monkeypatch.context() as patch, suppress(SegmeterError, OSError):
-            patch.setattr(files, "watch", planter)
+            patch.setattr(files, "watch", plant)
             WRITERS[name](run)
         assert elsewhere.read_bytes() == b"theirs", at
-        if planter.left > 0:
+        if len(opened) < at:
             break
     assert 1 < at < 99

@@ -10,8 +10,19 @@ import zarr
 
 from tests.data.crafted import noise, put
 from tests.faults.children import Children, Ended
-from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, only, resuming
-from tests.faults.harness import results, run, state
+from tests.faults.harness import (
+    COMMANDS,
+    SEED,
+    check_files,
+    check_resumed,
+    folders,
+    line,
+    only,
+    results,
+    resuming,
+    run,
+    state,
+)
 from tests.faults.world import write_model
 from tests.fuzzing import record, rounds
 from tests.models.parts import make_card

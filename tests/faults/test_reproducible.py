@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.jobs import empty, flip
+from tests.evaluation.jobs import empty
 from tests.faults.children import Children
-from tests.faults.commands import line, only, resuming
-from tests.faults.harness import Fault, results, run
+from tests.faults.harness import Fault, line, only, results, resuming, run
+from tests.faults.world import flip
 
 WAYS = {
     "score": [[], ["workers=2"]],

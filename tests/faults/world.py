@@ -41,7 +41,7 @@ def write_model(folder: str, card: ModelCard, state: dict[str, torch.Tensor] | N
     write_checkpoint(Path(folder), segmenter_state=weights | (state or {}), card=card, state=None, progress=progress)
 
 
-def put(path: str, content: bytes | str | np.ndarray | dict[str, object]) -> None:
+def put(path: str | Path, content: bytes | str | np.ndarray | dict[str, object]) -> None:
     """Write in the format of the suffix."""
     crafted.put(Path(path), content)
 
@@ -57,12 +57,12 @@ def save(path: str, array: np.ndarray, **options: object) -> None:
         tifffile.imwrite(path, array, **options)
 
 
-def cut(path: str, share: float = 0.5) -> None:
+def cut(path: str | Path, share: float = 0.5) -> None:
     content = Path(path).read_bytes()
     put(path, content[: int(len(content) * share)])
 
 
-def flip(path: str, share: float = 0.6) -> None:
+def flip(path: str | Path, share: float = 0.6) -> None:
     content = bytearray(Path(path).read_bytes())
     content[int(len(content) * share)] ^= 1
     put(path, bytes(content))

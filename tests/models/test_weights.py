@@ -14,30 +14,10 @@ from torch import nn
 from segmeter.errors import CheckpointError
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.models.weights import compare, load_tensors
+from tests.faults.world import MARK, Touch, cut, flip
 
 HTML = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"
-
-
-class Touch:
-    """What opening this pickle would do."""
-
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.marker}",)
-
-
-def cut(path, share):
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * share)])
-
-
-def flip(path, share):
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * share)] ^= 1
-    path.write_bytes(content)
 
 
 def refused(read, path, message):
@@ -120,12 +100,13 @@ PROGRAMS = {
 @pytest.mark.filterwarnings("ignore")  # TorchScript is deprecated
 @pytest.mark.parametrize("save", PROGRAMS.values(), ids=PROGRAMS)
 @EITHER
-def test_45_and_46_what_may_run_code_is_refused_with_ways_to_convert_it_and_runs_nothing(tmp_path, save, read):
-    path, marker = tmp_path / "model.pt2", tmp_path / "marker"
-    save({"model": Touch(marker)}, path)
+def test_45_and_46_what_may_run_code_is_refused_with_ways_to_convert_it(tmp_path, save, read, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.pt2"
+    save({"model": Touch()}, path)
     ways = r"could run code; nothing ran.*`safetensors.torch.save_file\(model.state_dict\(\), \.\.\.\)`.*to ONNX"
     said = refused(read, path, ways)
-    assert not marker.exists()
+    assert not Path(MARK).exists()
     assert "weights_only" not in said
 
 
