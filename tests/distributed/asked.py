@@ -153,12 +153,13 @@ class Unfinished(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(5)
-        self.used = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4).eval(), nn.Dropout(0.5), nn.Conv2d(4, 3, 1))
+        self.used = nn.Sequential(
+            nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4).eval(), nn.Dropout(0.5).eval(), nn.Conv2d(4, 3, 1)
+        )
         self.last = nn.Conv2d(4, 8, 1)
 
     def forward(self, image: Tensor) -> Tensor:
-        logits: Tensor = self.used[:2](image)
-        return self.used[3](logits)  # type: ignore[no-any-return]
+        return self.used(image)  # type: ignore[no-any-return]
 
 
 def three_steps(world: World) -> Tensor:

@@ -180,28 +180,23 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     assert reader.look(pair) == (False, 300 * 300)
 
 
-class Hanging:
-    """Files of case b below a folder, and all that waits for them until the test ends."""
+@pytest.fixture
+def hanging(monkeypatch):
+    """A list for the name of a folder whose files of case b are waited for until the test ends."""
+    folders, released = [], threading.Event()
 
-    def __init__(self):
-        self.folder, self.released = "", threading.Event()
-
-    def waiting(self, then):
+    def waiting(then):
         def wait_then(path, *more, **options):
-            if isinstance(path, Path) and path.stem == "b" and path.parent.name == self.folder:
-                self.released.wait(9)
+            if isinstance(path, Path) and path.stem == "b" and path.parent.name in folders:
+                released.wait(9)
             return then(path, *more, **options)
 
         return wait_then
 
-
-@pytest.fixture
-def hanging(monkeypatch):
-    held = Hanging()
-    monkeypatch.setattr(os, "open", held.waiting(os.open))
-    monkeypatch.setattr(Path, "read_bytes", held.waiting(Path.read_bytes))
-    yield held
-    held.released.set()
+    monkeypatch.setattr(os, "open", waiting(os.open))
+    monkeypatch.setattr(Path, "read_bytes", waiting(Path.read_bytes))
+    yield folders
+    released.set()
 
 
 def read_in_bands(job):
@@ -235,6 +230,6 @@ def read_pictures(job):
 def test_a_case_that_is_not_read_in_time_is_named_with_its_files(way, folder, hanging, tmp_path):
     read = way(changed(scoring(two_cases(tmp_path)), timeout_s=0.3))
     read()
-    hanging.folder = folder
+    hanging.append(folder)
     with pytest.raises(LateError, match=rf"^data: case 'b' was not read within 0\.3 seconds: .*{folder}/b\."):
         read()

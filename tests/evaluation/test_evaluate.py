@@ -56,31 +56,8 @@ def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monk
 
 
 @pytest.mark.usefixtures("stream")
-def test_each_row_and_file_belongs_to_its_case(tmp_path):
-    """By a forward pass of the test's own."""
-    cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
-    evaluated(tmp_path, dataset=cases)
-    rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
-    records = parse_records(read_records(tmp_path))
-    assert list(rows) == list(records) == list(cases.case_ids)
-    for sample in (cases[index] for index in range(5)):
-        with torch.no_grad():
-            logits = segmenter(torch.from_numpy(sample.image).permute(2, 0, 1)[None])
-        target = torch.from_numpy(sample.target.astype(np.int64))[None]
-        expected = float(torch.nn.functional.cross_entropy(logits, target, ignore_index=255))
-        assert rows[sample.case_id].loss == pytest.approx(expected, rel=1e-5)
-        labels = np.asarray(Image.open(tmp_path / "predictions/labels" / f"{sample.case_id}.png"))
-        np.testing.assert_array_equal(labels, logits.argmax(1)[0].numpy())
-        probs = np.load(tmp_path / "predictions/probs" / f"{sample.case_id}.npy")
-        np.testing.assert_allclose(probs, logits.softmax(1)[0].numpy(), rtol=1e-5, atol=1e-6)
-        record = records[sample.case_id]
-        assert record["image"] == [16, 16, 3, "float32"]
-        assert list(record["files"]) == [f"labels/{sample.case_id}.png", f"probs/{sample.case_id}.npy"]
-        assert all(is_whole(tmp_path / PREDICTIONS / name, each) for name, each in record["files"].items())
-
-
-def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
-    """By PyTorch's weighted cross-entropy of all pixels."""
+def test_rows_files_and_losses_are_those_of_a_forward_pass_of_the_tests_own(tmp_path):
+    """By PyTorch's weighted cross-entropy of each case, and of the pixels of all cases as one batch."""
     cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
     loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
     summary = evaluated(tmp_path, dataset=cases, loss=loss)
@@ -88,13 +65,26 @@ def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
     target = torch.from_numpy(np.stack([sample.target for sample in samples]).astype(np.int64))
-    options = {"weight": torch.tensor(weights), "ignore_index": 255}
-    whole = float(torch.nn.functional.cross_entropy(logits, target, **options))
-    each = [float(torch.nn.functional.cross_entropy(logits[i : i + 1], target[i : i + 1], **options)) for i in range(5)]
+    entropy = partial(torch.nn.functional.cross_entropy, weight=torch.tensor(weights), ignore_index=255)
+    each, whole = (
+        [float(entropy(logits[i : i + 1], target[i : i + 1])) for i in range(5)],
+        float(entropy(logits, target)),
+    )
     assert summary["loss"]["dataset"] == pytest.approx(whole, rel=1e-5)
     assert summary["loss"]["mean"] == pytest.approx(np.mean(each), rel=1e-5)
     assert abs(np.mean(each) - whole) > 1e-4 * whole  # the two are told apart
-    assert summarise(read_cases(tmp_path), cases.spec)["loss"] == summary["loss"]
+    rows, records = read_cases(tmp_path), parse_records(read_records(tmp_path))
+    assert summarise(rows, cases.spec)["loss"] == summary["loss"]
+    assert [row.case_id for row in rows] == list(records) == list(cases.case_ids)
+    assert [row.loss for row in rows] == pytest.approx(each, rel=1e-5)
+    for found, (case_id, record) in zip(logits, records.items(), strict=True):
+        labels = np.asarray(Image.open(tmp_path / "predictions/labels" / f"{case_id}.png"))
+        np.testing.assert_array_equal(labels, found.argmax(0).numpy())
+        probs = np.load(tmp_path / "predictions/probs" / f"{case_id}.npy")
+        np.testing.assert_allclose(probs, found.softmax(0).numpy(), rtol=1e-5, atol=1e-6)
+        assert record["image"] == [6, 6, 3, "float32"]
+        assert list(record["files"]) == [f"labels/{case_id}.png", f"probs/{case_id}.npy"]
+        assert all(is_whole(tmp_path / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 @pytest.mark.parametrize("name", ["images/b.png", "masks/b.png"])

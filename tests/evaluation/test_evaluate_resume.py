@@ -1,15 +1,12 @@
 """Interrupted evaluations: what is done is not predicted again, and the end is that of an uninterrupted one."""
 
-import signal
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from segmeter.evaluation.evaluate import run_cases
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_batches, read_records
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
 from segmeter.evaluation.predicted import restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY
@@ -19,20 +16,6 @@ from tests.faults.world import flip
 from tests.training.tiny import TinyCases
 
 COUNT, BATCH = 11, 3
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from segmeter.evaluation.manifest import Manifest
-from tests.evaluation.test_evaluate_resume import run
-add, left = Manifest.add, [int(sys.argv[2])]
-def add_and_die(self, entry):
-    add(self, entry)
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-Manifest.add = add_and_die
-run(Path(sys.argv[1]))
-"""
 
 
 def run(folder, **changes):
@@ -64,17 +47,6 @@ def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path):
     done = after if after == COUNT else after // BATCH * BATCH
     assert restored <= done, "files that still waited to be written are written again"
     assert read == list(range(restored, COUNT))
-    assert files(tmp_path) == clean
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_bytes(clean, tmp_path):
-    command = [sys.executable, "-c", KILLED, str(tmp_path), "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert 0 < sum(len(batch) for batch, _ in read_batches(tmp_path)) <= 8
-    read, _ = resume(tmp_path)
-    assert min(read, default=COUNT) % BATCH == 0
     assert files(tmp_path) == clean
 
 

@@ -1,9 +1,7 @@
 """One pair of masks through every reader gives the same counts; other grids are refused, or resampled where asked."""
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,26 +16,16 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.evaluation.spacings import NOTE
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.cases.stored import read_cases
+from tests.data import formats_written
 from tests.data.crafted import put
-from tests.data.formats_written import (
-    EDGES,
-    NAMES,
-    ORIGIN,
-    coco_content,
-    draw_mask,
-    library,
-    write_dicom,
-    write_geojson,
-    write_geotiff,
-    write_itk,
-    write_ome_zarr,
-    write_panoptic,
-)
+from tests.data.formats_written import EDGES, ORIGIN, draw_mask, library, write_geojson, write_geotiff, write_itk
 from tests.data.masks.exported import blocks, write_yolo
 from tests.data.volumes import save_nifti
 from tests.evaluation.masks import FEW, changed, pair_masks, put_sides, scoring, write_mask
 
-SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255)
+SPEC = ClassSpec(
+    task="multiclass", names=formats_written.NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255
+)
 CITYSCAPES = {"0": 0, "24": 1, "26": 2}
 
 
@@ -46,16 +34,16 @@ def write_ids(path, mask):
 
 
 # suffix, axes of the mask, writer
-FILES: dict[str, tuple[str, int, Callable[[Path, np.ndarray], None]]] = {
+FILES = {
     "MHA": (".mha", 3, write_itk),
     "MHA 2-D": (".mha", 2, write_itk),
     "NRRD": (".nrrd", 3, write_itk),
     "Slicer's NRRD": (".seg.nrrd", 3, write_itk),
-    "DICOM-SEG": (".dcm", 3, write_dicom),
+    "DICOM-SEG": (".dcm", 3, formats_written.write_dicom),
     "GeoTIFF": (".tif", 2, write_geotiff),
     "COG": (".tif", 2, lambda path, mask: write_geotiff(path, mask, tiled=True, blockxsize=16, blockysize=16)),
-    "OME-Zarr": (".zarr", 3, write_ome_zarr),
-    "OME-Zarr 0.4, 2-D": (".zarr", 2, lambda path, mask: write_ome_zarr(path, mask, version="0.4")),
+    "OME-Zarr": (".zarr", 3, formats_written.write_ome_zarr),
+    "OME-Zarr 0.4, 2-D": (".zarr", 2, lambda path, mask: formats_written.write_ome_zarr(path, mask, version="0.4")),
     "NIfTI": (".nii.gz", 3, lambda path, mask: save_nifti(path, mask)),
     "Cityscapes ids": (".png", 2, write_ids),
 }
@@ -67,14 +55,11 @@ def masks(axes):
 
 
 def job_of(pairing, folder):
-    return Scoring(
-        pairing=pairing, reading=Reading(spec=SPEC, label_map={}, max_pixels=10_000), metrics=FEW, folder=folder
-    )
+    return Scoring(pairing=pairing, reading=Reading(spec=SPEC, max_pixels=10_000), metrics=FEW, folder=folder)
 
 
 def wanted(target, labels):
-    found: list[list[int]] = confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
-    return found
+    return confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -100,9 +85,9 @@ def test_coco_files_give_equal_counts(form, tmp_path):
     for number, side in enumerate(("references", "predictions")):
         path, drawn = tmp_path / f"coco_{side}.json", {name: pair[number] for name, pair in pairs.items()}
         if form == "panoptic":
-            write_panoptic(path, drawn)
+            formats_written.write_panoptic(path, drawn)
         else:
-            path.write_text(json.dumps(coco_content(drawn, compressed="text" in form)))
+            path.write_text(json.dumps(formats_written.coco_content(drawn, compressed="text" in form)))
         (tmp_path / side).mkdir(exist_ok=True)
         for name, mask in drawn.items():
             Image.fromarray(mask).save(tmp_path / side / f"{name}.png")
@@ -115,7 +100,7 @@ def test_coco_files_give_equal_counts(form, tmp_path):
         assert [row.counts.tolist() for row in read_cases(job.folder)] == both
 
 
-DRAWN: dict[str, tuple[str, Callable[[Path, np.ndarray], None], tuple[np.ndarray, np.ndarray]]] = {
+DRAWN = {
     "YOLO": (".txt", write_yolo, (blocks(), blocks())),
     "polygons": (".geojson", write_geojson, masks(2)),
     "our export": (".geojson", lambda path, mask: path.write_bytes(encode_geojson("a", mask, None, SPEC)), masks(2)),

@@ -4,7 +4,6 @@ import itertools
 import math
 import tracemalloc
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -120,29 +119,21 @@ SPEC = ClassSpec(task="multiclass", names=tuple(f"class_{k}" for k in range(K)),
 
 def invented(pair):
     """A row as a picture of 2 megapixels leaves it, without the picture."""
-    rng = np.random.default_rng(int(pair.stem.removeprefix("case_")))
+    rng = np.random.default_rng(number := int(pair.stem))
     counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
     row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
-    digest = f"{int(pair.stem.removeprefix('case_')):064}"
-    return Entry(case_id=pair.case_id, row=row, sha256=digest, record=vars(UNKNOWN_SPACING))
-
-
-def named(folder, name):
-    sides = (folder / "references" / f"{name}.png", folder / "predictions" / f"{name}.png")
-    return MaskPair(case_id=name, stem=name, references=sides[:1], predictions=sides[1:])
+    return Entry(case_id=pair.case_id, row=row, sha256=f"{number:064}", record=vars(UNKNOWN_SPACING))
 
 
 def peak(folder, count):
     folder.mkdir()
     tracemalloc.start()
-    names = (f"case_{i:06}" for i in range(count))
-    job = Scoring(
-        pairing=Pairing(pairs=[*map(partial(named, folder), names)], extra=()),
-        reading=Reading(spec=SPEC, label_map={}, max_pixels=1),
-        metrics=MetricsConfig(bootstrap=100),
-        folder=folder,
-    )
-    score(job)
+    pairs = []
+    for name in (f"{i:011}" for i in range(count)):
+        sides = [(folder / side / f"{name}.png",) for side in ("references", "predictions")]
+        pairs.append(MaskPair(case_id=name, stem=name, references=sides[0], predictions=sides[1]))
+    reading, metrics = Reading(spec=SPEC, max_pixels=1), MetricsConfig(bootstrap=100)
+    score(Scoring(pairing=Pairing(pairs=pairs, extra=()), reading=reading, metrics=metrics, folder=folder))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return most + pa.default_memory_pool().max_memory()  # which is never set back

@@ -98,12 +98,6 @@ def test_files_that_lie_elsewhere_are_refused(sides_and_line, tmp_path):
     assert len(caught.value.problems) == 1
 
 
-def shown(summary):
-    text = io.StringIO()
-    print_summary(summary, file=text)
-    return text.getvalue()
-
-
 @pytest.mark.parametrize(
     ("save", "unit", "note"),
     [
@@ -123,8 +117,9 @@ def test_distances_carry_their_unit_everywhere(save, unit, note, tmp_path):
     assert set(summary["units"]) == {f"{name}{end}" for name in distances for end in ends} | {"object_masd"}
     assert set(summary["units"].values()) == {unit}
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == [unit]
-    page = write_report(tmp_path, ReportConfig()).read_text()
-    for text in (shown(summary), page):
+    printed = io.StringIO()
+    print_summary(summary, file=printed)
+    for text in (printed.getvalue(), write_report(tmp_path, ReportConfig()).read_text()):
         assert (f"HD95 ({unit})" if unit else "HD95") in text
         assert note in " ".join(text.split())
 

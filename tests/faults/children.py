@@ -22,7 +22,7 @@ KINDS = {"full": 1, "stays full": 2, "broken": 3, "killed": 4}
 NEVER = 10**9
 # what a child would import at the cost of its run
 LAZY = (
-    "segmentation_models_pytorch", "pyarrow.parquet", "jinja2", "safetensors.torch", "skimage.measure", "rich.table",
+    "segmentation_models_pytorch", "pyarrow.parquet", "jinja2", "safetensors.torch", "skimage.measure", "rich.table"
 )  # fmt: skip
 
 

@@ -130,24 +130,6 @@ def run(arguments: list[str], fault: Fault | None = None) -> Outcome:
     return Outcome(None if fault.kind == "killed" and fault.hit else code, errors.getvalue(), fault)
 
 
-def raise_if_not_whole(folder: Path) -> None:
-    """Read every published file of a run's folder."""
-    for path in sorted(folder.rglob("*")):
-        if any(part.startswith(".tmp-") for part in path.relative_to(folder).parts) or not path.is_file():
-            continue
-        if path.suffix == ".json":
-            json.loads(path.read_bytes())
-        elif path.suffix == ".png":
-            with Image.open(path) as picture:
-                picture.load()
-        elif path.suffix == ".parquet":
-            pq.read_table(path)
-        elif path.name == "report.html":
-            assert path.read_text().rstrip().endswith("</html>")
-        elif path.name == "state.pt":
-            read_checkpoint(path.parent).load_state()
-
-
 def results(folder: Path) -> dict[str, bytes | str]:
     """What a run leaves but for what the clock decides; of a checkpoint, the hash of its weights."""
     found: dict[str, bytes | str] = {}
@@ -206,24 +188,17 @@ def make_data_and_clean_runs() -> None:
         put(Path("data/masks") / name, mask)
         put(Path("labels") / name, mask ^ (picture[..., 0] > 190))
     for command in COMMANDS:
-        if command == "merge":
-            _make_shards()
+        for number in (1, 2) if command == "merge" else ():  # shards of an evaluation, with every kind of file
+            shard = [f"shard={number}/2", "inference.batch_size=2", "export.probs=true"]
+            assert run(line("eval", "shards", *shard)).code == 0
+            Path("parts").mkdir(exist_ok=True)
+            only(Path("shards")).rename(f"parts/{number}")
         outcome = run(line(command, "clean"))
         assert outcome.code == 0, outcome.errors
         if command == "train":
             shutil.copytree((only(Path("clean")) / "checkpoints/best").resolve(), "best")
         Path(f"{command}.count").write_text(str(outcome.fault.count))
         Path("clean").rename(f"clean-{command}")
-
-
-def _make_shards() -> None:
-    """What is merged: two shards of an evaluation, with every kind of file."""
-    for number in (1, 2):
-        more = [f"shard={number}/2", "inference.batch_size=2", "export.probs=true"]
-        outcome = run(line("eval", "shards", *more))
-        assert outcome.code == 0, outcome.errors
-        Path("parts").mkdir(exist_ok=True)
-        only(Path("shards")).rename(f"parts/{number}")
 
 
 def count(command: str) -> int:
@@ -242,11 +217,27 @@ def only(root: Path) -> Path:
 
 def check_files(context: str) -> None:
     """Every published file is whole, whatever happened."""
-    for folder in folders():
+    for path in sorted(Path("runs").glob("*/*/**/*")):
+        if any(part.startswith(".tmp-") for part in path.parts) or not path.is_file():
+            continue
         try:
-            raise_if_not_whole(folder)
+            _read(path)
         except Exception as error:
-            raise AssertionError(f"{context}: {error!r}") from error
+            raise AssertionError(f"{context}: {path}: {error!r}") from error
+
+
+def _read(path: Path) -> None:
+    if path.suffix == ".json":
+        json.loads(path.read_bytes())
+    elif path.suffix == ".png":
+        with Image.open(path) as picture:
+            picture.load()
+    elif path.suffix == ".parquet":
+        pq.read_table(path)
+    elif path.name == "report.html":
+        assert path.read_text().rstrip().endswith("</html>")
+    elif path.name == "state.pt":
+        read_checkpoint(path.parent).load_state()
 
 
 def check_resumed(command: str, outcome: Outcome, context: str) -> None:

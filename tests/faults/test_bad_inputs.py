@@ -161,21 +161,18 @@ def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pyt
     assert message in found[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "late", "more"),
-    [
-        ("SIGTERM", "print_summary", ""),
-        ("SIGINT", "print_summary", ""),
-        ("SIGUSR1", "write_worst_list", ""),
-        ("SIGINT", "write_worst_list", ""),
-        ("SIGTERM", "print_summary", " -m metrics.seed=1,2"),
-        ("SIGUSR1", "print_summary", " -m metrics.seed=1,2"),
-    ],
-    ids=["done-TERM", "done-INT", "not yet done-USR1", "not yet done-INT", "more to do-TERM", "more to do-USR1"],
-)
+LATE = {
+    "done": ("print_summary", "", ("SIGTERM", "SIGINT")),
+    "not yet done": ("write_worst_list", "", ("SIGUSR1", "SIGINT")),
+    "more to do": ("print_summary", " -m metrics.seed=1,2", ("SIGTERM", "SIGUSR1")),
+}
+
+
+@pytest.mark.parametrize(("when", "name"), [(when, name) for when, (*_, names) in LATE.items() for name in names])
 @pytest.mark.usefixtures("_here")
-def test_the_code_and_the_state_agree_on_a_signal_at_the_end(name, late, more, capsys, monkeypatch):
+def test_the_code_and_the_state_agree_on_a_signal_at_the_end(when, name, capsys, monkeypatch):
     """One that comes when the run is done is too late to stop it; in a sweep it stops the next job."""
+    late, more, _ = LATE[when]
     real, number = getattr(score, late), getattr(signal, name)
 
     def signalled(*given: object, **options: object) -> object:
@@ -185,9 +182,21 @@ def test_the_code_and_the_state_agree_on_a_signal_at_the_end(name, late, more, c
     monkeypatch.setattr(score, late, signalled)
     code, said = ended(f"{SCORE}{more}", capsys)
     states = [json.loads(path.read_bytes())["state"] for path in Path("runs").rglob("run.json")]
-    if late == "print_summary" and not more:
+    if when == "done":
         assert (code, said, states) == (0, "", ["done"])
         return
     word = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
     assert (code, said) == (EXIT_CODES[number], f"segmeter: {word}.")
     assert states == ["done" if more else word]
+
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"^\| (\d+) \| .+ \| (`.+`) \|$", re.MULTILINE)
+
+
+def test_every_fault_has_tests_that_exist() -> None:
+    rows = ROW.findall((ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    assert [int(number) for number, _ in rows] == list(range(1, 53))
+    for number, modules in rows:
+        for module in re.findall("`(.+?)`", modules):
+            assert "def test_" in (ROOT / "tests" / module).read_text(encoding="utf-8"), (number, module)

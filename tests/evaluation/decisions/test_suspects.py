@@ -1,26 +1,18 @@
 """Suspects of finished evaluations, and the order in which images should be labelled."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
-from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.evaluation.decisions import suspects
 from segmeter.evaluation.decisions.held_out import find_probs, open_held_out
-from segmeter.evaluation.decisions.suspects import (
-    COCO,
-    OUTLINES,
-    LabelNext,
-    Suspects,
-    _annotation,
-    cover,
-    find_in_runs,
-    rank_images,
-)
+from segmeter.evaluation.decisions.suspects import LabelNext, Suspects, _annotation, cover, find_in_runs, rank_images
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.objects.suspects import DRAWN
-from tests.data.crafted import put
+from tests.data.crafted import folder, put
 
 NAMES = ("a", "b", "c", "d")
 
@@ -42,17 +34,15 @@ def make_data(root, names=NAMES, *, seed=0):
     return seen
 
 
-def make_run(folder, seen):
+def make_run(root, seen):
     """A run of eval with the probabilities of a model that sees every disc, in bytes."""
     for name, labels in seen.items():
-        put(folder / f"predictions/probs/{name}.uint8.npy", np.where(labels, 242, 13).astype(np.uint8)[None])
-    put(folder / "run.json", {"command": "eval"})
-    return folder
+        put(root / f"predictions/probs/{name}.uint8.npy", np.where(labels, 242, 13).astype(np.uint8)[None])
+    put(root / "run.json", {"command": "eval"})
+    return root
 
 
-def data(root, **fields):
-    options: dict[str, object] = {"task": "binary", "classes": ("ground", "cell"), "split": "test"}
-    return FolderConfig(root=str(root), **(options | fields))
+data = partial(folder, split="test")
 
 
 @pytest.fixture
@@ -73,9 +63,9 @@ def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tool
     assert (first["kind"], first["case_id"], first["suggested"]) == ("missing", "a", "cell")
     assert set(Suspects.model_validate(found).kinds) == {"extra", "missing", "class", "border"}
     assert rows["rank"].to_pylist() == list(range(1, len(found["suspects"]) + 1))
-    drawn = json.loads((listed / OUTLINES / "a.geojson").read_text())
+    drawn = json.loads((listed / suspects.OUTLINES / "a.geojson").read_text())
     assert drawn["features"][0]["properties"]["classification"]["name"] == "missing"
-    coco = json.loads((listed / COCO).read_text())
+    coco = json.loads((listed / suspects.COCO).read_text())
     assert [image["file_name"] for image in coco["images"]] == ["a.png"]
     (one,) = coco["annotations"]
     assert one["bbox"] == [first["left"], first["top"], first["width"], first["height"]]
@@ -136,11 +126,11 @@ def test_probabilities_of_every_case_must_be_there(listed):
         find_probs("suspects", listed / "run", NAMES)
 
 
-def make_predicted(folder, chances):
+def make_predicted(root, chances):
     """A run of predict whose images have one probability everywhere."""
     for name, chance in chances.items():
-        put(folder / f"predictions/probs/{name}.npy", np.full((1, 8, 8), chance, np.float32))
-    return folder
+        put(root / f"predictions/probs/{name}.npy", np.full((1, 8, 8), chance, np.float32))
+    return root
 
 
 def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_path):

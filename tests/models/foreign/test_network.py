@@ -17,6 +17,7 @@ from segmeter.models.ensemble import merge_classes
 from segmeter.models.foreign.config import ForeignConfig, SizeConfig, Source
 from segmeter.models.foreign.network import ForeignModel, fit, resize_as_opencv, target_size
 from segmeter.models.foreign.opened import Described, open_foreign
+from tests.data.crafted import noise
 from tests.differential.peers import load
 from tests.models.parts import make_card, make_spec
 
@@ -41,10 +42,6 @@ def run(found, images, **settings):
     predictor = Predictor(found, InferenceConfig(**settings.pop("inference", {})), torch.device("cpu"))
     samples = [Sample(case_id=str(i), image=image, target=None) for i, image in enumerate(images)]
     return list(predictor.predict(samples, **settings))
-
-
-def noise(*shape):
-    return np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
 
 
 def test_labels_are_the_mapped_winner_and_probabilities_the_sums():
@@ -76,7 +73,7 @@ def test_images_are_prepared_by_the_card(order, channels):
 
 
 def test_a_factor_without_a_mean_is_a_product_to_the_last_bit():
-    """As in transformers. Mutation seen to fail: the quotient by its inverse."""
+    """As in transformers."""
     seen, image = [], np.arange(240, dtype=np.uint8).reshape(8, 10, 3)
     found = model(lambda x: seen.append(x) or torch.zeros(1, 2, 8, 10), classes=DATA.names, input={"scale": 1 / 255})
     run(found, [image])
@@ -127,6 +124,17 @@ def test_objects_of_planes_are_not_taken_for_those_of_a_volume():
 
 
 @pytest.mark.parametrize(
+    "told", [{"input": {"dtype": "uint8"}}, {"size": {"fit": "letterbox:16", "backend": "opencv"}}]
+)
+def test_float32_is_the_usual_precision_and_images_of_another_dtype_than_the_card_or_opencv_takes_are_refused(told):
+    found = model(lambda x: x[:, :2], classes=DATA.names, **told)
+    assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
+    assert run(found, [noise(8, 8)])[0].labels.shape == (8, 8)
+    with pytest.raises(InputError, match="to be uint8"):
+        run(found, [noise(8, 8).astype(np.uint16)])
+
+
+@pytest.mark.parametrize(
     ("output", "line"),
     [
         (torch.zeros(1, 5, 8, 8), r"to be \(B, 2, H, W\), floating, got torch.float32 \(1, 5, 8, 8\)"),
@@ -137,22 +145,6 @@ def test_an_output_of_other_classes_is_refused(output, line):
     kind = {"kind": "logits" if output.is_floating_point() else "labels"}
     with pytest.raises(SegmeterError, match=line):
         run(model(lambda x: output, classes=DATA.names, output=kind), [noise(8, 8)])
-
-
-def test_float32_is_the_usual_precision_and_images_of_another_dtype_are_refused():
-    found = model(lambda x: x[:, :2], classes=DATA.names, input={"dtype": "uint8"})
-    assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
-    with pytest.raises(InputError, match="to be uint8"):
-        run(found, [noise(8, 8).astype(np.uint16)])
-
-
-def test_opencv_s_arithmetic_takes_8_bits_alone():
-    """Others would overflow, or be cut to whole numbers."""
-    size = {"fit": "letterbox:16", "backend": "opencv"}
-    found = model(lambda x: x[:, :2], classes=DATA.names, size=size)
-    assert run(found, [noise(8, 8)])[0].labels.shape == (8, 8)
-    with pytest.raises(InputError, match="to be uint8"):
-        run(found, [noise(8, 8).astype(np.uint16)])
 
 
 @pytest.mark.parametrize(

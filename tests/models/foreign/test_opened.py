@@ -119,34 +119,29 @@ def test_classes_are_proposed_by_equal_names_and_synonyms():
     }
 
 
-@pytest.mark.parametrize(
-    ("classes", "class_map", "numbers"),
-    [
-        (("sky", "bus", "lane", "human"), {"1": "Road", "human": "Pedestrian", "*": "Road"}, (0, 1, 1, 2)),
-        # `check` adds numbers to proposed names
-        (("sky", "road", "lane"), {"road": "Road", "1": "Pedestrian", "lane": "Road"}, (0, 2, 1)),
-    ],
-)
-def test_each_class_is_mapped_by_name_number_or_the_rest(classes, class_map, numbers):
-    assert class_numbers(ForeignConfig(classes=classes, class_map=class_map), DATA) == (numbers, [])
+STAR = {"sky": "Sky", "*": "Road"}  # what "*" names for nothing, and a background without objects, have no channel
+GAPS = [
+    "names classes that the model lacks car",
+    "names classes that the data lacks Cloud",
+    "says nothing of the model's classes bus",
+    "gives no source of the data's classes Sky, Road, Pedestrian",
+]
+MAPPED = {  # the model's classes, their map, kind of output, numbers of the data's classes, problems
+    "rest": ("sky bus lane human", {"1": "Road", "human": "Pedestrian", "*": "Road"}, "logits", (0, 1, 1, 2), []),
+    "numbers": ("sky road lane", {"road": "Road", "1": "Pedestrian", "lane": "Road"}, "logits", (0, 2, 1), []),
+    "gaps": ("sky bus", {"car": "Road", "sky": "Cloud"}, "logits", (0, 0), GAPS),
+    "pixels": ("sky", STAR, "logits", (0,), ["gives no source of the data's classes Road, Pedestrian"]),
+    "objects": ("sky", STAR, "instances", (0,), ["gives no source of the data's classes Road"]),
+}
 
 
-def test_every_gap_of_a_class_map_is_named():
-    config = ForeignConfig(classes=("sky", "bus"), class_map={"car": "Road", "sky": "Cloud"})
-    assert class_numbers(config, DATA)[1] == [
-        "names classes that the model lacks car",
-        "names classes that the data lacks Cloud",
-        "says nothing of the model's classes bus",
-        "gives no source of the data's classes Sky, Road, Pedestrian",
-    ]
-
-
-@pytest.mark.parametrize(("kind", "lacking"), [("logits", "Road, Pedestrian"), ("instances", "Road")])
-def test_only_a_class_of_the_model_or_the_background_of_objects_is_a_source(kind, lacking):
-    """A class that "*" names for nothing, or a background of a model without objects, would have no channel."""
-    told = {"class_map": {"sky": "Sky", "*": "Road"}, "output": {"kind": kind, "background": "Pedestrian"}}
-    problems = class_numbers(ForeignConfig(classes=("sky",), **told), DATA)[1]
-    assert problems == [f"gives no source of the data's classes {lacking}"]
+@pytest.mark.parametrize(("classes", "class_map", "kind", "numbers", "problems"), MAPPED.values(), ids=MAPPED)
+def test_each_class_is_mapped_by_name_number_or_the_rest_and_every_gap_is_named(
+    classes, class_map, kind, numbers, problems
+):
+    output = {"kind": kind, "background": "Pedestrian"}
+    config = ForeignConfig(classes=tuple(classes.split()), class_map=class_map, output=output)
+    assert class_numbers(config, DATA) == (numbers, problems)
 
 
 def test_an_unknown_size_is_refused():
