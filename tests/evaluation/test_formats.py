@@ -29,10 +29,6 @@ SPEC = ClassSpec(
 CITYSCAPES = {"0": 0, "24": 1, "26": 2}
 
 
-def write_ids(path, mask):
-    Image.fromarray(np.array([0, 24, 26], np.uint8)[mask]).save(path)
-
-
 # suffix, axes of the mask, writer
 FILES = {
     "MHA": (".mha", 3, write_itk),
@@ -45,7 +41,7 @@ FILES = {
     "OME-Zarr": (".zarr", 3, formats_written.write_ome_zarr),
     "OME-Zarr 0.4, 2-D": (".zarr", 2, lambda path, mask: formats_written.write_ome_zarr(path, mask, version="0.4")),
     "NIfTI": (".nii.gz", 3, lambda path, mask: save_nifti(path, mask)),
-    "Cityscapes ids": (".png", 2, write_ids),
+    "Cityscapes ids": (".png", 2, lambda path, mask: put(path, np.uint8([0, 24, 26])[mask])),
 }
 
 

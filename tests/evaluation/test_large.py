@@ -33,7 +33,6 @@ from tests.models.parts import make_card, make_spec, make_tiny
 
 SPEC = make_spec()
 SIZES = {"a": (200, 140), "b": (97, 130), "c": (340, 64)}
-TURNED = (274, "H", 1, 6, True)  # a tag of TIFF: the picture lies on its side
 
 
 @pytest.fixture(scope="module")

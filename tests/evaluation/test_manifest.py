@@ -42,21 +42,11 @@ def rows_of(folder):
 
 def test_rows_come_back_to_the_last_bit(tmp_path):
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
-    given = entry(
-        "a",
-        loss=0.1 + 0.2,
-        loss_terms=((0.1, 3.0), (1 / 3, 0.0)),
-        depth=4,
-        spacing=(0.1, 1 / 3, 3.0),
-        changed_pixels={"fill": 3},
-        measured=(
-            MeasureColumn("hd", "b", float("inf")),
-            MeasureColumn("nsd@1", "b", float("nan")),
-            MeasureColumn("tp", "b", 1 / 3, summed=True),
-        ),
-        extra={"missing": 1.0},
-        target_crc32=2**32 - 1,
-    )
+    values = {"hd": np.inf, "nsd@1": np.nan, "tp": 1 / 3}
+    measured = tuple(MeasureColumn(name, "b", value, summed=name == "tp") for name, value in values.items())
+    places = {"depth": 4, "spacing": (0.1, 1 / 3, 3.0), "changed_pixels": {"fill": 3}, "extra": {"missing": 1.0}}
+    loss = {"loss": 0.1 + 0.2, "loss_terms": ((0.1, 3.0), (1 / 3, 0.0))}
+    given = entry("a", measured=measured, target_crc32=2**32 - 1, **places, **loss)
     manifest.add(given)
     manifest.close()
     (found,) = rows_of(tmp_path)

@@ -136,14 +136,10 @@ def test_rows_of_two_units_are_not_averaged_even_after_merging(tmp_path):
     summarise(rows, read_spec(tmp_path / "a"), MetricsConfig(bootstrap=0))  # overlaps have no unit
 
 
-def saved_pair(root, target, labels, name="a.npy"):
-    save_nifti(root / "references" / "a.nii.gz", target)
-    save_volume(root / "predictions" / name, labels)
-
-
 def test_warnings_survive_an_interruption(tmp_path):
-    saved_pair(tmp_path, VOLUME, VOLUME)
-    save_nifti(tmp_path / "references" / "b.nii.gz")
+    for case in "ab":
+        save_nifti(tmp_path / "references" / f"{case}.nii.gz")
+    save_volume(tmp_path / "predictions" / "a.npy")
     save_volume(tmp_path / "predictions" / "b.npy", VOLUME + 7)
     with pytest.raises(DataError, match=r"b\.npy"):
         score(scoring(tmp_path))

@@ -193,7 +193,7 @@ TABLE = [
     Bad(72, CHECK, "`images` to differ in more than upper and lower case or Unicode form, got 2: ... Rename one.",
         lambda: [put(f"data/images/{name}.png", noise(16, 16)) for name in ("\u00e9", "e\u0301")], lines=2),
     Bad(73, CHECK, "a regular file, got a folder, FIFO, ... Put the file itself there.", lambda: world.fifo(IMAGE)),
-    Bad(74, CHECK, "b.png: expected `file` to be readable, got Permission denied.", lambda: world.unreadable(IMAGE)),
+    Bad(74, CHECK, "b.png: expected `file` to be readable, got Permission denied.", lambda: world.failing(IMAGE, 13)),
     Bad(74, CHECK, "to be readable, got Too many levels of symbolic links.", lambda: world.linked_to_itself(IMAGE)),
     Bad(74, SCORE, "to be readable, got Too many levels of symbolic links.",
         lambda: world.linked_to_itself("labels/b.png")),

@@ -21,9 +21,8 @@ ROOT = Path(__file__).parents[2]
 KINDS = {"full": 1, "stays full": 2, "broken": 3, "killed": 4}
 NEVER = 10**9
 # what a child would import at the cost of its run
-LAZY = (
-    "segmentation_models_pytorch", "pyarrow.parquet", "jinja2", "safetensors.torch", "skimage.measure", "rich.table"
-)  # fmt: skip
+LAZY = ["segmentation_models_pytorch", "pyarrow.parquet", "jinja2"]
+LAZY += ["safetensors.torch", "skimage.measure", "rich.table"]
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,7 @@ class Ended:
 
 
 class Children:
-    """A context in whose process children run, one at a time.
-
-    Parameters
-    ----------
-    library
-        What `interpose.c` was compiled to; None for children that meet signals only.
-    variables
-        Of the environment.
-    """
+    """A context in whose process children run, one at a time; `library` is what `interpose.c` was compiled to."""
 
     def __init__(self, library: Path | None = None, **variables: str) -> None:
         path = os.pathsep.join([str(ROOT), *sys.path])

@@ -156,7 +156,7 @@ def test_a_history_of_something_else(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    world.broken(name)
+    world.failing(name, 5)
     assert (found := ended(PREDICT, capsys))[0] == code, found
     assert message in found[1]
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.config import ModelCard
+from segmeter.records import seal
 from tests.data import crafted
 from tests.data.crafted import encoded, noise, orientation
 from tests.models.parts import make_card, make_spec, make_tiny
@@ -76,8 +77,6 @@ class Touch:
 
 
 def newer_format() -> None:
-    from segmeter.records import seal
-
     path = Path("model/manifest.json")
     path.write_text(json.dumps(seal(json.loads(path.read_text()) | {"format": 2, "segmeter": "9.0"})))
 
@@ -176,18 +175,6 @@ def only(folder: str, *names: str) -> None:
         put(f"{folder}/{name}", b"x")
 
 
-def unreadable(path: str) -> None:
-    """A file that this user may not read, which root always may."""
-    real = os.open
-
-    def opened(name: object, *given: object, **options: object) -> int:
-        if str(name).endswith(path):
-            raise PermissionError(13, "Permission denied", str(name))
-        return real(name, *given, **options)  # type: ignore[arg-type]
-
-    patch.setattr(os, "open", opened)
-
-
 def linked_out() -> None:
     Path("data/images/b.png").rename("elsewhere.png")
     Path("data/images/b.png").symlink_to(Path("elsewhere.png").absolute())
@@ -208,13 +195,13 @@ def gpus(count: int) -> None:
     patch.setattr(torch.cuda, "device_count", lambda: count)
 
 
-def broken(name: str) -> None:
-    """A file whose disk can't be read."""
+def failing(name: str, code: int) -> None:
+    """A file that can't be read: this user may not, which root always may, or its disk is broken."""
     real_open, real_read, real_handle = Path.open, Path.read_bytes, os.open
 
     def refuse(path: object) -> None:
         if str(path).endswith(name):
-            raise OSError(5, "Input/output error", str(path))
+            raise OSError(code, os.strerror(code), str(path))
 
     patch.setattr(Path, "open", lambda self, *given, **options: refuse(self) or real_open(self, *given, **options))
     patch.setattr(Path, "read_bytes", lambda self: refuse(self) or real_read(self))

@@ -79,21 +79,13 @@ def test_a_spoilt_file_is_refused_in_one_line_and_a_state_when_it_is_asked_for(t
 EITHER = pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
 
 
-def save_script(content, path):
-    torch.jit.save(torch.jit.script(nn.Identity()), path)
-
-
-def save_program(content, path):
-    torch.export.save(torch.export.export(nn.Identity(), (torch.zeros(1),)), path)
-
-
 PROGRAMS = {
     "zip": torch.save,
     "bare": lambda content, path: path.write_bytes(pickle.dumps(content)),
     "old": partial(torch.save, _use_new_zipfile_serialization=False),
     "module": lambda content, path: torch.save(nn.Sequential(nn.Conv2d(1, 1, 1)), path),
-    "torchscript": save_script,
-    "pt2": save_program,
+    "torchscript": lambda content, path: torch.jit.save(torch.jit.script(nn.Identity()), path),
+    "pt2": lambda content, path: torch.export.save(torch.export.export(nn.Identity(), (torch.zeros(1),)), path),
 }
 
 

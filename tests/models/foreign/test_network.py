@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
@@ -19,15 +18,9 @@ from segmeter.models.foreign.network import ForeignModel, fit, resize_as_opencv,
 from segmeter.models.foreign.opened import Described, open_foreign
 from tests.data.crafted import noise
 from tests.differential.peers import load
-from tests.models.parts import make_card, make_spec
+from tests.models.parts import Stub, make_card, make_spec
 
 DATA = ClassSpec(task="multiclass", names=("ground", "thing"), colours=((0, 0, 0),) * 2, ignore_index=255)
-
-
-class Calls(nn.Module):
-    def __init__(self, call):
-        super().__init__()
-        self.forward = call
 
 
 def model(call, spec=DATA, **told):
@@ -35,7 +28,7 @@ def model(call, spec=DATA, **told):
     given = {"channels": 3, "order": "rgb", "mean": [], **told.pop("input", {})}
     config = ForeignConfig(**{"size": {"fit": "any"}, **told}, input=given, output=output)
     described = Described(source=Source("x", "plugin", "x"), config=config, guessed=(), sha256="")
-    return ForeignModel(Calls(call), open_foreign(described, spec).card, config)
+    return ForeignModel(Stub(call), open_foreign(described, spec).card, config)
 
 
 def run(found, images, **settings):

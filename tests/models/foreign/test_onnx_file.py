@@ -18,22 +18,19 @@ WEIGHTS = np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
 FLOAT = onnx.TensorProto.FLOAT
 
 
-def save(
-    path: Path, nodes: list[Any], outputs: dict[str, tuple[int, list[Any]]], constants: dict[str, Any], **told: Any
-) -> str:
-    """A graph of images (1, 3, H, W), or of told["size"], with told["metadata"]."""
+def save(path: Path, nodes: list[Any], outputs: Any, constants: dict[str, Any], **metadata: str) -> str:
+    """A graph of images (1, 3, H, W)."""
     make = onnx.helper
-    size = told.get("size", ["h", "w"])
     graph = make.make_graph(
         nodes,
         "g",
-        [make.make_tensor_value_info("images", FLOAT, [1, 3, *size])],
+        [make.make_tensor_value_info("images", FLOAT, [1, 3, "h", "w"])],
         [make.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
         [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
-    for key, value in told.get("metadata", {}).items():
-        model.metadata_props.add(key=key, value=str(value))
+    for key, value in metadata.items():
+        model.metadata_props.add(key=key, value=value)
     onnx.save(model, path)
     return str(path)
 
@@ -95,7 +92,7 @@ def test_a_damaged_file_is_one_line(tmp_path):
     ids=["no JSON", "no card", "no Python value"],
 )
 def test_metadata_that_cannot_be_read_is_one_line(tmp_path, metadata):
-    path = save(tmp_path / "m.onnx", [CONV], LOGITS, KERNEL, metadata=metadata)
+    path = save(tmp_path / "m.onnx", [CONV], LOGITS, KERNEL, **metadata)
     with pytest.raises(CheckpointError, match=r"m\.onnx: its metadata can't be read \(\w+: "):
         predictor(path)
 

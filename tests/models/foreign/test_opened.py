@@ -4,6 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -11,12 +12,10 @@ from torchvision.models import segmentation
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import CheckpointError, ConfigError, SegmeterError
-from segmeter.models.foreign.config import ForeignConfig, SizeConfig, overlay, register_model
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, Source, overlay, register_model
 from segmeter.models.foreign.opened import class_numbers, describe, find_source, open_foreign, propose
 
-from .parts import CLASSES, predictor, save_hub
-
-CARD = "classes: [a, b]\nsize: {fit: any}\noutput: {kind: labels, activation: softmax, axes: BHW}\n"
+from .parts import CLASSES, images, predict, predictor, save_hub
 
 
 @register_model("tests-dark", classes=["a", "b"], output={"kind": "labels"})
@@ -185,3 +184,48 @@ def test_a_name_that_the_library_lacks_is_one_line_with_the_form_of_one(tmp_path
 def test_a_network_without_its_weights_is_refused():
     with pytest.raises(ConfigError, match="`weights` to name the file"):
         predictor("smp:Unet/resnet18", classes=CLASSES)
+
+
+def test_objects_are_those_of_the_tool_with_the_best_score_on_top(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder, case = save_hub(tmp_path, "mask2former"), images(1)[0]
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    network = transformers.AutoModelForUniversalSegmentation.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        output = network(**processor(case, return_tensors="pt"))
+    size = {"target_sizes": [case.shape[:2]], "threshold": 0.1}
+    theirs = processor.post_process_instance_segmentation(output, **size, return_binary_maps=True)[0]
+    told = {"kind": "instances", "score": 0.1, "background": "none"}
+    (found,) = predict(predictor(f"hf:{folder}", output=told, data_classes=("none", *CLASSES)), [case])
+    labels, objects = np.zeros(case.shape[:2], int), np.zeros(case.shape[:2], int)
+    by_score = sorted(theirs["segments_info"], key=lambda each: each["score"])
+    for number, each in enumerate(by_score, 1):
+        mask = theirs["segmentation"][each["id"]].numpy() > 0
+        labels[mask], objects[mask] = each["label_id"] + 1, number
+    assert len(by_score) > 1
+    assert np.array_equal(found.labels, labels)
+    assert len(np.unique(found.instances)) == len(np.unique(objects))
+    pairs = np.unique(np.stack([found.instances.ravel(), objects.ravel()]), axis=1)
+    assert pairs.shape[1] == len(np.unique(objects))  # the same objects, whatever their numbers
+
+
+def test_labels_that_training_reduced_are_the_model_s_own(tmp_path: Path) -> None:
+    """`do_reduce_labels` is about masks of training, where 0 is no class."""
+    folder, cases = save_hub(tmp_path, "segformer"), images(2)
+    before = [found.labels for found in predict(predictor(f"hf:{folder}"), cases)]
+    edit(folder, "preprocessor_config.json", do_reduce_labels=True)
+    for found, labels in zip(predict(predictor(f"hf:{folder}"), cases), before, strict=True):
+        assert np.array_equal(found.labels, labels)
+
+
+def test_files_of_no_effect_leave_a_model_the_same_and_what_does_not_resize_needs_no_rule(tmp_path: Path) -> None:
+    """An evaluation that was begun before such a file came can be resumed."""
+    folder, told = save_hub(tmp_path, "segformer"), ForeignConfig(size=SizeConfig(fit="short:64"))
+    before = describe(Source("", "hf", str(folder)), told).sha256
+    edit(folder, "video_preprocessor_config.json")
+    assert describe(Source("", "hf", str(folder)), told).sha256 == before
+    edit(folder, "preprocessor_config.json", size={"longest_edge": 80})
+    found = describe(Source("", "hf", str(folder)), told)
+    assert (found.sha256 == before, found.config.size.longest) == (False, None)
+    edit(folder, "preprocessor_config.json", do_resize=False, resample=None)
+    assert describe(Source("", "hf", str(folder)), ForeignConfig()).config.size.fit == "any"
