@@ -196,6 +196,14 @@ def test_what_fits_only_alone_waits_for_its_turn(monkeypatch):
     assert held.max() <= 5
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Two folders with a mask of 41 megapixels."""
+    root, mask = tmp_path_factory.mktemp("large"), np.kron(np.eye(40, dtype=np.uint8), np.ones((160, 160), np.uint8))
+    put(root / "b" / "x.png", put(root / "a" / "x.png", mask).read_bytes())
+    return root
+
+
 PAIR = "case 'x': expected `memory` of about {} GiB, got 0.0 GiB free. Free memory, cut the pair"
 MEASURED = {"[]": 0.2, "[surface]": 0.4, "[instances]": 0.7, "[instances] data.instances=true data.task=binary": 1.3}
 
@@ -213,12 +221,10 @@ MEASURED = {"[]": 0.2, "[surface]": 0.4, "[instances]": 0.7, "[instances] data.i
     ],
 )
 def test_score_refuses_counts_and_pairs_by_their_header_before_a_run_begins(
-    classes, measures, free, said, tmp_path, monkeypatch, capsys
+    classes, measures, free, said, large, monkeypatch, capsys
 ):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(large)
     monkeypatch.setattr(memory, "free_bytes", lambda: free)
-    for folder in ("a", "b"):
-        put(tmp_path / folder / "x.png", np.kron(np.eye(40, dtype=np.uint8), np.ones((160, 160), np.uint8)))
     with pytest.raises(SystemExit) as leaving:
         main(f"score predictions=a references=b data.num_classes={classes} metrics.measures={measures}".split())
     assert leaving.value.code == 2
