@@ -225,6 +225,7 @@ def test_score_refuses_counts_and_pairs_by_their_header_before_a_run_begins(
 ):
     monkeypatch.chdir(large)
     monkeypatch.setattr(memory, "free_bytes", lambda: free)
+    monkeypatch.setattr("segmeter.cli.run_folder.KEEP_SECONDS", 1e9)  # of a slow machine, which would keep the run
     with pytest.raises(SystemExit) as leaving:
         main(f"score predictions=a references=b data.num_classes={classes} metrics.measures={measures}".split())
     assert leaving.value.code == 2
