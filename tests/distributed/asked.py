@@ -12,13 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import Averaged, Order, World
+from segmeter.errors import RunError, StopSignals
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.losses.config import LOSSES, build_loss
+from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch
-from tests.distributed.validated import validate_each_way
-from tests.training.tiny import SPEC, stepper
+from segmeter.training.learner import Learner
+from segmeter.training.validation import Validator, score_share
+from tests.training.tiny import SPEC, TinyCases, stepper, tiny_job, tiny_segmenter
 
 BINARY = SPEC.model_copy(update={"task": "binary", "names": SPEC.names[:2], "colours": SPEC.colours[:2]})
 LOSS_CASES: dict[str, dict[str, Any]] = {
@@ -66,6 +72,12 @@ class Kept(torch.optim.SGD):
         self.gradient = torch.cat([p.grad.reshape(-1) for p in parameters])
 
 
+def step_of(forward: Any, loss: Any, optimizer: torch.optim.Optimizer) -> Any:
+    config = TrainingConfig(precision="float32", clip_norm=None)
+    given = {"forward": forward, "loss": loss, "optimizer": optimizer, "config": config, "device": torch.device("cpu")}
+    return stepper(**given, scaler=None, augment=None)
+
+
 def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tuple[float, Tensor]:
     """Loss and gradient of one step in float64."""
     spec = BINARY if options.get("normalizer") == "positives" else SPEC
@@ -74,16 +86,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
     model = network(1 if spec is BINARY else 3)
     optimizer = Kept(model.parameters(), lr=0.1)
     loss = build_loss(LOSSES.schema(options["name"])(**options), spec=spec)
-    step = stepper(
-        forward=model if world.size == 1 else Averaged(model, world),
-        loss=additive(loss, spec),
-        optimizer=optimizer,
-        scaler=None,
-        augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None),
-        device=torch.device("cpu"),
-    )
-    value, _ = step(mine)
+    value, _ = step_of(model if world.size == 1 else Averaged(model, world), additive(loss, spec), optimizer)(mine)
     return float(value), optimizer.gradient
 
 
@@ -92,35 +95,21 @@ def work(world: World, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (name, options), count in itertools.product(LOSS_CASES.items(), (2, 6)):
         found[f"{name}, {count}"] = gradient_of(options, batches(count, seed=1)[world.rank :: world.size], world)
-    found["frozen first"] = frozen_first(world)
-    found["gathered"] = gathered(world)
+    found["frozen first"] = two_passes(world, frozen=True)
+    found["gathered"] = two_passes(world, frozen=False)
     found["unused"] = three_steps(world)
     found["heard"] = decide(world)
     found["validations"] = validate_each_way(world, folder)
-    found["shared"] = world.share({"x": torch.arange(3)} if world.leads else None)
-    found["of a GPU"] = share_from_gpu(world)
+    with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):  # where tensors say that they lie
+        found["of a GPU"] = world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
     found["waits"] = step_without_waiting(world)
     return found
 
 
-def share_from_gpu(world: World) -> Any:
-    """What comes of tensors that say, where they are pickled, that they lie on the first process's GPU."""
-    with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):
-        return world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
-
-
 def step_without_waiting(world: World) -> list[str]:
     """Whatever waits for the device in a step, once the first step has wrapped the model."""
-    model = Averaged(network(), world)
-    step = stepper(
-        forward=model,
-        loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC),
-        optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
-        scaler=None,
-        augment=None,
-        config=TrainingConfig(precision="float32", clip_norm=None),
-        device=torch.device("cpu"),
-    )
+    model, focal = Averaged(network(), world), build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC)
+    step = step_of(model, additive(focal, SPEC), torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True))
     mine = batches(4, seed=2)[world.rank :: world.size]
     step(mine)
     with mock.patch("segmeter.losses.focal.refuse_bad_labels"), NoWaiting() as noted:
@@ -141,28 +130,20 @@ class NoWaiting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def gathered(world: World) -> list[Tensor]:
-    """Gradients after the first and after the last backward pass of a step."""
+def two_passes(world: World, *, frozen: bool) -> list[Tensor]:
+    """Gradients after the first and the last backward pass of a step; or of two steps, in the first of which the first
+    layer does not learn.
+    """
     model = network()
     averaged, gradients = Averaged(model, world), []
     image = torch.full((1, 3, 4, 4), 1.0 + world.rank, dtype=torch.float64)
     for last in (False, True):
-        with averaged.gathering(image, last=last):
+        if frozen:
+            model.zero_grad()
+            model[0].requires_grad_(last)
+        with averaged.gathering(image, last=last or frozen):
             averaged(image).square().sum().backward()
         gradients.append(torch.cat([p.grad.reshape(-1).clone() for p in model.parameters() if p.grad is not None]))
-    return gradients
-
-
-def frozen_first(world: World) -> list[Tensor]:
-    """Gradients of a model whose first layer learns in the second step only."""
-    model = network()
-    averaged, gradients = Averaged(model, world), []
-    for learns in (False, True):
-        model[0].requires_grad_(learns)
-        image = torch.full((1, 3, 4, 4), 1.0 + world.rank, dtype=torch.float64)
-        averaged(image).square().sum().backward()
-        gradients.append(torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))
-        model.zero_grad()
     return gradients
 
 
@@ -172,12 +153,13 @@ class Unfinished(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(5)
-        self.used = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4).eval(), nn.Dropout(0.5), nn.Conv2d(4, 3, 1))
+        self.used = nn.Sequential(
+            nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4).eval(), nn.Dropout(0.5).eval(), nn.Conv2d(4, 3, 1)
+        )
         self.last = nn.Conv2d(4, 8, 1)
 
     def forward(self, image: Tensor) -> Tensor:
-        logits: Tensor = self.used[:2](image)
-        return self.used[3](logits)  # type: ignore[no-any-return]
+        return self.used(image)  # type: ignore[no-any-return]
 
 
 def three_steps(world: World) -> Tensor:
@@ -202,3 +184,43 @@ def decide(world: World) -> list[Any]:
         world.end(None, None, None)
         return heard
     return [world.next_order(0), world.next_order(int(signal.SIGUSR1)), world.next_order(0)]
+
+
+class MixedCases(TinyCases):
+    """Cases of two sizes, so that batches are not all full, and no number of processes divides them."""
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = super().__getitem__(index)
+        end = 12 if index in (3, 6, 7) else 16
+        assert sample.target is not None
+        return replace(sample, image=sample.image[:end], target=sample.target[:end])
+
+
+def name_of(prediction: Prediction, folder: Path) -> Path:
+    """Stands for a picture, and says what would be drawn."""
+    return folder / f"{prediction.sample.case_id} {int(prediction.labels.sum())}.png"
+
+
+def validate_each_way(world: World, folder: Path) -> list[Any]:
+    """What rank 0 has of four validations: a whole one, one with a fault in rank 1, and with a signal to rank 1 or 0.
+
+    The running statistics of batch norm differ between the processes.
+    """
+    found: list[Any] = []
+    for poisoned, signalled in ((), None), ((2,), None), ((), 1), ((), 0):
+        cases, stop = MixedCases(count=11, poisoned=poisoned), StopSignals()
+        options = {"inference": InferenceConfig(precision="float32", batch_size=2), "draw": name_of, "pictures": 4}
+        job = tiny_job(folder, val_cases=cases, world=world, segmenter=tiny_segmenter(), **options)
+        learner = Learner(job, torch.device("cpu"), Limits(config=job.settings.training, batches_per_epoch=2))
+        learner.published.network.layers[1].running_mean += world.rank
+        stop.hear(int(signal.SIGUSR1) if world.rank == signalled else 0)
+        if not world.leads:
+            world.gather(score_share(job, learner, stop=stop))
+            continue
+        validator = Validator(job, learner, step=0, show=lambda words: None, stop=stop)
+        try:
+            found.append((validator(7, 0.1), stop.number))
+        except RunError as error:
+            found.append(str(error))
+        validator.settle()
+    return found

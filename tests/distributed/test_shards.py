@@ -1,4 +1,4 @@
-"""shard=2/7: how it is read, what it takes, what a manifest says of it, and what is refused."""
+"""shard=2/7: how it is read, what it takes, what a manifest says of it, what is refused; and the kinds of launch=."""
 
 import hashlib
 from itertools import groupby
@@ -9,6 +9,7 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset
+from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import (
     Place,
     Shard,
@@ -57,9 +58,7 @@ def test_a_manifest_names_the_place_and_the_cases_of_the_whole_run() -> None:
 
 def test_variables_of_torchrun_and_srun_are_found() -> None:
     srun = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}
-    found = find_place(srun)
-    assert found is not None
-    assert (found.rank, found.size, found.local) == (5, 8, 1)
+    assert find_place(srun) == Place(5, 8, 1)
     here = {"SUBMITIT_LOCAL_GLOBALID": "1", "SUBMITIT_LOCAL_NTASKS": "2", "SUBMITIT_LOCAL_LOCALID": "1"}
     assert find_place({**srun, **here}) == Place(1, 2, 1)
     assert find_place({}) is None
@@ -87,7 +86,6 @@ def grouped(kinds: list[int], size: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_parts_of_all_processes_are_the_batches_of_one(seed: int) -> None:
-    """Mutation seen to fail: batches that are not told apart by their number."""
     rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 2, rng.integers(0, 25)).tolist()
     size, count = int(rng.integers(1, 5)), int(rng.integers(1, 8))
@@ -101,10 +99,20 @@ def test_the_parts_of_all_processes_are_the_batches_of_one(seed: int) -> None:
 
 
 def test_a_shard_takes_every_nth_batch_whole(tmp_path: Path) -> None:
-    """No image is predicted beside others. Mutation seen to fail: every n-th case instead of batch."""
+    """No image is predicted beside others."""
     dataset = build_dataset(folder(make_folder(tmp_path, tuple("abcdefg"))))
     taken = [take_batches(dataset, Shard(number, 3), batch_size=2) for number in (1, 2, 3)]
     assert ["".join(part.case_ids) for part, _ in taken] == ["abg", "cd", "ef"]
     assert [batches for _, batches in taken] == [[0, 0, 3], [1, 1], [2, 2]]
     with pytest.raises(ConfigError, match="at most 4 shards"):
         take_batches(dataset, Shard(1, 5), batch_size=2)
+
+
+def test_each_kind_is_registered_by_its_name_and_checks_its_keys() -> None:
+    assert {name: LAUNCHES.schema(name)().name for name in LAUNCHES.names()} == {
+        name: name for name in LAUNCHES.names()
+    }
+    with pytest.raises(ConfigError, match=r"launch: .*'slrum'.* Did you mean 'slurm'\?"):
+        LAUNCHES.schema("slrum")
+    with pytest.raises(ConfigError, match=r"launch: expected `devices` .*got 1025"):
+        LAUNCHES.schema("processes")(devices=1025)

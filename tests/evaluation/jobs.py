@@ -61,9 +61,3 @@ def interrupted(after: int) -> Iterator[None]:
 
 def empty(path: Path) -> None:
     path.write_bytes(b"")
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)

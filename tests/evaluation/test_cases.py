@@ -1,7 +1,10 @@
-"""A pair of files becomes maps and a row, read whole or in bands of lines if it is larger than memory."""
+"""A pair of files becomes maps and a row, read whole or in bands of lines if it is larger than memory, and in time."""
 
 import os
 import pickle
+import threading
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,31 +12,31 @@ import tifffile
 import zarr
 from PIL import Image
 
-from segmeter.classes import ClassSpec
-from segmeter.data.classes_config import default_colours
+from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import array
-from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.sample import Reading
-from segmeter.errors import DataError
+from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pair_maps import PairReader
-from segmeter.evaluation.pairing import MaskPair
-from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.pairing import MaskPair, hash_pair
+from segmeter.evaluation.score import measure_probs, score
 from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures import row
-from tests.data.crafted import THREE, put
-from tests.evaluation.masks import LABELS, TARGETS, pair_masks, put_sides, two_cases
+from segmeter.report.config import ReportConfig
+from tests.data.crafted import THREE, noise, put
+from tests.evaluation.masks import LABELS, TARGETS, changed, pair_masks, put_sides, scoring, two_cases
+
+READING = Reading(spec=THREE, max_pixels=10**6)
 
 
 def scorer(flag_missing=False, **metrics):
-    reading = Reading(spec=THREE, label_map={}, max_pixels=10_000, key=None, instances=False)
-    return CaseScorer(reading, MetricsConfig(bootstrap=0, **metrics), flag_missing=flag_missing)
+    return CaseScorer(READING, MetricsConfig(bootstrap=0, **metrics), flag_missing=flag_missing)
 
 
-def pairs_of(root, **options):
-    return pair_masks(root / "predictions", root / "references", spec=THREE, **options).pairs
+def pairs_of(root):
+    return pair_masks(root / "predictions", root / "references", spec=THREE).pairs
 
 
 def test_the_maps_are_those_of_the_files(tmp_path):
@@ -55,29 +58,6 @@ def test_a_row_has_the_counts_the_spacing_that_was_given_and_measures(tmp_path):
     assert {name.partition("/")[0] for name in row.scores if "boundary_iou" in name} == {"boundary_iou"}
 
 
-def test_a_missing_prediction_is_class_0_everywhere_and_says_so(tmp_path):
-    two_cases(tmp_path)
-    (tmp_path / "predictions" / "b.png").unlink()
-    rows = [scorer(flag_missing=True)(pair).row for pair in pairs_of(tmp_path, missing="as_background")]
-    assert [row.extra["missing"] for row in rows] == [0.0, 1.0]
-    assert rows[1].counts[:, 1:].sum() == 0
-    assert rows[1].counts.sum() == 6
-
-
-@pytest.mark.parametrize("side", ["references", "predictions"])
-def test_the_file_with_a_value_that_is_no_label_is_named(tmp_path, side):
-    two_cases(tmp_path)
-    put(tmp_path / side / "a.png", np.full((2, 3), 7, np.uint8))
-    pair = pairs_of(tmp_path)[0]
-    problems = scorer()(pair)
-    assert isinstance(problems, tuple)
-    assert len(problems) == 1
-    assert f"{side}/a.png" in problems[0]
-    assert "7 (6 pixels)" in problems[0]
-    with pytest.raises(DataError, match=r"7 \(6 pixels\)"):
-        scorer().read(pair)
-
-
 def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_label(tmp_path):
     put_sides(tmp_path, *np.zeros((2, 3, 4, 5), np.uint8), "v.npy")
     problems = scorer(measures=(ErrorTypesConfig(),))(pairs_of(tmp_path)[0])
@@ -87,42 +67,30 @@ def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_labe
     )
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_a_label_that_only_ignored_pixels_hide_is_refused_too(hidden, tmp_path):
-    root = two_cases(tmp_path)
-    labels = np.array(LABELS["a"], np.uint8)
-    labels[tuple(np.argwhere((np.array(TARGETS["a"]) == 255) == hidden)[0])] = 77
-    put(root / "predictions" / "a.png", labels)
-    (problem,) = scorer()(pairs_of(root)[0])
-    assert "77 (1 pixels)" in problem
-
-
-def score_alone(path, reading, *measures):
-    """The row of a reference without a prediction."""
-    pair = MaskPair(case_id="a", stem="a", references=(path,), predictions=())
-    found = CaseScorer(reading, MetricsConfig(bootstrap=0, measures=measures))(pair)
-    assert isinstance(found, Entry), found
-    return found.row
+@pytest.mark.parametrize(
+    ("side", "place"),
+    [("references", (0, 0)), ("predictions", (0, 0)), ("predictions", (1, 2))],
+    ids=["reference", "prediction", "hidden by an ignored pixel"],
+)
+def test_the_file_with_a_value_that_is_no_label_is_named(tmp_path, side, place):
+    mask = np.array({"references": TARGETS, "predictions": LABELS}[side]["a"], np.uint8)
+    mask[place] = 7
+    pair = pairs_of(two_cases(tmp_path))[0]
+    put(tmp_path / side / "a.png", mask)
+    (problem,) = scorer()(pair)
+    assert f"{side}/a.png" in problem
+    assert "7 (1 pixels)" in problem
+    with pytest.raises(DataError, match=r"7 \(1 pixels\)"):
+        scorer().read(pair)
 
 
 @pytest.mark.parametrize("side", [True, "predictions"])
 def test_a_missing_prediction_is_class_0_whatever_the_label_map_makes_of_0(side, tmp_path):
     path, label_map = put(tmp_path / "a.png", np.uint16([[1, 1, 0], [0, 1, 1]])), {"0": 1, "1": 0, "255": 255}
-    reading = Reading(spec=THREE, label_map=label_map, max_pixels=10_000, instances=side, divisor=1000)
-    assert score_alone(path, reading).counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
-
-
-def test_a_missing_prediction_of_cityscapes_has_no_pixel_of_a_class_that_0_is_not(tmp_path):
-    labels = LabelsConfig(preset="cityscapes", instances=True)
-    path = put(tmp_path / "a.png", np.uint16([[7, 26001, 26002]]))
-    known = {"label_map": labels.label_map, "max_pixels": 10_000, "divisor": labels.instance_divisor}
-    reading = Reading(spec=labels.spec(), instances=True, **known)
-    counts = score_alone(path, reading, InstancesConfig(objects="maps")).counts
-    assert counts[:, 0].nonzero()[0].tolist() == [0, 13]  # road and car
-    assert counts.sum() == counts[:, 0].sum() == 3
-
-
-SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
+    reading = Reading(spec=THREE, label_map=label_map, instances=side, divisor=1000)
+    metrics = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
+    found = CaseScorer(reading, metrics)(MaskPair(case_id="a", stem="a", references=(path,), predictions=()))
+    assert found.row.counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
 
 
 @pytest.fixture
@@ -149,9 +117,8 @@ def maps(tmp_path, pairs_are_large):
 
 
 def job(maps, folder, **metrics):
-    pairing = pair_masks(maps / "predictions", maps / "references", spec=SPEC, missing="error")
-    reading = Reading(spec=SPEC, label_map={}, max_pixels=10**6)
-    return Scoring(pairing=pairing, folder=folder, reading=reading, metrics=MetricsConfig(bootstrap=20, **metrics))
+    wanted = MetricsConfig(bootstrap=20, **metrics)
+    return changed(scoring(maps), max_pixels=10**6, metrics=wanted, folder=folder)
 
 
 def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypatch):
@@ -207,8 +174,62 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     for side in ("references", "predictions"):
         paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
         Image.fromarray(labels).save(*paths[side])
-    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
-    pair = MaskPair(case_id="a", stem="a", **paths)
+    reader, pair = PairReader(READING, None), MaskPair(case_id="a", stem="a", **paths)
     assert reader.look(pair) == (True, 0)
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
     assert reader.look(pair) == (False, 300 * 300)
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """A list for the name of a folder whose files of case b are waited for until the test ends."""
+    folders, released = [], threading.Event()
+
+    def waiting(then):
+        def wait_then(path, *more, **options):
+            if isinstance(path, Path) and path.stem == "b" and path.parent.name in folders:
+                released.wait(9)
+            return then(path, *more, **options)
+
+        return wait_then
+
+    monkeypatch.setattr(os, "open", waiting(os.open))
+    monkeypatch.setattr(Path, "read_bytes", waiting(Path.read_bytes))
+    yield folders
+    released.set()
+
+
+def read_in_bands(job):
+    for name in "ab":
+        put_sides(job.folder / "large", *[noise(50, 40, None) % 3] * 2, f"{name}.tif")
+    return partial(score, changed(scoring(job.folder / "large"), timeout_s=0.3))
+
+
+def read_probs(job):
+    files = {name: put(job.folder / f"probs/{name}.npy", np.full((3, 2, 3), 1 / 3, np.float32)) for name in "ab"}
+    measured = {pair.case_id: hash_pair(pair) for pair in job.pairs}
+    return partial(measure_probs, job.scorer(), job.pairs, files, measured=measured)
+
+
+def read_pictures(job):
+    images = {name: put(job.folder / f"images/{name}.png", noise(2, 3)) for name in "ab"}
+    score(job)
+    return partial(draw_cases, job, images, ReportConfig(panel=128, overlays=2))
+
+
+@pytest.mark.usefixtures("pairs_are_large")
+@pytest.mark.parametrize(
+    ("way", "folder"),
+    [
+        pytest.param(lambda job: partial(score, job), "predictions", id="whole"),
+        pytest.param(read_in_bands, "predictions", id="in bands"),
+        *(pytest.param(read_probs, name, id=f"probabilities, {name}") for name in ("references", "probs")),
+        *(pytest.param(read_pictures, name, id=f"pictures, {name}") for name in ("references", "images")),
+    ],
+)
+def test_a_case_that_is_not_read_in_time_is_named_with_its_files(way, folder, hanging, tmp_path):
+    read = way(changed(scoring(two_cases(tmp_path)), timeout_s=0.3))
+    read()
+    hanging.append(folder)
+    with pytest.raises(LateError, match=rf"^data: case 'b' was not read within 0\.3 seconds: .*{folder}/b\."):
+        read()

@@ -16,14 +16,11 @@ from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig
-from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import is_overall
 from segmeter.metrics.statistics import columns
 from segmeter.metrics.summary.scoreboard import PER_CASE
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
-
-Masks = dict[str, list[list[int]]]
 
 
 def make_run(folder, *, targets=TARGETS, labels=LABELS, spec=THREE, config=FEW):
@@ -111,25 +108,27 @@ def test_clusters_are_those_of_the_runs_unless_they_are_set(tmp_path):
     assert compare([one, free], GROUPED)["bootstrap"]["n_units"] == 3
 
 
-MORE = {"c": [[0]]}
-OTHER_B = {"b": [[1, 1, 1], [0, 0, 0]]}
+SMALL = {"c": [[0]]}
 MOVED_B = {"b": [[2, 1, 1], [0, 0, 1]]}  # with as many pixels of each class
-FOREGROUND = MetricsConfig(bootstrap=50, background=False)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        pytest.param({"targets": TARGETS | MORE, "labels": LABELS | MORE}, "1 missing from 'one': c", id="cases"),
-        pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
-        pytest.param({"targets": TARGETS | MOVED_B}, "1 cases of 'two' with another target: b", id="moved targets"),
+        pytest.param({"targets": TARGETS | SMALL, "labels": LABELS | SMALL}, "1 missing from 'one': c", id="cases"),
+        pytest.param({"targets": TARGETS | {"b": LABELS["b"]}}, "with another target: b", id="targets"),
+        pytest.param({"targets": TARGETS | MOVED_B}, "with another target: b", id="moved targets"),
         pytest.param({"spec": THREE.replace(names=("a", "b", "d"))}, "'one' with a, b, c, got a, b, d", id="classes"),
         pytest.param(
-            {"targets": {"a": [[0]]}, "labels": {"a": [[0]]}, "spec": THREE.replace(ignore_index=None)},
+            {"targets": SMALL, "labels": SMALL, "spec": THREE.replace(ignore_index=None)},
             "same ignore_index, as 'one' with 255, got none in 'two'",
             id="ignored value",
         ),
-        pytest.param({"config": FOREGROUND}, "(metrics.background), as this comparison with a, b, c", id="background"),
+        pytest.param(
+            {"config": FEW.replace(background=False)},
+            "(metrics.background), as this comparison with a, b, c",
+            id="background",
+        ),
         pytest.param({"config": measured(threshold=0.7)}, "threshold, as 'one' with 0.5, got 0.7", id="setting"),
     ],
 )

@@ -1,8 +1,13 @@
-"""Evaluation and prediction, whose results cross through the ring: what is written must not depend on how."""
+"""Evaluation and prediction, whose results cross through the ring: what is written must not depend on how.
+
+Of an interrupted run, what is done is not predicted again, and the end is that of an uninterrupted one.
+"""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +21,11 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import measure_prediction, predict
+from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
+from segmeter.evaluation.predicted import restore_cases
 from segmeter.export.config import ExportConfig
+from segmeter.files import TEMPORARY, is_whole
 from segmeter.inference import results as outbox
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.calibration_file import summarise_calibration
@@ -30,7 +38,8 @@ from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfi
 from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
-from tests.evaluation.jobs import case_run, evaluated, files, predictor
+from tests.evaluation.jobs import case_run, empty, evaluated, files, interrupted, predictor
+from tests.faults.world import flip
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 
@@ -54,25 +63,8 @@ def test_every_file_is_the_same_with_and_without_a_stream(tmp_path, stream, monk
 
 
 @pytest.mark.usefixtures("stream")
-def test_each_row_and_file_belongs_to_its_case(tmp_path):
-    """By a forward pass of the test's own."""
-    cases, segmenter = TinyCases(count=5), tiny_segmenter().eval()
-    evaluated(tmp_path, dataset=cases)
-    rows = {row.case_id: row for row in read_cases(tmp_path / "cases.parquet")}
-    for sample in (cases[index] for index in range(5)):
-        with torch.no_grad():
-            logits = segmenter(torch.from_numpy(sample.image).permute(2, 0, 1)[None])
-        target = torch.from_numpy(sample.target.astype(np.int64))[None]
-        expected = float(torch.nn.functional.cross_entropy(logits, target, ignore_index=255))
-        assert rows[sample.case_id].loss == pytest.approx(expected, rel=1e-5)
-        labels = np.asarray(Image.open(tmp_path / "predictions/labels" / f"{sample.case_id}.png"))
-        np.testing.assert_array_equal(labels, logits.argmax(1)[0].numpy())
-        probs = np.load(tmp_path / "predictions/probs" / f"{sample.case_id}.npy")
-        np.testing.assert_allclose(probs, logits.softmax(1)[0].numpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
-    """By PyTorch's weighted cross-entropy of all pixels."""
+def test_rows_files_and_losses_are_those_of_a_forward_pass_of_the_tests_own(tmp_path):
+    """By PyTorch's weighted cross-entropy of each case, and of the pixels of all cases as one batch."""
     cases, segmenter, weights = TinyCases(count=5, size=6), tiny_segmenter().eval(), [1.0, 5.0, 20.0]
     loss = FocalLoss("multiclass", gamma=0, class_weights=weights, ignore_index=255)
     summary = evaluated(tmp_path, dataset=cases, loss=loss)
@@ -80,13 +72,26 @@ def test_the_loss_is_that_of_all_cases_as_one_batch(tmp_path):
     with torch.no_grad():
         logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
     target = torch.from_numpy(np.stack([sample.target for sample in samples]).astype(np.int64))
-    options = {"weight": torch.tensor(weights), "ignore_index": 255}
-    whole = float(torch.nn.functional.cross_entropy(logits, target, **options))
-    each = [float(torch.nn.functional.cross_entropy(logits[i : i + 1], target[i : i + 1], **options)) for i in range(5)]
+    entropy = partial(torch.nn.functional.cross_entropy, weight=torch.tensor(weights), ignore_index=255)
+    each, whole = (
+        [float(entropy(logits[i : i + 1], target[i : i + 1])) for i in range(5)],
+        float(entropy(logits, target)),
+    )
     assert summary["loss"]["dataset"] == pytest.approx(whole, rel=1e-5)
     assert summary["loss"]["mean"] == pytest.approx(np.mean(each), rel=1e-5)
     assert abs(np.mean(each) - whole) > 1e-4 * whole  # the two are told apart
-    assert summarise(read_cases(tmp_path), cases.spec)["loss"] == summary["loss"]
+    rows, records = read_cases(tmp_path), parse_records(read_records(tmp_path))
+    assert summarise(rows, cases.spec)["loss"] == summary["loss"]
+    assert [row.case_id for row in rows] == list(records) == list(cases.case_ids)
+    assert [row.loss for row in rows] == pytest.approx(each, rel=1e-5)
+    for found, (case_id, record) in zip(logits, records.items(), strict=True):
+        labels = np.asarray(Image.open(tmp_path / "predictions/labels" / f"{case_id}.png"))
+        np.testing.assert_array_equal(labels, found.argmax(0).numpy())
+        probs = np.load(tmp_path / "predictions/probs" / f"{case_id}.npy")
+        np.testing.assert_allclose(probs, found.softmax(0).numpy(), rtol=1e-5, atol=1e-6)
+        assert record["image"] == [6, 6, 3, "float32"]
+        assert list(record["files"]) == [f"labels/{case_id}.png", f"probs/{case_id}.npy"]
+        assert all(is_whole(tmp_path / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 @pytest.mark.parametrize("name", ["images/b.png", "masks/b.png"])
@@ -155,29 +160,115 @@ class Untargeted(TinyCases):
         return replace(super().__getitem__(index), target=None)
 
 
-def prediction(folder, **changes):
-    return case_run(folder, **({"dataset": Untargeted(count=5)} | changes))
+def test_predictions_are_those_of_the_network_post_processed_and_may_be_left_out(tmp_path):
+    raw, cleaned = [], []
+    for name, found, steps in (("raw", raw, ()), ("steps", cleaned, (LargestComponentConfig(),))):
+        job = case_run(tmp_path / name, dataset=Untargeted(count=5), postprocess=PostprocessConfig(steps=steps))
+        assert predict(job) == 5
+        assert sorted(job.dataset.read) == list(range(5))
+        files = (tmp_path / name / "predictions" / "labels" / f"{case_id}.png" for case_id in job.dataset.case_ids)
+        found += [np.asarray(Image.open(file)) for file in files]
+    for index in range(5):
+        own = job.predictor.logits([job.dataset[index].image]).argmax(1)[0].numpy()
+        np.testing.assert_array_equal(raw[index], own)
+    assert any((one != other).any() for one, other in zip(raw, cleaned, strict=True))
+    predict(case_run(tmp_path / "probs", dataset=Untargeted(count=5), export=ExportConfig(labels=False, probs=True)))
+    assert [path.name for path in (tmp_path / "probs" / "predictions").iterdir()] == ["probs"]
+    assert np.load(tmp_path / "probs" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
 
 
-def stored(folder, case_id):
-    return np.asarray(Image.open(folder / "predictions" / "labels" / f"{case_id}.png"))
+COUNT, BATCH = 11, 3
 
 
-def test_every_image_is_written_and_handed_over_in_order(tmp_path):
-    work = prediction(tmp_path)
-    assert predict(work) == 5
-    assert sorted(work.dataset.read) == list(range(5))
-    for index, name in enumerate(work.dataset.case_ids):
-        expected = work.predictor.logits([work.dataset[index].image]).argmax(1)[0].numpy()
-        np.testing.assert_array_equal(stored(tmp_path, name), expected)
+def run(folder, **changes):
+    fields = {"predictor": predictor(batch_size=BATCH), "dataset": TinyCases(count=COUNT)}
+    return evaluated(folder, **(fields | {"identity": {"checkpoint": "0"}} | changes))
 
 
-def test_what_is_written_is_post_processed_and_may_be_left_out(tmp_path):
-    steps = PostprocessConfig(steps=(LargestComponentConfig(),))
-    predict(prediction(tmp_path / "raw"))
-    predict(prediction(tmp_path / "steps", postprocess=steps))
-    pairs = [[stored(tmp_path / name, f"case{index:02d}") for name in ("raw", "steps")] for index in range(5)]
-    assert any((one != other).any() for one, other in pairs)
-    predict(prediction(tmp_path / "clean", postprocess=steps, export=ExportConfig(labels=False, probs=True)))
-    assert [path.name for path in (tmp_path / "clean" / "predictions").iterdir()] == ["probs"]
-    assert np.load(tmp_path / "clean" / "predictions" / "probs" / "case00.npy").shape == (3, 16, 16)
+def resume(folder, **changes):
+    """Go on with a run; the cases that were read, and the summary."""
+    cases = TinyCases(count=COUNT)
+    summary = run(folder, dataset=cases, resume=True, **changes)
+    return sorted(cases.read), summary
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clean")
+    run(folder)
+    return files(folder)
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, COUNT])
+def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path):
+    with interrupted(after):
+        run(tmp_path)
+    assert not (tmp_path / "metrics.json").exists()
+    read, _ = resume(tmp_path)
+    restored = COUNT - len(read)
+    done = after if after == COUNT else after // BATCH * BATCH
+    assert restored <= done, "files that still waited to be written are written again"
+    assert read == list(range(restored, COUNT))
+    assert files(tmp_path) == clean
+
+
+def replace_by_a_link(path):
+    path.rename(path.parents[3] / "elsewhere")
+    path.symlink_to(path.parents[3] / "elsewhere")
+
+
+LABELS, DAMAGES = "predictions/labels/case04.png", (empty, flip, Path.unlink, replace_by_a_link)
+
+
+@pytest.mark.parametrize(
+    ("finished", "name", "damage"),
+    [
+        *((True, name, flip) for name in ("metrics.json", "cases.csv", "cases.parquet")),
+        *((finished, LABELS, damage) for finished in (True, False) for damage in DAMAGES),
+    ],
+)
+def test_a_damaged_file_is_named_and_made_again(finished, name, damage, clean, tmp_path, caplog):
+    folder = tmp_path / "run"
+    with nullcontext() if finished else interrupted(7):
+        run(folder)
+    damage(folder / name)
+    read, _ = resume(folder)
+    assert "missing or damaged files are written again" in caplog.text
+    assert f"(1: {name.removeprefix('predictions/')})" in caplog.text
+    assert read == list(range(0 if finished else 3, COUNT)), "from its batch on, as later cases follow it"
+    assert files(folder) == clean
+
+
+def test_a_finished_run_is_not_done_again(tmp_path):
+    summary = run(tmp_path)
+    assert resume(tmp_path) == ([], summary)
+
+
+def test_calibration_sees_every_case_again(tmp_path):
+    metrics = MetricsConfig(bootstrap=0, calibration=True)
+    whole = run(tmp_path / "whole", metrics=metrics)
+    with interrupted(6):
+        run(tmp_path / "resumed")
+    assert resume(tmp_path / "resumed", metrics=metrics) == (list(range(COUNT)), whole)
+
+
+@pytest.mark.parametrize(
+    ("noted", "damaged", "kept"),
+    [(0, None, 0), (1, None, 0), (2, None, 2), (3, None, 2), (5, None, 5), (5, 0, 0), (5, 1, 0), (5, 3, 2), (4, 4, 4)],
+)
+def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_one(noted, damaged, kept, tmp_path):
+    """In batches of 2. What a killed process left half written goes."""
+    job = case_run(tmp_path, export=ExportConfig(probs=True))
+    run_cases(job, "running")
+    records = parse_records(read_records(tmp_path))
+    manifest = Manifest.begin(tmp_path, job.identity, job.dataset.case_ids)
+    for case_id, record in list(records.items())[:noted]:
+        manifest.add(Entry(case_id=case_id, record=record))
+    manifest.close()
+    left = tmp_path / PREDICTIONS / "labels" / f"{TEMPORARY}left"
+    left.write_bytes(b"half")
+    if damaged is not None:
+        (tmp_path / PREDICTIONS / "labels" / f"case{damaged:02d}.png").unlink()
+    assert restore_cases(job, manifest) == kept
+    assert not left.exists()
+    assert read_records(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])

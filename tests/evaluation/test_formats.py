@@ -1,9 +1,7 @@
 """One pair of masks through every reader gives the same counts; other grids are refused, or resampled where asked."""
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,48 +13,35 @@ from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.spacings import NOTE
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.cases.stored import read_cases
+from tests.data import formats_written
 from tests.data.crafted import put
-from tests.data.formats_written import (
-    EDGES,
-    NAMES,
-    ORIGIN,
-    coco_content,
-    draw_mask,
-    library,
-    write_dicom,
-    write_geojson,
-    write_geotiff,
-    write_itk,
-    write_ome_zarr,
-    write_panoptic,
-)
+from tests.data.formats_written import EDGES, ORIGIN, draw_mask, library, write_geojson, write_geotiff, write_itk
 from tests.data.masks.exported import blocks, write_yolo
 from tests.data.volumes import save_nifti
 from tests.evaluation.masks import FEW, changed, pair_masks, put_sides, scoring, write_mask
 
-SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255)
+SPEC = ClassSpec(
+    task="multiclass", names=formats_written.NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255
+)
 CITYSCAPES = {"0": 0, "24": 1, "26": 2}
 
 
-def write_ids(path, mask):
-    Image.fromarray(np.array([0, 24, 26], np.uint8)[mask]).save(path)
-
-
 # suffix, axes of the mask, writer
-FILES: dict[str, tuple[str, int, Callable[[Path, np.ndarray], None]]] = {
+FILES = {
     "MHA": (".mha", 3, write_itk),
     "MHA 2-D": (".mha", 2, write_itk),
     "NRRD": (".nrrd", 3, write_itk),
     "Slicer's NRRD": (".seg.nrrd", 3, write_itk),
-    "DICOM-SEG": (".dcm", 3, write_dicom),
+    "DICOM-SEG": (".dcm", 3, formats_written.write_dicom),
     "GeoTIFF": (".tif", 2, write_geotiff),
     "COG": (".tif", 2, lambda path, mask: write_geotiff(path, mask, tiled=True, blockxsize=16, blockysize=16)),
-    "OME-Zarr": (".zarr", 3, write_ome_zarr),
-    "OME-Zarr 0.4, 2-D": (".zarr", 2, lambda path, mask: write_ome_zarr(path, mask, version="0.4")),
+    "OME-Zarr": (".zarr", 3, formats_written.write_ome_zarr),
+    "OME-Zarr 0.4, 2-D": (".zarr", 2, lambda path, mask: formats_written.write_ome_zarr(path, mask, version="0.4")),
     "NIfTI": (".nii.gz", 3, lambda path, mask: save_nifti(path, mask)),
-    "Cityscapes ids": (".png", 2, write_ids),
+    "Cityscapes ids": (".png", 2, lambda path, mask: put(path, np.uint8([0, 24, 26])[mask])),
 }
 
 
@@ -66,14 +51,11 @@ def masks(axes):
 
 
 def job_of(pairing, folder):
-    return Scoring(
-        pairing=pairing, reading=Reading(spec=SPEC, label_map={}, max_pixels=10_000), metrics=FEW, folder=folder
-    )
+    return Scoring(pairing=pairing, reading=Reading(spec=SPEC, max_pixels=10_000), metrics=FEW, folder=folder)
 
 
 def wanted(target, labels):
-    found: list[list[int]] = confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
-    return found
+    return confusion_matrix(target.ravel(), labels.ravel(), labels=range(3)).tolist()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -99,9 +81,9 @@ def test_coco_files_give_equal_counts(form, tmp_path):
     for number, side in enumerate(("references", "predictions")):
         path, drawn = tmp_path / f"coco_{side}.json", {name: pair[number] for name, pair in pairs.items()}
         if form == "panoptic":
-            write_panoptic(path, drawn)
+            formats_written.write_panoptic(path, drawn)
         else:
-            path.write_text(json.dumps(coco_content(drawn, compressed="text" in form)))
+            path.write_text(json.dumps(formats_written.coco_content(drawn, compressed="text" in form)))
         (tmp_path / side).mkdir(exist_ok=True)
         for name, mask in drawn.items():
             Image.fromarray(mask).save(tmp_path / side / f"{name}.png")
@@ -114,7 +96,7 @@ def test_coco_files_give_equal_counts(form, tmp_path):
         assert [row.counts.tolist() for row in read_cases(job.folder)] == both
 
 
-DRAWN: dict[str, tuple[str, Callable[[Path, np.ndarray], None], tuple[np.ndarray, np.ndarray]]] = {
+DRAWN = {
     "YOLO": (".txt", write_yolo, (blocks(), blocks())),
     "polygons": (".geojson", write_geojson, masks(2)),
     "our export": (".geojson", lambda path, mask: path.write_bytes(encode_geojson("a", mask, None, SPEC)), masks(2)),
@@ -137,24 +119,6 @@ def test_polygons_on_both_sides_have_no_size(tmp_path):
         score(scoring(tmp_path, spec=SPEC))
 
 
-def on_two_grids(root, suffix, *, cut=0):
-    """A reference, and a prediction that has fewer slices of the same lattice."""
-    target, labels = masks(3)
-    put_sides(root, target, labels, f"a{suffix}", write=write_itk)
-    write_itk(root / f"predictions/a{suffix}", labels[cut:], origin=(*ORIGIN[:2], ORIGIN[2] + EDGES[0] * cut))
-    return labels
-
-
-def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path):
-    labels = on_two_grids(tmp_path, ".mha", cut=2)
-    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
-    labels[:2] = 0
-    assert summary["confusion_matrix"] == wanted(masks(3)[0], labels)
-    assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
-    assert "resampled by nearest neighbour" in summary["spacing"]["warnings"][0]
-    assert "(1: a)" in summary["spacing"]["warnings"][0]
-
-
 def test_resampling_equals_itk(tmp_path):
     """On another lattice, which is turned."""
     sitk = library("SimpleITK")
@@ -170,6 +134,8 @@ def test_resampling_equals_itk(tmp_path):
     moved = sitk.GetArrayFromImage(sitk.Resample(image, reference, sitk.Transform(), sitk.sitkNearestNeighbor, 0))
     found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(target, moved)
+    assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
+    assert found["spacing"]["warnings"] == [f"{NOTE} (1: a)."]
 
 
 def test_endings_tell_masks_from_other_files(tmp_path):

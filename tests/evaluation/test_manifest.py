@@ -7,20 +7,9 @@ import pyarrow as pa
 import pytest
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation import manifest as manifest_module
+from segmeter.evaluation import manifest as module
 from segmeter.evaluation.drive import drive
-from segmeter.evaluation.manifest import (
-    JOURNAL,
-    Entry,
-    Manifest,
-    check_same,
-    hashes_of,
-    open_manifest,
-    parse_records,
-    read_batches,
-    read_records,
-    read_run_manifest,
-)
+from segmeter.evaluation.manifest import Entry, Manifest, check_same, open_manifest, read_batches, read_records
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from tests.metrics.build import case_row, class_spec
 
@@ -53,53 +42,43 @@ def rows_of(folder):
 
 def test_rows_come_back_to_the_last_bit(tmp_path):
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
-    given = entry(
-        "a",
-        loss=0.1 + 0.2,
-        loss_terms=((0.1, 3.0), (1 / 3, 0.0)),
-        depth=4,
-        spacing=(0.1, 1 / 3, 3.0),
-        changed_pixels={"fill": 3},
-        measured=(
-            MeasureColumn("hd", "b", float("inf")),
-            MeasureColumn("nsd@1", "b", float("nan")),
-            MeasureColumn("tp", "b", 1 / 3, summed=True),
-        ),
-        extra={"missing": 1.0},
-        target_crc32=2**32 - 1,
-    )
+    values = {"hd": np.inf, "nsd@1": np.nan, "tp": 1 / 3}
+    measured = tuple(MeasureColumn(name, "b", value, summed=name == "tp") for name, value in values.items())
+    places = {"depth": 4, "spacing": (0.1, 1 / 3, 3.0), "changed_pixels": {"fill": 3}, "extra": {"missing": 1.0}}
+    loss = {"loss": 0.1 + 0.2, "loss_terms": ((0.1, 3.0), (1 / 3, 0.0))}
+    given = entry("a", measured=measured, target_crc32=2**32 - 1, **places, **loss)
     manifest.add(given)
     manifest.close()
     (found,) = rows_of(tmp_path)
     np.testing.assert_array_equal(found.counts, given.row.counts, strict=True)
     assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
     records = read_records(tmp_path)
-    assert hashes_of(records) == {"a": given.sha256}
-    assert parse_records(records) == {"a": given.record}
+    assert module.hashes_of(records) == {"a": given.sha256}
+    assert module.parse_records(records) == {"a": given.record}
 
 
 @pytest.mark.slow
 def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest_module, "BATCH", 1)
+    monkeypatch.setattr(module, "BATCH", 1)
     begun(tmp_path)
-    content = (tmp_path / JOURNAL).read_bytes()
+    content = (tmp_path / module.JOURNAL).read_bytes()
     ends = np.array([end for _, end in read_batches(tmp_path)])
     assert len(ends) == 3
     for cut in range(0, len(content) + 1, 7):
-        (tmp_path / JOURNAL).write_bytes(content[:cut])
+        (tmp_path / module.JOURNAL).write_bytes(content[:cut])
         manifest = open_manifest(tmp_path, IDENTITY, CASES, resume=True)
         whole = int((ends <= cut).sum())
         assert ids(manifest) == CASES[:whole]
         for case_id in CASES[whole:]:
             manifest.add(entry(case_id))
         manifest.close()
-        assert (tmp_path / JOURNAL).read_bytes() == content
+        assert (tmp_path / module.JOURNAL).read_bytes() == content
 
 
 def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(manifest_module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(manifest_module, "BATCH", 3)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "BATCH", 3)
     manifest = Manifest.begin(tmp_path, IDENTITY, [])
     sizes = []
     for number in range(8):
@@ -112,42 +91,28 @@ def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path, monkeypatc
 
 
 def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest_module, "BATCH", 1)
+    monkeypatch.setattr(module, "BATCH", 1)
     begun(tmp_path)
-    content = (tmp_path / JOURNAL).read_bytes()
+    content = (tmp_path / module.JOURNAL).read_bytes()
     first, second, _ = (end for _, end in read_batches(tmp_path))
     rng = np.random.default_rng(0)
     for place in [first, first + 8, *rng.integers(first, second, 60).tolist()]:
         damaged = bytearray(content)
         damaged[place] ^= 1 << rng.integers(8)
-        (tmp_path / JOURNAL).write_bytes(damaged)
+        (tmp_path / module.JOURNAL).write_bytes(damaged)
         assert [case_id for table, _ in read_batches(tmp_path) for case_id in table["case_id"].to_pylist()] == ["a"]
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == ["a"]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 64])
 def test_rows_can_be_given_up(tmp_path, batch, monkeypatch):
-    monkeypatch.setattr(manifest_module, "BATCH", batch)
+    monkeypatch.setattr(module, "BATCH", batch)
     begun(tmp_path)
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == CASES
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=2) == CASES[:2]
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == CASES[:2]
     assert [row.case_id for row in rows_of(tmp_path)] == CASES[:2]
     assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=0) == []
-
-
-def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path):
-    manifest = begun(tmp_path)
-    assert read_run_manifest(tmp_path)["state"] == "running"
-    manifest.finish()
-    content = read_run_manifest(tmp_path)
-    assert content["state"] == "done"
-    assert content["cases"] == CASES
-    records = read_records(tmp_path)
-    assert hashes_of(records) == {case_id: case_id.encode().hex() for case_id in CASES}
-    assert parse_records(records) == {case_id: {"unit": "mm"} for case_id in CASES}
-    assert not (tmp_path / JOURNAL).exists()
-    assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
 
 
 def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
@@ -195,19 +160,22 @@ def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_p
 
 
 def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
-
     def opened(resume=True, identity=None):
         return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)
 
     with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
         opened()
     manifest = opened(resume=False)
-    manifest.add(Entry(case_id="x"))
+    manifest.add(Entry(case_id="x", sha256="78", record={"unit": "mm"}))
     manifest.close()
-    assert read_records(opened().folder)["case_id"].to_pylist() == ["x"]
+    assert module.read_run_manifest(tmp_path / "run")["state"] == "running"
+    before = read_records(opened().folder)
+    assert module.parse_records(before) == {"x": {"unit": "mm"}}
     (tmp_path / "run" / "metrics.json").write_text("{}")
     manifest.finish(["metrics.json"])
-    assert opened().done
+    assert (read_records(tmp_path / "run"), opened().done) == (before, True)
+    assert {"state": "done", "cases": ["x"]}.items() <= module.read_run_manifest(tmp_path / "run").items()
+    assert not (tmp_path / "run" / module.JOURNAL).exists()
     with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
         opened(identity={"a": 2})
     (tmp_path / "run" / "metrics.json").write_text("{")

@@ -16,7 +16,6 @@ from segmeter.evaluation.merge import Merge, check_merge, merge
 from segmeter.evaluation.pieces import Piece, check_pieces, read_pieces
 from segmeter.evaluation.score import score
 from segmeter.files import describe_file, write_json
-from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.evaluation.masks import FEW, put_masks, scoring
@@ -54,24 +53,14 @@ def job_of(folders, folder, *, kind="shards", metrics=FEW, **options):
     return Merge(pieces=read_pieces(folders), kind=kind, metrics=metrics, folder=folder, **options)
 
 
-def test_shards_in_any_order_are_the_run_without_shards(masks, thirds, tmp_path):
-    whole = scored(masks, tmp_path / "whole")
-    found = merge(job_of(thirds[::-1], tmp_path / "merged"))
-    assert found == whole
+@pytest.mark.parametrize("more", [False, True], ids=["apart", "two share cases"])
+def test_shards_in_any_order_are_the_run_without_shards(masks, thirds, tmp_path, more):
+    whole, half = scored(masks, tmp_path / "whole"), [tmp_path / "half"] if more else []
+    for folder in half:
+        scored(masks, folder, shard=Shard(1, 2))
+    assert merge(job_of([*thirds[::-1], *half], tmp_path / "merged")) == whole
     for name in ("metrics.json", "cases.parquet", "cases.csv", "manifest.json"):
         assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    matrix = np.zeros((3, 3), int)  # counted pixel by pixel
-    for name in "abcde":
-        np.add.at(matrix, (np.array(TARGETS[name]), np.array(LABELS[name])), 1)
-    assert found["confusion_matrix"] == matrix.tolist()
-
-
-def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
-    scored(masks, tmp_path / "half", shard=Shard(1, 2))
-    merge(job_of([*thirds, tmp_path / "half"], tmp_path / "merged"))
-    rows = read_cases(tmp_path / "merged")
-    assert [row.case_id for row in rows] == list("abcde")
-    assert sum(int(row.counts.sum()) for row in rows) == 5 * 42
 
 
 def test_rows_that_differ_are_refused_with_their_runs(masks, thirds, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,27 +56,19 @@ def test_a_prediction_of_another_case_is_no_misspelt_one(tmp_path):
     assert (job.pairing.missing, job.pairing.extra) == (("b",), ("extra",))
 
 
-def test_links_that_lead_nowhere_are_named_together_before_a_run_begins(tmp_path):
+@pytest.mark.parametrize(("target", "said"), [("nothing.png", "No such file or directory"), (None, "Too many levels")])
+def test_links_that_lead_nowhere_or_to_themselves_are_named_together_before_a_run_begins(target, said, tmp_path):
     put_pair(tmp_path, "a", "a")
-    for role, name in (("references", "other.png"), ("predictions", "a.png")):
-        (tmp_path / role / name).unlink()
-        (tmp_path / role / name).symlink_to("nothing.png")
-    with pytest.raises(DataError) as caught:
-        scoring(tmp_path).pairing.fingerprint()
-    rule = "expected `file` to be readable, got No such file or directory."
-    assert [line.partition(f"{tmp_path}/")[2] for line in caught.value.problems] == [
-        f"predictions/a.png: {rule}",
-        f"references/other.png: {rule}",
-    ]
-
-
-def test_a_link_to_itself_is_one_line(tmp_path):
-    put_pair(tmp_path, "a", "a")
-    (tmp_path / "references" / "a.png").unlink()
-    (tmp_path / "references" / "a.png").symlink_to("a.png")
-    with pytest.raises(DataError, match=r"references/a\.png: .*Too many levels of symbolic links") as caught:
-        score(scoring(tmp_path))
-    assert len(caught.value.problems) == 1
+    for path in (tmp_path / "references" / "other.png", tmp_path / "predictions" / "a.png"):
+        path.unlink()
+        path.symlink_to(target or path.name)
+    for refuse in (scoring(tmp_path).pairing.fingerprint, partial(score, scoring(tmp_path))):
+        with pytest.raises(DataError) as caught:
+            refuse()
+        lines = sorted(line.partition(f"{tmp_path}/")[2] for line in caught.value.problems)
+        assert len(lines) == 2
+        for line, name in zip(lines, ("predictions/a.png", "references/other.png"), strict=True):
+            assert line.startswith(f"{name}: expected `file` to be readable, got {said}")
 
 
 def test_numbers_of_objects_beyond_int64_are_refused_by_name(tmp_path):
@@ -96,6 +89,7 @@ def test_missing_predictions_are_counted_and_ten_are_named_or_are_scored_as_back
     assert summary["missing_predictions"] == {"n": 12, "cases": [f"c{i:02}" for i in range(1, 13)]}
     assert (summary["n_cases"], summary["extra_predictions"]) == (13, 1)
     assert summary["confusion_matrix"] == [[13, 0, 0], [12, 1, 0], [0, 0, 0]]
+    assert [row.extra["missing"] for row in read_cases(tmp_path)] == [0.0, *[1.0] * 12]
 
 
 @pytest.fixture
@@ -114,16 +108,14 @@ def with_images(job, folder):
     return replace(job, pairing=replace(job.pairing, pairs=pairs))
 
 
-def test_brightness_is_that_of_the_images(beside, tmp_path):
-    score(with_images(beside, tmp_path / "images"))
-    assert [row.scores["brightness/image"] for row in read_cases(tmp_path)] == [0.0, 0.2, 0.4]
-
-
-def test_without_images_nothing_is_seen_of_them_and_a_run_is_another_one(beside, tmp_path):
+def test_brightness_is_that_of_the_images_if_there_are_any_and_a_run_without_them_is_another_one(beside, tmp_path):
     score(beside)
     assert not any("brightness/image" in row.scores for row in read_cases(tmp_path))
+    seeing = with_images(beside, tmp_path / "images")
     with pytest.raises(ConfigError, match="`images` was False and is True now"):
-        check_same(tmp_path, with_images(beside, tmp_path / "images").identity(), ["c0", "c1", "c2"])
+        check_same(tmp_path, seeing.identity(), ["c0", "c1", "c2"])
+    score(seeing)
+    assert [row.scores["brightness/image"] for row in read_cases(tmp_path)] == [0.0, 0.2, 0.4]
 
 
 def test_a_case_without_an_image_and_an_image_of_another_size_are_named(beside, tmp_path):

@@ -15,24 +15,11 @@ from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
-from tests.evaluation.masks import FEW, changed, put_sides, scoring
+from tests.data.volumes import VOLUME, save_nifti
+from tests.evaluation.masks import changed, put_sides, scoring
 
 OTHER = np.where(np.arange(24).reshape(2, 3, 4) % 5 == 0, 0, VOLUME).astype(np.uint8)
 MEASURED = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(),))
-
-
-@pytest.mark.parametrize("name", ["a.nii.gz", "a.npz", "a.zarr"])
-def test_a_volume_is_counted_and_its_row_says_its_shape(name, tmp_path):
-    save_volume(tmp_path / "references" / name, VOLUME)
-    save_volume(tmp_path / "predictions" / "a.nii", OTHER.astype(np.float32))
-    job = scoring(tmp_path)
-    summary = score(job)
-    assert summary["confusion_matrix"] == confusion_matrix(VOLUME.ravel(), OTHER.ravel(), labels=range(3)).tolist()
-    (row,) = read_cases(tmp_path)
-    assert (row.case_id, row.depth, row.height, row.width, row.spacing) == ("a", 2, 3, 4, EDGES)
-    known = {key: summary["spacing"][key] for key in ("sources", "units", "overridden")}
-    assert known == {"sources": {"NIfTI header": 1}, "units": ["mm"], "overridden": 0}
 
 
 def test_distances_are_in_the_unit_of_the_file(tmp_path):
@@ -59,31 +46,6 @@ def test_distances_are_not_averaged_over_units_unless_a_configured_spacing_wins_
         "warnings": ["metrics.spacing replaces another spacing in the files of cases (1: a)."],
     }
     assert {row.spacing for row in read_cases(tmp_path)} == {(1.0, 1.0, 1.0)}
-
-
-def test_a_spacing_of_other_axes_is_refused(tmp_path):
-    put_sides(tmp_path, VOLUME, VOLUME, "a.npy")
-    with pytest.raises(DataError, match=r"`metrics\.spacing` to have 3 values, one per axis of 2 x 3 x 4, got 2"):
-        score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=(1.0, 1.0))))
-
-
-def test_what_lies_elsewhere_or_has_another_size_is_named(tmp_path):
-    save_nifti(tmp_path / "references" / "a.nii.gz")
-    save_nifti(tmp_path / "predictions" / "a.nii.gz", edges=(3.0, 0.5, 0.3))
-    save_nifti(tmp_path / "references" / "b.nii.gz")
-    save_nifti(tmp_path / "predictions" / "b.nii.gz", origin=(0, 5, 0))
-    save_nifti(tmp_path / "references" / "c.nii.gz")
-    save_volume(tmp_path / "predictions" / "c.npy", VOLUME[:, :2])
-    put_sides(tmp_path, VOLUME[0], VOLUME[:1], "d.npy")
-    with pytest.raises(DataError) as caught:
-        score(scoring(tmp_path))
-    lines = caught.value.problems
-    assert len(lines) == 4
-    assert "a.nii.gz: expected `spacing`" in lines[0]
-    assert "(3, 0.5, 0.25) mm, got (3, 0.5, 0.3) mm" in lines[0]
-    assert "b.nii.gz: expected `origin`" in lines[1]
-    assert "2 x 3 x 4, got 2 x 2 x 4 (depth x height x width)" in lines[2]
-    assert "3 x 4, got 1 x 3 x 4" in lines[3]
 
 
 def test_the_golden_spine_is_counted_from_its_files(shared_data, tmp_path):

@@ -13,19 +13,16 @@ import time
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from tests.faults.commands import COMMANDS
-from tests.faults.harness import composed_once, prepare
+from tests.faults.harness import COMMANDS, composed_once, prepare
 
 ROOT = Path(__file__).parents[2]
 KINDS = {"full": 1, "stays full": 2, "broken": 3, "killed": 4}
 NEVER = 10**9
 # what a child would import at the cost of its run
-LAZY = (
-    "segmentation_models_pytorch", "pyarrow.parquet", "jinja2", "safetensors.torch", "skimage.measure", "rich.table",
-)  # fmt: skip
+LAZY = ["segmentation_models_pytorch", "pyarrow.parquet", "jinja2"]
+LAZY += ["safetensors.torch", "skimage.measure", "rich.table"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +36,7 @@ class Ended:
 
 
 class Children:
-    """A context in whose process children run, one at a time.
-
-    Parameters
-    ----------
-    library
-        What `interpose.c` was compiled to; None for children that meet signals only.
-    variables
-        Of the environment.
-    """
+    """A context in whose process children run, one at a time; `library` is what `interpose.c` was compiled to."""
 
     def __init__(self, library: Path | None = None, **variables: str) -> None:
         path = os.pathsep.join([str(ROOT), *sys.path])
@@ -62,9 +51,7 @@ class Children:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._server.communicate(timeout=60)
 
     def run(self, line: list[str], **options: Any) -> Ended:

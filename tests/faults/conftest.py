@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 import torch
 
 from tests.faults.children import Children
-from tests.faults.commands import make_data_and_clean_runs
+from tests.faults.harness import make_data_and_clean_runs
 
 collect_ignore = ["hanging_site"]  # its module lets files of the process that imports it hang
 
@@ -18,7 +19,7 @@ def children() -> Iterator[Children]:
 
 @pytest.fixture(scope="session")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data and clean runs; tests work beside them, under runs/."""
+    """Data and clean runs; tests work beside them, under runs/, which is empty when they begin."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("faults")
     with pytest.MonkeyPatch.context() as patch:
@@ -30,4 +31,5 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(clean: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(clean)
+    shutil.rmtree("runs", ignore_errors=True)
     return clean

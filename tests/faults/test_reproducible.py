@@ -1,20 +1,23 @@
-"""Equal runs give equal bytes, whatever the hash seed, the threads, the workers, the cache or the batch size."""
+"""Equal runs give equal bytes: with other threads, workers, caches or batches, and after pictures were damaged."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.evaluation.jobs import empty
 from tests.faults.children import Children
-from tests.faults.commands import line, only, resuming
-from tests.faults.harness import results, run
+from tests.faults.harness import Fault, line, only, results, resuming, run
+from tests.faults.world import flip
 
 WAYS = {
     "score": [[], ["workers=2"]],
     "eval": [[], ["inference.batch_size=1"], ["inference.batch_size=4", "export.workers=1"]],
     "train": [[], ["training.workers=2"], ["training.workers=0", "training.cache_gb=0"]],
 }
+pytestmark = pytest.mark.usefixtures("here")
 RECORDS = ("manifest.json", "data.json")  # name the settings, which differ; a checkpoint's stands for its weights
 
 
@@ -23,7 +26,6 @@ def figures(root: Path) -> dict[str, bytes | str]:
     return {name: content for name, content in found.items() if name not in RECORDS}
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", WAYS)
 @pytest.mark.slow
 def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
@@ -37,11 +39,9 @@ def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["eval", "predict"])
 def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Children, command: str) -> None:
     """On a CPU the last bits of probabilities depend on their number: begun with one, resumed where there are two."""
-    shutil.rmtree("runs", ignore_errors=True)
     probs = "export.probs=true"
     assert run(line(command, "runs", probs)).code == 0
     folder = only(Path("runs"))
@@ -57,3 +57,32 @@ def test_a_resumed_run_computes_with_the_threads_that_it_began_with(children: Ch
     assert children.run(line(command, "runs", probs), threads=2).code == 0
     (manifest,) = Path("runs").glob("*/*/manifest.json")
     assert json.loads(manifest.read_bytes())["identity"]["threads"] == 2
+
+
+@pytest.mark.parametrize(("command", "damage"), [("eval", empty), ("eval", Path.unlink), ("predict", flip)])
+def test_a_damaged_picture_of_a_finished_run_is_drawn_again(command: str, damage: Callable[[Path], None]) -> None:
+    all_of_them = ["report.overlays=3", "report.worst=1"]
+    assert run(line(command, "runs", *all_of_them)).code == 0
+    folder = only(Path("runs"))
+    before, (first, second, *_) = results(folder), sorted((folder / "overlays").iterdir())
+    damage(first)
+    damage(folder / "pictures" / second.stem / "prediction.png")
+    if command == "eval":  # the worst case has crops too
+        (crops,) = (folder / "worst").iterdir()
+        damage(crops / "target.png")
+    outcome = run([*resuming(command), *all_of_them])
+    assert outcome.code == 0, outcome.errors
+    assert results(only(Path("runs"))) == before
+
+
+@pytest.mark.parametrize("command", ["eval", "predict"])
+def test_a_run_killed_while_it_draws_is_drawn_by_the_next_start(command: str) -> None:
+    more = ["inference.batch_size=1", "report.overlays=-1"]
+    clean = run(line(command, "runs", *more))
+    assert clean.code == 0
+    before = results(only(Path("runs")))
+    shutil.rmtree("runs")
+    run(line(command, "runs", *more), Fault(at=clean.fault.count * 3 // 4, kind="killed"))
+    outcome = run([*resuming(command), *more])
+    assert outcome.code == 0, outcome.errors
+    assert results(only(Path("runs"))) == before

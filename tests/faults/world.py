@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import shutil
 from pathlib import Path
 
@@ -12,17 +11,16 @@ import tifffile
 import torch
 import zarr
 from PIL import Image
-from torch import nn
 
 from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.config import ModelCard
-from tests.data.crafted import encoded, noise, png_bytes
+from segmeter.records import seal
+from tests.data import crafted
+from tests.data.crafted import encoded, noise, orientation
 from tests.models.parts import make_card, make_spec, make_tiny
 
 CASES = tuple("abcdef")
 MARK = "a command ran"
-DOT = np.zeros((16, 16), np.uint8)
-DOT[3, 4] = 1
 patch = pytest.MonkeyPatch()  # undone after each test
 
 
@@ -30,11 +28,10 @@ def make_world() -> None:
     """Fill the working folder."""
     for number, name in enumerate(CASES):
         mask = noise(16, 16, None, seed=number) // 160
-        put(f"data/images/{name}.png", encoded(noise(16, 16, seed=number + 50)))
-        put(f"data/masks/{name}.png", encoded(mask))
-        put(f"labels/{name}.png", encoded(mask ^ (noise(16, 16, None, seed=number + 99) > 230)))
-        first = np.full((16, 16), 0.25, np.float32)
-        save(f"probs/{name}.npy", np.stack([first, 1 - first]))
+        put(f"data/images/{name}.png", noise(16, 16, seed=number + 50))
+        put(f"data/masks/{name}.png", mask)
+        put(f"labels/{name}.png", mask ^ (noise(16, 16, None, seed=number + 99) > 230))
+        put(f"probs/{name}.npy", np.stack([np.full((16, 16), share, np.float32) for share in (0.25, 0.75)]))
     write_model("model", make_card(make_spec(2, "binary")))
 
 
@@ -45,50 +42,31 @@ def write_model(folder: str, card: ModelCard, state: dict[str, torch.Tensor] | N
     write_checkpoint(Path(folder), segmenter_state=weights | (state or {}), card=card, state=None, progress=progress)
 
 
-def put(path: str, content: bytes | str) -> None:
-    place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def image(array: np.ndarray, path: str = "data/images/b.png", form: str = "PNG", **options: object) -> None:
-    put(path, encoded(array, form, **options))
-
-
-def mask(array: np.ndarray, path: str = "data/masks/b.png") -> None:
-    put(path, encoded(array))
+def put(path: str | Path, content: bytes | str | np.ndarray | dict[str, object]) -> None:
+    """Write in the format of the suffix."""
+    crafted.put(Path(path), content)
 
 
 def save(path: str, array: np.ndarray, **options: object) -> None:
     """Write an array as the suffix says; a PNG of the name goes."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).with_suffix(".png").unlink(missing_ok=True)
     if path.endswith(".npy"):
-        np.save(path, array)
+        put(path, array)
     elif path.endswith(".npz"):
         np.savez_compressed(path, **{"mask": array, **options})
     else:
         tifffile.imwrite(path, array, **options)
 
 
-def png(path: str, height: int, width: int) -> None:
-    """A PNG whose header promises more, or less, than it holds."""
-    put(path, png_bytes(b"\0", height=height, width=width))
-
-
-def cut(path: str, share: float = 0.5) -> None:
+def cut(path: str | Path, share: float = 0.5) -> None:
     content = Path(path).read_bytes()
     put(path, content[: int(len(content) * share)])
 
 
-def flip(path: str, share: float = 0.6) -> None:
+def flip(path: str | Path, share: float = 0.6) -> None:
     content = bytearray(Path(path).read_bytes())
     content[int(len(content) * share)] ^= 1
     put(path, bytes(content))
-
-
-def own_config(text: str, name: str = "mine.yaml") -> None:
-    put(f"conf/experiment/{name}", f"# @package _global_\n{text}")
 
 
 class Touch:
@@ -98,21 +76,7 @@ class Touch:
         return open, (MARK, "w")
 
 
-def pickled(path: str) -> None:
-    put(path, pickle.dumps({"weights": Touch()}))
-
-
-def whole_module(path: str) -> None:
-    torch.save(nn.Sequential(nn.Conv2d(1, 1, 1)), path)
-
-
-def foreign_state(path: str) -> None:
-    torch.save({"module.conv.weight": torch.ones(2)}, path)
-
-
 def newer_format() -> None:
-    from segmeter.records import seal
-
     path = Path("model/manifest.json")
     path.write_text(json.dumps(seal(json.loads(path.read_text()) | {"format": 2, "segmeter": "9.0"})))
 
@@ -136,34 +100,15 @@ def on_cuda(path: str) -> None:
         torch.save(state, path)
 
 
-def circle() -> None:
-    Path("one").symlink_to("two")
-    Path("two").symlink_to("one")
-
-
-def linked_to_itself(path: str) -> None:
-    Path(path).unlink()
-    Path(path).symlink_to(Path(path).name)
-
-
-def huge_zarr(path: str) -> None:
-    Path(path).with_suffix(".png").unlink()
-    zarr.create_array(path, shape=(1_000_000, 1_000_000), chunks=(1000, 1000), dtype="u1")
-
-
-def fifo(path: str) -> None:
-    Path(path).unlink()
-    os.mkfifo(path)
-
-
-def probs(value: float) -> None:
-    save("probs/b.npy", np.full((2, 16, 16), value, np.float32))
+def huge_zarr() -> None:
+    Path("labels/b.png").unlink()
+    zarr.create_array("labels/b.zarr", shape=(1_000_000, 1_000_000), chunks=(1000, 1000), dtype="u1")
 
 
 def run_lengths() -> None:
     """COCO's run lengths, whose counts do not even add up to the picture."""
     only("labels")
-    put("labels/annotations.json", '{"annotations": [{"segmentation": {"size": [16, 16], "counts": [3, 4]}}]}')
+    put("labels/annotations.json", {"annotations": [{"segmentation": {"size": [16, 16], "counts": [3, 4]}}]})
 
 
 def coco_counts(counts: list[int] | str) -> None:
@@ -171,12 +116,32 @@ def coco_counts(counts: list[int] | str) -> None:
     images = [{"id": n, "file_name": f"{name}.png", "height": 16, "width": 16} for n, name in enumerate(CASES)]
     shape = {"size": [16, 16], "counts": counts}
     annotations = [{"id": 1, "image_id": 1, "category_id": 1, "iscrowd": 0, "segmentation": shape}]
-    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "class_1"}]}
-    put("coco.json", json.dumps(content))
+    put("coco.json", {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "class_1"}]})
 
 
-def rgba() -> None:
-    image(np.dstack([noise(16, 16), np.full((16, 16), 254, np.uint8)]))
+def turned() -> None:
+    Path("data/images/b.png").unlink()
+    put("data/images/b.jpg", encoded(noise(16, 16), "JPEG", exif=orientation(6)))
+
+
+def jpeg_mask() -> None:
+    Path("data/masks/b.png").unlink()
+    put("data/masks/b.jpg", noise(16, 16, None))
+
+
+def circle() -> None:
+    for one, other in (("one", "two"), ("two", "one")):
+        Path(one).symlink_to(other)
+
+
+def linked_to_itself(path: str) -> None:
+    Path(path).unlink()
+    Path(path).symlink_to(Path(path).name)
+
+
+def fifo(path: str) -> None:
+    Path(path).unlink()
+    os.mkfifo(path)
 
 
 def cmyk() -> None:
@@ -189,26 +154,10 @@ def animated() -> None:
     frames[0].save("data/images/b.png", "PNG", save_all=True, append_images=frames[1:])
 
 
-def turned() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Path("data/images/b.png").unlink()
-    image(noise(16, 16), "data/images/b.jpg", "JPEG", exif=exif.tobytes())
-
-
 def palette() -> None:
     picture = Image.fromarray(noise(16, 16, None) % 2).convert("P")
     picture.putpalette([200, 0, 0, 0, 0, 200])
     picture.save("data/masks/b.png")
-
-
-def jpeg_mask() -> None:
-    Path("data/masks/b.png").unlink()
-    put("data/masks/b.jpg", encoded(noise(16, 16, None), "JPEG"))
-
-
-def pages(path: str = "data/images/b.tif") -> None:
-    save(path, np.stack([noise(16, 16, None, seed=seed) for seed in range(4)]), photometric="minisblack")
 
 
 def renamed(name: str) -> None:
@@ -224,18 +173,6 @@ def only(folder: str, *names: str) -> None:
     Path(folder).mkdir()
     for name in names:
         put(f"{folder}/{name}", b"x")
-
-
-def unreadable(path: str) -> None:
-    """A file that this user may not read, which root always may."""
-    real = os.open
-
-    def opened(name: object, *given: object, **options: object) -> int:
-        if str(name).endswith(path):
-            raise PermissionError(13, "Permission denied", str(name))
-        return real(name, *given, **options)  # type: ignore[arg-type]
-
-    patch.setattr(os, "open", opened)
 
 
 def linked_out() -> None:
@@ -258,13 +195,13 @@ def gpus(count: int) -> None:
     patch.setattr(torch.cuda, "device_count", lambda: count)
 
 
-def broken(name: str) -> None:
-    """A file whose disk can't be read."""
+def failing(name: str, code: int) -> None:
+    """A file that can't be read: this user may not, which root always may, or its disk is broken."""
     real_open, real_read, real_handle = Path.open, Path.read_bytes, os.open
 
     def refuse(path: object) -> None:
         if str(path).endswith(name):
-            raise OSError(5, "Input/output error", str(path))
+            raise OSError(code, os.strerror(code), str(path))
 
     patch.setattr(Path, "open", lambda self, *given, **options: refuse(self) or real_open(self, *given, **options))
     patch.setattr(Path, "read_bytes", lambda self: refuse(self) or real_read(self))

@@ -1,11 +1,17 @@
+"""A segmenter is a network and its card; several are one, whose probabilities are the mean of theirs."""
+
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
+from segmeter.models.checkpoint import Checkpoint
+from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import AtNetworkSize, Segmenter, build_segmenter, pad_to_multiple
-from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_spec
+from segmeter.models.trained import Checkpoints, read_checkpoints
+from tests.models.parts import TINY, Pointwise, Stub, make_card, make_pointwise, make_spec, make_tiny
 
 
 def seen_by(image, wrapper=lambda segmenter: segmenter, **attributes):
@@ -17,15 +23,25 @@ def seen_by(image, wrapper=lambda segmenter: segmenter, **attributes):
     return seen[0], logits
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value", "share"),
-    [(torch.uint8, 51, 51 / 255), (torch.uint16, 13107, 13107 / 65535), (torch.float32, 2, 2), (torch.float16, 2, 2)],
-)
-def test_an_image_is_scaled_by_its_dtype_and_normalised_per_channel(dtype, value, share):
-    padded, _ = seen_by(torch.full((1, 2, 1, 1), value).to(dtype))
-    assert padded.dtype == torch.float32
-    expected = torch.tensor([(share - 0.4) / 0.2, (share - 0.5) / 0.25])
-    torch.testing.assert_close(padded.flatten(), expected, rtol=1e-5, atol=1e-6)
+CLIPPED = ((0.2, 0.6), (0.1, 0.9), (0.0, 1.0))
+FULL = {torch.uint8: 255, torch.uint16: 65535, torch.float32: 1, torch.float16: 1}
+
+
+@pytest.mark.parametrize("clip", [(), CLIPPED], ids=["as it is", "clipped"])
+@pytest.mark.parametrize(("dtype", "full"), FULL.items())
+def test_an_image_is_scaled_by_its_dtype_clipped_by_the_card_and_normalised_per_channel(dtype, full, clip):
+    card = replace(make_card(), clip=clip)
+    segmenter = Segmenter(Stub(lambda image: image), card)
+    image = (torch.rand(1, 3, 9, 7, generator=torch.Generator().manual_seed(0)) * full).to(dtype)
+    share = image.to(torch.float64) / full
+    low, high, mean, std = (
+        torch.tensor(each, dtype=torch.float64).view(1, 3, 1, 1)
+        for each in (*zip(*(clip or ((0, 1),) * 3), strict=True), card.mean, card.std)
+    )
+    found, wanted = segmenter(image), (share.clamp(low, high) - mean) / std
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-6)
+    assert not [name for name in segmenter.state_dict() if "limits" in name]
 
 
 def test_padding_mirrors_the_bottom_right_and_keeps_the_top_left():
@@ -60,7 +76,6 @@ def test_the_network_says_which_sizes_it_takes_in_channels_last(attributes, size
 
 
 def test_a_network_may_see_the_image_smaller_than_its_logits_are():
-    """Mutations seen to fail: every other pixel for the mean of blocks, and logits enlarged by repeating them."""
     image = torch.arange(12.0).view(1, 1, 2, 6).expand(1, 3, 2, 6)
     card = make_card(in_channels=3)
     expected = Segmenter(Stub(lambda padded: padded), card).normalise(image)
@@ -112,19 +127,6 @@ def test_another_image_is_refused(image, message):
         make_pointwise()(image)
 
 
-@pytest.mark.parametrize(("dtype", "full"), [(torch.uint8, 255), (torch.uint16, 65535), (torch.float32, 1)])
-def test_values_beyond_the_limits_of_the_card_count_as_the_limits(dtype, full):
-    card = replace(make_card(), clip=((0.2, 0.6), (0.1, 0.9), (0.0, 1.0)))
-    segmenter = Segmenter(Stub(lambda image: image), card)
-    image = (torch.rand(1, 3, 9, 7, generator=torch.Generator().manual_seed(0)) * full).to(dtype)
-    share = image.to(torch.float64) / full
-    low, high = torch.tensor(card.clip, dtype=torch.float64).T.view(2, 1, 3, 1, 1)
-    mean, std = (torch.tensor(each, dtype=torch.float64).view(1, 3, 1, 1) for each in (card.mean, card.std))
-    wanted = (share.clamp(low, high) - mean) / std
-    torch.testing.assert_close(segmenter(image).double(), wanted, rtol=1e-5, atol=1e-6)
-    assert not [name for name in segmenter.state_dict() if "limits" in name]
-
-
 def test_the_segmenter_has_the_cards_classes_channels_and_normalisation():
     card = make_card(make_spec(5), in_channels=2, model=TINY)
     segmenter = build_segmenter(card)
@@ -134,3 +136,60 @@ def test_the_segmenter_has_the_cards_classes_channels_and_normalisation():
     assert {value.device.type for value in state.values()} == {"cpu"}
     assert state["network.segmentation_head.0.weight"].shape[0] == 5
     assert state["network.encoder.model.conv1.0.weight"].shape[1] == 2
+
+
+@pytest.mark.parametrize(("task", "classes"), [("multiclass", 3), ("binary", 2), ("multilabel", 3)])
+def test_probabilities_are_the_mean_of_those_of_the_members(task, classes):
+    spec = make_spec(classes, task)
+    members = [Segmenter(Pointwise(num_channels=spec.num_channels, seed=seed), make_card(spec)) for seed in range(3)]
+    image = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+    to_probs = torch.sigmoid if task != "multiclass" else lambda logits: torch.softmax(logits, 1)
+    mean = sum(to_probs(member(image).double()) for member in members) / 3
+    torch.testing.assert_close(to_probs(Ensemble(members)(image).double()), mean, rtol=1e-5, atol=1e-6)
+
+
+def test_one_model_alone_keeps_its_logits_to_the_last_bit():
+    member, image = make_pointwise(), torch.randn(1, 3, 4, 4)
+    assert torch.equal(Ensemble([member])(image), member(image))
+
+
+def test_sizes_suit_every_member():
+    members = [make_pointwise(), make_tiny()]
+    members[0].size_multiple, members[0].size_least = 12, 40
+    members[1].size_multiple = 8
+    ensemble = Ensemble(members)
+    assert (ensemble.size_multiple, ensemble.size_least) == (24, 40)
+
+
+@pytest.mark.parametrize(
+    ("card", "what"),
+    [
+        (make_card(make_spec(4)), "classes"),
+        (make_card(make_spec(3, "multilabel")), "task"),
+        (make_card(make_spec(3).replace(ignore_index=None)), "ignore_index"),
+        (make_card(in_channels=1), "in_channels"),
+    ],
+    ids=["classes", "task", "ignored", "channels"],
+)
+def test_models_of_other_data_are_refused(card, what):
+    other = make_pointwise()
+    other.card = card
+    with pytest.raises(ConfigError, match=f"`checkpoint` to name models of the same {what}"):
+        Ensemble([make_pointwise(), other])
+
+
+@pytest.mark.parametrize(
+    ("counts", "known"),
+    [([(1, 2, 3)] * 2, True), ([(1, 2, 3), (1, 2, 4)], False), ([(1, 2, 3), ()], False), ([()], False)],
+)
+def test_pixels_per_class_are_those_of_all_members_or_not_known(counts, known):
+    cards = [replace(make_card(), class_pixels=pixels) for pixels in counts]
+    members = [Checkpoint(folder=Path(), card=card, progress={}, sha256="", files={}) for card in cards]
+    found = Checkpoints(tuple(members)).class_pixels
+    assert (found is not None) == known
+    assert found is None or tuple(found) == counts[0]
+
+
+def test_models_of_others_are_not_averaged():
+    with pytest.raises(ConfigError, match="single model"):
+        read_checkpoints([Path("model.onnx"), Path("hf:x/y")])

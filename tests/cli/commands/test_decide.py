@@ -16,8 +16,7 @@ from segmeter.records import read_json
 from tests.cli.commands.test_finished import make_run as make_scored
 from tests.cli.sharded import newest, run
 from tests.data.crafted import BINARY, put
-from tests.evaluation.decisions.test_label_next import make_run as make_prediction
-from tests.evaluation.decisions.test_suspects import NAMES, make_data, make_run
+from tests.evaluation.decisions.test_suspects import NAMES, make_data, make_predicted, make_run
 
 PLAN = ["plan", "metrics.bootstrap=1000"]
 AGREE = ["agree", "data.task=binary", "data.classes=[ground,cell]", "metrics.bootstrap=0"]
@@ -102,8 +101,8 @@ def test_suspects_are_listed_and_drawn(capsys):
 
 
 def test_images_to_label_next_have_a_page():
-    make_prediction(Path("one"), {"x": 0.5, "y": 0.1})
-    make_prediction(Path("two"), {"x": 0.5, "y": 0.9})
+    make_predicted(Path("one"), {"x": 0.5, "y": 0.1})
+    make_predicted(Path("two"), {"x": 0.5, "y": 0.9})
     assert run("suspects", "runs=[one,two]", "order=label_next") == 0
     folder = newest("runs/suspects")
     assert json.loads((folder / "label_next.json").read_text())["images"][0]["case_id"] == "y"

@@ -23,13 +23,12 @@ def agree_keys(**given):
     return AgreeKeys(metrics=MetricsConfig(bootstrap=0), data=LabelsConfig(classes=("a", "b", "c")), **given)
 
 
-def job(root, **places):
+def job(root, spec=THREE, label_map=None, **places):
     found = {name: put_masks(root / name, masks) for name, masks in places.items()}
-    cases, left_out = find_cases(found, THREE, missing="error")
-    options: dict[str, Any] = {"reading": Reading(spec=THREE, label_map={}, max_pixels=1000), "left_out": left_out}
-    return AgreeJob(
-        readers=found, models={}, cases=cases, metrics=MetricsConfig(bootstrap=0), keys=agree_keys(), **options
-    )
+    cases, left_out = find_cases(found, spec, missing="error")
+    reading = Reading(spec=spec, label_map=label_map or {}, max_pixels=1000)
+    compared: dict[str, Any] = {"readers": found, "models": {}, "cases": cases, "left_out": left_out}
+    return AgreeJob(**compared, reading=reading, metrics=MetricsConfig(bootstrap=0), keys=agree_keys())
 
 
 def test_three_readers_are_compared_and_their_majority_is_written(tmp_path):
@@ -87,13 +86,8 @@ def test_undecided_pixels_get_a_value_that_is_no_class():
 
 def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(tmp_path):
     masks = {"a": [[0, 255], [255, 0]]}  # object as 255, and no data.label_map: else all of it would be left out
-    found = {name: put_masks(tmp_path / name, masks) for name in "xyz"}
-    cases, _ = find_cases(found, BINARY, missing="error")
-    reading = Reading(spec=BINARY, label_map={}, max_pixels=1000)
-    known: dict[str, Any] = {"readers": found, "models": {}, "cases": cases, "left_out": [], "keys": agree_keys()}
     with pytest.raises(DataError, match=r"to hold only 0 to 1, got 255 .*data\.label_map=\{0: 0, 255: 1\}"):
-        agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
-    reading = Reading(spec=BINARY, label_map={"0": 0, "255": 1}, max_pixels=1000)
-    done, _ = agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
+        agree(job(tmp_path, BINARY, **dict.fromkeys("xyz", masks)), tmp_path)
+    done, _ = agree(job(tmp_path, BINARY, {"0": 0, "255": 1}, **dict.fromkeys("xyz", masks)), tmp_path)
     assert done["scores"]["iou/cell"]["rest"]["x"]["mean"] == 1
     assert done["tied"] == {"majority": 0, "rest": 0}

@@ -114,19 +114,13 @@ def test_what_cannot_be_planned_is_refused(tmp_path, count, scores, line):
 RUN = Path("run")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"runs": RUN, "width": 0.1},
-        {"runs": (RUN, RUN), "detect": 0.1},
-        {"sd": 0.1, "detect": 0.1},
-        {"sd": 0.1, "mean": 0.8, "cases": 20, "width": 0.1},
-    ],
-    ids=["a run", "two runs", "differences", "published"],
-)
-def test_one_pilot_with_an_aim_is_accepted(given):
-    keys = PlanKeys(metrics=MetricsConfig(), **given)
-    assert len(keys.folders) == len(given.get("runs", ())) if isinstance(given.get("runs", ()), tuple) else 1
+PILOTS = [({"runs": RUN, "width": 0.1}, 1), ({"runs": (RUN, RUN), "detect": 0.1}, 2), ({"sd": 0.1, "detect": 0.1}, 0)]
+PUBLISHED = {"sd": 0.1, "mean": 0.8, "cases": 20, "width": 0.1}
+
+
+@pytest.mark.parametrize(("given", "folders"), [*PILOTS, (PUBLISHED, 0)])
+def test_one_pilot_with_an_aim_is_accepted(given, folders):
+    assert len(PlanKeys(metrics=MetricsConfig(), **given).folders) == folders
 
 
 @pytest.mark.parametrize("resamples", [0, 999])

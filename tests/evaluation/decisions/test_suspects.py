@@ -1,17 +1,18 @@
-"""Suspects of finished evaluations: which runs are taken, and what is written."""
+"""Suspects of finished evaluations, and the order in which images should be labelled."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
-from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.evaluation.decisions import suspects
 from segmeter.evaluation.decisions.held_out import find_probs, open_held_out
-from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, _annotation, find_in_runs
+from segmeter.evaluation.decisions.suspects import LabelNext, Suspects, _annotation, cover, find_in_runs, rank_images
 from segmeter.export.objects import encode_geojson
 from segmeter.metrics.objects.suspects import DRAWN
-from tests.data.crafted import put
+from tests.data.crafted import folder, put
 
 NAMES = ("a", "b", "c", "d")
 
@@ -33,20 +34,15 @@ def make_data(root, names=NAMES, *, seed=0):
     return seen
 
 
-def make_run(folder, seen, *, dtype="uint8"):
-    """A run folder with the probabilities of a model that sees every disc."""
-    place = folder / "predictions" / "probs"
-    place.mkdir(parents=True)
+def make_run(root, seen):
+    """A run of eval with the probabilities of a model that sees every disc, in bytes."""
     for name, labels in seen.items():
-        probs = np.where(labels, 0.95, 0.05).astype(np.float32)[None]
-        np.save(place / f"{name}.{dtype}.npy", np.rint(probs * 255).astype(np.uint8) if dtype == "uint8" else probs)
-    (folder / "run.json").write_text(json.dumps({"command": "eval"}))
-    return folder
+        put(root / f"predictions/probs/{name}.uint8.npy", np.where(labels, 242, 13).astype(np.uint8)[None])
+    put(root / "run.json", {"command": "eval"})
+    return root
 
 
-def data(root, **fields):
-    options: dict[str, object] = {"task": "binary", "classes": ("ground", "cell"), "split": "test"}
-    return FolderConfig(root=str(root), **(options | fields))
+data = partial(folder, split="test")
 
 
 @pytest.fixture
@@ -67,9 +63,9 @@ def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tool
     assert (first["kind"], first["case_id"], first["suggested"]) == ("missing", "a", "cell")
     assert set(Suspects.model_validate(found).kinds) == {"extra", "missing", "class", "border"}
     assert rows["rank"].to_pylist() == list(range(1, len(found["suspects"]) + 1))
-    drawn = json.loads((listed / OUTLINES / "a.geojson").read_text())
+    drawn = json.loads((listed / suspects.OUTLINES / "a.geojson").read_text())
     assert drawn["features"][0]["properties"]["classification"]["name"] == "missing"
-    coco = json.loads((listed / COCO).read_text())
+    coco = json.loads((listed / suspects.COCO).read_text())
     assert [image["file_name"] for image in coco["images"]] == ["a.png"]
     (one,) = coco["annotations"]
     assert one["bbox"] == [first["left"], first["top"], first["width"], first["height"]]
@@ -105,15 +101,10 @@ def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed):
     assert len(caught.value.problems) == 2
 
 
-__all__ = ["listed"]
-
-
 def test_a_model_never_judges_its_own_training_cases(listed):
     run = make_run(listed / "run", make_data(listed / "data"))
     with pytest.raises(ConfigError, match=r"their model never saw.*data.split=train"):
         open_held_out(run, data(listed / "data", lists=".", split="train"))
-    with pytest.raises(ConfigError, match=r"data.split=all"):
-        open_held_out(run, data(listed / "data", split="all"))
     (listed / "data" / "train.txt").write_text("t1\nb\n")
     with pytest.raises(ConfigError, match=r"no case of the training split.*b"):
         open_held_out(run, data(listed / "data", lists="."))
@@ -133,3 +124,50 @@ def test_probabilities_of_every_case_must_be_there(listed):
     (listed / "run" / "predictions" / "probs" / "b.uint8.npy").unlink()
     with pytest.raises(DataError, match=r"without those of .*b"):
         find_probs("suspects", listed / "run", NAMES)
+
+
+def make_predicted(root, chances):
+    """A run of predict whose images have one probability everywhere."""
+    for name, chance in chances.items():
+        put(root / f"predictions/probs/{name}.npy", np.full((1, 8, 8), chance, np.float32))
+    return root
+
+
+def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_path):
+    one = make_predicted(tmp_path / "one", {"noise": 0.5, "apart": 0.9, "sure": 0.01})
+    other = make_predicted(tmp_path / "other", {"noise": 0.5, "apart": 0.1, "sure": 0.01})
+    found = rank_images([one, other])
+    assert found["images"][0]["case_id"] == "apart"
+    gains = {each["case_id"]: each["gain"] for each in found["images"]}
+    entropy = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
+    assert gains["apart"] == pytest.approx(np.log(2) - entropy, rel=1e-5)
+    assert gains["noise"] == pytest.approx(0, abs=1e-6)
+    alone = rank_images([one])
+    assert (alone["by"], alone["images"][0]["case_id"]) == ("entropy", "noise")
+    assert LabelNext.model_validate(found).by == "disagreement"
+
+
+def test_classes_that_overlap_count_each_by_itself(tmp_path):
+    """Sigmoids do not sum to 1: certainty that a pixel lacks a class counts as much as that it has it."""
+    entropy = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
+    for name, chances, times in (("overlapping", (0.9, 0.9), 2), ("exclusive", (0.9, 0.1), 1)):
+        run = make_predicted(tmp_path / name, {"a": 0.9})
+        np.save(run / "predictions" / "probs" / "a.npy", np.full((8, 8, 2), chances, np.float32).transpose(2, 0, 1))
+        assert rank_images([run])["images"][0]["gain"] == pytest.approx(times * entropy, rel=1e-5)
+
+
+def test_the_first_images_cover_the_others():
+    places = np.array([[0.0, 0], [0, 0.01], [1, 1], [1, 0.99]])
+    order, distances = cover(np.array([1.0, 0.99, 0.6, 0.5]), places)
+    assert order[:2] == [0, 2]
+    assert distances[0] == np.inf
+    assert distances[1] == pytest.approx(np.sqrt(2))
+
+
+def test_runs_of_other_images_and_without_probabilities_are_refused(tmp_path):
+    one, other = make_predicted(tmp_path / "one", {"a": 0.5}), make_predicted(tmp_path / "other", {"b": 0.5})
+    with pytest.raises(DataError, match="to predict the same images"):
+        rank_images([one, other])
+    runs = [make_predicted(tmp_path / name, dict.fromkeys(name, 0.5)) for name in ("xy", "yz", "xyz")]
+    with pytest.raises(DataError, match=r"to predict the same images.*x, z"):
+        rank_images(runs)

@@ -101,30 +101,26 @@ def save_hub(folder: Path, family: str) -> Path:
 
 
 def _hub_parts(transformers: Any, family: str, labels: dict[str, Any]) -> tuple[Any, Any]:
+    """The configuration of a tiny network, and its image processor."""
+    make, four, narrow = transformers.AutoConfig.for_model, [1] * 4, [8, 8, 16, 16]
+    stages = {"depths": four, "out_features": [f"stage{i}" for i in range(1, 5)]}
+    few: dict[str, Any]
     if family == "segformer":
-        narrow = {"hidden_sizes": [8, 16, 16, 16], "depths": [1] * 4, "num_attention_heads": [1] * 4}
-        config = transformers.SegformerConfig(**labels, **narrow, decoder_hidden_size=16)
-        return config, transformers.SegformerImageProcessor(size={"height": 96, "width": 128})
-    if family == "upernet":
-        backbone = transformers.ConvNextConfig(
-            hidden_sizes=[8, 8, 16, 16], depths=[1] * 4, out_features=[f"stage{i}" for i in range(1, 5)]
-        )
-        config = transformers.UperNetConfig(
-            backbone_config=backbone, **labels, hidden_size=16, auxiliary_channels=8, auxiliary_in_channels=16
-        )
-        return config, transformers.SegformerImageProcessor(size={"shortest_edge": 96})
-    if family == "dpt":
-        config = transformers.DPTConfig(
-            **labels, hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=64,
-            backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=16,
-            auxiliary_loss=False,
-        )  # fmt: skip
-        return config, transformers.DPTImageProcessor(size={"height": 64, "width": 64})
-    backbone = transformers.SwinConfig(
-        embed_dim=8, depths=[1] * 4, num_heads=[1] * 4, window_size=4, out_features=[f"stage{i}" for i in range(1, 5)]
-    )
-    config = transformers.Mask2FormerConfig(
-        backbone_config=backbone, **labels, hidden_dim=32, feature_size=32, mask_feature_size=32, num_queries=8,
-        encoder_layers=1, decoder_layers=2, num_attention_heads=2, encoder_feedforward_dim=16, dim_feedforward=16,
-    )  # fmt: skip
-    return config, transformers.Mask2FormerImageProcessor(size={"shortest_edge": 80, "longest_edge": 200})
+        few = {"hidden_sizes": narrow, "depths": four, "num_attention_heads": four, "decoder_hidden_size": 16}
+        processor = transformers.SegformerImageProcessor(size={"height": 96, "width": 128})
+    elif family == "upernet":
+        few = {"hidden_size": 16, "auxiliary_channels": 8, "auxiliary_in_channels": 16}
+        few["backbone_config"] = make("convnext", hidden_sizes=narrow, **stages)
+        processor = transformers.SegformerImageProcessor(size={"shortest_edge": 96})
+    elif family == "dpt":
+        few = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 32}
+        few |= {"image_size": 64, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": narrow}
+        few |= {"fusion_hidden_size": 16, "auxiliary_loss": False}
+        processor = transformers.DPTImageProcessor(size={"height": 64, "width": 64})
+    else:
+        few = dict.fromkeys(("hidden_dim", "feature_size", "mask_feature_size"), 32) | {"num_queries": 8}
+        few |= {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2}
+        few |= {"encoder_feedforward_dim": 16, "dim_feedforward": 16}
+        few["backbone_config"] = make("swin", embed_dim=8, num_heads=four, window_size=4, **stages)
+        processor = transformers.Mask2FormerImageProcessor(size={"shortest_edge": 80, "longest_edge": 200})
+    return make(family, **labels, **few), processor
