@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,12 @@ def run(*arguments: str) -> int:
 
 def newest(folder: Path | str) -> Path:
     return max((path for path in Path(folder).iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns)
+
+
+def latest(command: str, name: str = "metrics.json") -> dict[str, Any]:
+    """A JSON file of the newest run of a command."""
+    found: dict[str, Any] = json.loads((newest(f"runs/{command}") / name).read_text())
+    return found
 
 
 def folders(out: Path) -> dict[str, dict[str, object]]:

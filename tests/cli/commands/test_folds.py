@@ -11,13 +11,13 @@ from segmeter.cli import launch
 from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.main import main
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
 from segmeter.distributed.shards import Place
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
-from tests.data.crafted import make_folder
+from tests.cli.sharded import run
+from tests.data.crafted import make_folder, put
 
 DATA = FolderConfig(root="eyes", classes=("background", "cell"))
 
@@ -27,26 +27,21 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that were run; each leaves the folder that it would."""
     found: list[list[str]] = []
 
-    def run(arguments: list[str]) -> None:
+    def leave(arguments: list[str]) -> None:
         found.append(arguments)
-        root, name = (
-            next(line.partition("=")[2].strip('"') for line in arguments if line.startswith(key))
-            for key in ("run.root", "run.name")
-        )
-        folder = Path(root) / arguments[0] / f"2026_{name}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "checkpoints" / "step-1").mkdir(parents=True, exist_ok=True)
+        given = {key: value.strip('"') for key, _, value in (line.partition("=") for line in arguments)}
+        folder = Path(given["run.root"]) / arguments[0] / f"2026_{given['run.name']}"
         for file in ("metrics.json", "checkpoints/step-1/manifest.json"):
-            (folder / file).write_text("{}")
+            put(folder / file, "{}")
 
-    monkeypatch.setattr(folds, "_run", run)
+    monkeypatch.setattr(folds, "_run", leave)
     return found
 
 
 def config(tmp_path: Path, **values: Any) -> Any:
     usual = {"data": DATA, "run": RunConfig(root=tmp_path, name="eyes"), "resume": None, "launch": LocalConfig()}
-    model = {"device": "cpu", "plugins": (), "inference": InferenceConfig(tile=64)}
-    return SimpleNamespace(**{**usual, **model, **values})
+    usual |= {"device": "cpu", "plugins": (), "inference": InferenceConfig(tile=64)}
+    return SimpleNamespace(**(usual | values))
 
 
 def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started):
@@ -81,23 +76,21 @@ def test_a_fold_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path
     assert started[1][1].endswith('2026_fold1"'), "the run that has a checkpoint"
 
 
-def test_folds_that_can_not_be_run_or_resumed_are_refused(tmp_path, started, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("in_tmp")
+@pytest.mark.parametrize(("values", "said"), [
+    ({"data": DATA.replace(fold="1/5")}, "expected `folds` to be null"),
+    ({"data": CellsConfig()}, "expected `folds` to be null"),
+    ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
+    ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
+    ({"place": Place(0, 2, 0)}, "expected `folds` to be null where torchrun"),
+    *(({"resume": name}, "expected `resume` with folds to name the folder") for name in ("auto", "missing", "a_run")),
+], ids=["fold", "cells", "slurm", "dask", "torchrun", "auto", "missing", "a run"])  # fmt: skip
+def test_folds_that_can_not_be_run_or_resumed_are_refused(values, said, tmp_path, started, monkeypatch):
     for folder in ("auto", "a_run/checkpoints"):
-        (tmp_path / folder).mkdir(parents=True)
-    resumed = "expected `resume` with folds to name the folder of a cross-validation"
-    for values, said in (
-        ({"data": DATA.replace(fold="1/5")}, "expected `folds` to be null"),
-        ({"data": CellsConfig()}, "expected `folds` to be null"),
-        ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
-        ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
-        *(({"resume": name}, resumed) for name in ("auto", "missing", "a_run")),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
-    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
-    with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
-        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
+        Path(folder).mkdir(parents=True)
+    monkeypatch.setattr(folds, "find_place", lambda: values.get("place"))
+    with pytest.raises(ConfigError, match=said):
+        folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
     assert started == []
 
 
@@ -135,12 +128,10 @@ def test_a_signal_is_passed_on_once(monkeypatch):
     assert heard == [0, "waited", "terminated", "waited"]
 
 
-def test_folds_in_a_sweep_are_refused(tmp_path, capsys):
+def test_folds_in_a_sweep_are_refused(tmp_path, refused):
     data = ["data=folder", f"data.root={tmp_path}", "data.classes=[background,cell]", f"run.root={tmp_path}"]
-    with pytest.raises(SystemExit) as leaving:
-        main(["train", "--multirun", "folds=2", "optimizer.lr=0.1,0.01", *data])
-    assert leaving.value.code == 2
-    assert capsys.readouterr().err == "segmeter: config: expected `folds` to be null with --multirun, got 2.\n"
+    said = refused("train", "--multirun", "folds=2", "optimizer.lr=0.1,0.01", *data)
+    assert said == "segmeter: config: expected `folds` to be null with --multirun, got 2.\n"
     assert not any(tmp_path.iterdir())
 
 
@@ -172,6 +163,7 @@ def test_a_whole_cross_validation_has_each_case_once(tmp_path, monkeypatch):
     root = make_folder(tmp_path / "set", tuple(f"eye{i}{side}" for i in range(2) for side in "LR"))
     data = ["data=folder", f"data.root={root}", "data.task=binary", "data.classes=[background,cell]"]
     short = ["model.encoder=resnet18", "training.steps=1", "training.batch_size=2", "training.workers=0", "device=cpu"]
-    main(["train", "folds=2", *data, *short, f"run.root={tmp_path / 'runs'}", "data.group_by=pair", "run.name=eyes"])
+    more = [f"run.root={tmp_path / 'runs'}", "data.group_by=pair", "run.name=eyes"]
+    assert run("train", "folds=2", *data, *short, *more) == 0
     (merged,) = (tmp_path / "runs" / "folds").glob("*/merge/*/metrics.json")
     assert json.loads(merged.read_text())["n_cases"] == 4

@@ -2,23 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from segmeter.inference.predictor import Predictor
-from tests.cli.sharded import newest, run
+from tests.cli.sharded import latest, newest, run
 
 OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
 def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run("tune", *OWN, "over=[postprocess.min_size=0|8|64]", "inference.flips=true", "metrics.bootstrap=1000") == 0
-    )
-    folder = newest("runs/tune")
-    result = json.loads((folder / "tune.json").read_text())
+    tried = ["over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000"]
+    assert run("tune", *OWN, *tried, "inference.flips=true") == 0
+    folder, result = newest("runs/tune"), latest("tune", "tune.json")
     assert [one["values"]["postprocess.min_size"] for one in result["settings"]] == ["0", "8", "64"]
     assert {"tune.png", "tune.svg", "tune.parquet", "report.html"} <= {path.name for path in folder.iterdir()}
     card = json.loads(Path("net/tuned.json").read_text())
@@ -27,24 +24,21 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
     quick = ["metrics.bootstrap=0", "report.overlays=0", "report.worst=0", "report.html=false"]
     assert run("eval", *OWN, f"postprocess={folder}/tuned.yaml", *quick, "export.probs=true") == 0
     assert "cases were used to choose" in capsys.readouterr().err
-    own = json.loads((newest("runs/eval") / "metrics.json").read_text())
-    assert own["dataset"]["mean_iou"] == pytest.approx(result["settings"][result["chosen"]]["score"], rel=1e-12)
-    again = ["over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000"]
-    assert run("tune", *OWN, f"probs={newest('runs/eval')}", *again) == 0
-    assert json.loads((newest("runs/tune") / "tune.json").read_text())["settings"] == result["settings"]
-    assert run("tune", *OWN, f"probs={folder}", *again) == 0
+    score = result["settings"][result["chosen"]]["score"]
+    assert latest("eval")["dataset"]["mean_iou"] == pytest.approx(score, rel=1e-12)
+    assert run("tune", *OWN, f"probs={newest('runs/eval')}", *tried) == 0
+    assert latest("tune", "tune.json")["settings"] == result["settings"]
+    assert run("tune", *OWN, f"probs={folder}", *tried) == 0
     assert not (newest("runs/tune") / "predictions").exists()  # nothing is kept twice
-    rounded = json.loads((newest("runs/tune") / "tune.json").read_text())["settings"]
+    rounded = latest("tune", "tune.json")["settings"]
     for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
         assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
 
 
-def test_no_probabilities_are_computed_that_would_not_be_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_probabilities_are_computed_that_would_not_be_kept(monkeypatch, capsys):
     predict, asked = Predictor.predict, list[bool]()
 
-    def noted(self: Predictor, samples: Any, *, probs: bool) -> Any:
+    def noted(self, samples, *, probs):
         asked.append(probs)
         return predict(self, samples, probs=probs)
 
@@ -56,11 +50,11 @@ def test_no_probabilities_are_computed_that_would_not_be_kept(
     assert asked == [False, True]
 
 
-def test_the_test_split_and_unknown_settings_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("tune", *OWN[:3], "data.split=test", "over=[postprocess.min_size=0|8]") == 2
-    assert run("tune", *OWN, "over=[threshold=0.2:0.8:0.1]") == 2
-    assert run("tune", *OWN) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert "data.split" in lines[0]
-    assert "no threshold" in lines[1]
-    assert "over" in lines[2]
+@pytest.mark.parametrize(("more", "said"), [
+    (["data.split=test", "over=[postprocess.min_size=0|8]"], "data.split"),
+    (["over=[threshold=0.2:0.8:0.1]"], "no threshold"),
+    ([], "over"),
+], ids=["test split", "threshold", "nothing"])  # fmt: skip
+def test_the_test_split_and_unknown_settings_are_refused(more, said, refused):
+    (line,) = refused("tune", *OWN, *more).splitlines()
+    assert said in line
