@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from segmeter.cli import launch
+from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.engines import Outcome, by_submitit, in_processes, joint
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, attempt, ship
@@ -44,14 +45,12 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
     return end
 
 
-def ready(**values: Any) -> Shipped:
-    return Shipped(job=JOB, values=VALUES | values, path=())
+def ready(*path: str, **values: Any) -> Shipped:
+    return Shipped(job=JOB, values=VALUES | values, path=path)
 
 
+@pytest.mark.usefixtures("in_tmp")
 def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli.config.model_schema import CheckConfig
-
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")
     config = CheckConfig.model_validate(VALUES)
     sent = ship(config, JOB)
@@ -66,10 +65,9 @@ def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, mo
     (tmp_path / "shipped_plugin.py").write_text("")
     monkeypatch.setattr(sys, "path", list(sys.path))
     ends(None)
-    missing = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=())()
+    missing = ready(plugins=["shipped_plugin"])()
     assert (missing.exit_code, "can't import the plugin 'shipped_plugin'" in missing.problems[0]) == (2, True)
-    there = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=(str(tmp_path),))
-    assert there().exit_code == 0
+    assert ready(str(tmp_path), plugins=["shipped_plugin"])().exit_code == 0
     assert sys.path.count(str(tmp_path)) == 1
     del sys.modules["shipped_plugin"]
 
@@ -136,44 +134,28 @@ def job(number: int, **values: Any) -> Shipped:
     return Shipped(job=Job("train", (f"seed={number}",), None), values=values, path=())
 
 
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that are not there."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are not there. Mutation seen to fail: all on the first one."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-
-
-@pytest.mark.usefixtures("gpus")
-def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any() -> None:
-    """Mutation seen to fail: all on the first one."""
     given = [job(n, device=device) for n, device in enumerate(["auto", "cpu", "cuda", "cuda:1", "auto"])]
     assert [each.values["device"] for each in _spread(given)] == ["cuda:0", "cpu", "cuda:1", "cuda:1", "cuda:0"]
 
 
-def test_without_gpus_or_a_device_jobs_stay_as_they_are() -> None:
+def test_without_gpus_or_a_device_or_torch_jobs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [job(0, device="auto"), job(1)]
     assert _spread(given) == given
-
-
-def test_jobs_without_a_device_are_spread_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where only segmeter-score is installed."""
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert _spread([job(0)]) == [job(0)]
+    monkeypatch.setitem(sys.modules, "torch", None)  # as where only segmeter-score is installed
+    assert _spread(given[1:]) == given[1:]
 
 
 def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutation seen to fail: one pool for all, which breaks as a whole."""
     monkeypatch.delenv("OMP_NUM_THREADS")
-    seeds = ["a", "killed", "bb", "ccc"]
-    jobs = [
-        Deadly(job=Job("train", (f"seed={n}",), None), values={"seed": seed}, path=()) for n, seed in enumerate(seeds)
-    ]
+    jobs = [Deadly(job=job(n).job, values={"seed": s}, path=()) for n, s in enumerate(["a", "killed", "bb", "ccc"])]
     found = {each.job.overrides[0]: each for each in in_processes(jobs, 2, threads=7)}
     assert [found[f"seed={n}"].value for n in range(4)] == [8.0, None, 9.0, 10.0]
-    assert found["seed=1"].exit_code == EXIT_FAULT
-    assert found["seed=1"].problems == (
-        "its process ended without a result, as it does when it is killed or memory runs out.",
-    )
+    said = "its process ended without a result, as it does when it is killed or memory runs out."
+    assert (found["seed=1"].exit_code, found["seed=1"].problems) == (EXIT_FAULT, (said,))
 
 
 @pytest.mark.parametrize(("tools", "said"), [
@@ -187,9 +169,8 @@ def test_without_a_slurm_that_takes_the_job_a_line_says_so(tools, said, tmp_path
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    launch = SlurmConfig(folder=tmp_path / "jobs")
     with pytest.raises(ConfigError) as caught:
-        list(by_submitit([job(0)], launch, name="segmeter-train"))
+        list(by_submitit([job(0)], SlurmConfig(folder=tmp_path / "jobs"), name="segmeter-train"))
     (line,) = caught.value.problems
     assert said in line
     assert "\n" not in line

@@ -1,7 +1,6 @@
 """Keys that messages advise exist where they are printed, one seed rules, and no key is taken that nothing uses."""
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import GROUPS, ROOTS
-from segmeter.cli.main import main
 from segmeter.schema.declared import node_of
+from tests.cli.sharded import latest, run
 from tests.data.crafted import put
 from tests.sources import MODULES, SOURCE, nodes
 
@@ -65,18 +64,14 @@ def test_one_seed_rules_all_that_is_drawn(command: str, given: tuple[str, ...], 
     assert (job.values[group]["seed"], problems) == (7, [])
 
 
-def test_the_seed_in_run_json_is_the_one_that_was_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("in_tmp")
+@pytest.mark.parametrize(("seeds", "used"), [(["seed=7"], 7), (["seed=7", "metrics.seed=3"], 3)], ids=["one", "own"])
+def test_the_seed_in_run_json_is_the_one_that_was_used(seeds: list[str], used: int) -> None:
     for folder in ("a", "b"):
-        put(tmp_path / folder / "x.png", np.eye(8, dtype=np.uint8))
-    for seeds in (["seed=7"], ["seed=7", "metrics.seed=3"]):
-        name = f"run.name=n{len(seeds)}"
-        main(["score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=9", name, *seeds])
-        (folder,) = tmp_path.glob(f"runs/score/*n{len(seeds)}")
-        used = json.loads((folder / "metrics.json").read_text())["bootstrap"]["seed"]
-        record = json.loads((folder / "run.json").read_text())
-        assert record["seeds"] == {"seed": 7, "metrics.seed": used}
-        assert used == (7 if len(seeds) == 1 else 3)
+        put(Path(folder, "x.png"), np.eye(8, dtype=np.uint8))
+    assert run("score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=9", *seeds) == 0
+    assert latest("score")["bootstrap"]["seed"] == used
+    assert latest("score", "run.json")["seeds"] == {"seed": 7, "metrics.seed": used}
 
 
 def test_no_key_is_taken_that_nothing_uses() -> None:

@@ -21,6 +21,7 @@ from segmeter.cli.launch import Shipped
 from segmeter.errors import ConfigError
 from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 
+SLURM = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
@@ -34,12 +35,16 @@ def test_processes_leave_the_bytes_of_one() -> None:
     assert not (folder / "shards").exists()
 
 
-def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[str]) -> None:
-    arguments = [each.replace("num_classes=3", "num_classes=2") for each in SCORE]
-    assert run("score", *arguments, "launch=processes", "launch.devices=2") == 2
-    assert "masks/case" in capfd.readouterr().err
-    assert run("train", "data=cells", "launch=dask") == 2
-    assert "`launch` to be local, processes or slurm for train" in capfd.readouterr().err
+@pytest.mark.parametrize(("line", "said"), [
+    (["score", *SCORE, "data.num_classes=2", "launch=processes", "launch.devices=2"], ["masks/case"]),
+    (["train", "data=cells", "launch=dask"], ["`launch` to be local, processes or slurm for train"]),
+    (["score", *SCORE, *SLURM], ["`nodes, tasks_per_node` to be 1 for score: only a", "nodes=1, tasks_per_node=2"]),
+    (["score", "-m", *SCORE, *SLURM, "metrics.seed=1,2"], ["`nodes, tasks_per_node` to be 1 for score"]),
+], ids=["a shard that fails", "train by dask", "several tasks", "several tasks in a sweep"])  # fmt: skip
+def test_what_can_not_be_launched_is_said_with_its_code(line, said, refused):
+    """Mutation seen to fail: each task does the whole job, in the same folder."""
+    error = refused(*line)
+    assert [each for each in said if each not in error] == []
 
 
 @pytest.mark.slow
@@ -75,7 +80,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "last" / "model.safetensors")
 
 
-SLURM = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
 WAYS = {"processes": ["launch=processes", "launch.devices=2"], "tasks": SLURM, "torchrun": None}
 
 
@@ -152,38 +156,23 @@ def test_submitits_debug_executor_leaves_the_bytes_of_one_process() -> None:
     assert contents(newest("runs/score")) == expected
 
 
-def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) -> None:
-    """Mutation seen to fail: each task does the whole job, in the same folder."""
-    assert run("score", *SCORE, *SLURM) == 2
-    said = capfd.readouterr().err
-    assert "`nodes, tasks_per_node` to be 1 for score: only a training" in said
-    assert "got nodes=1, tasks_per_node=2" in said
-    assert run("score", "-m", *SCORE, *SLURM, "metrics.seed=1,2") == 2
-    assert "`nodes, tasks_per_node` to be 1 for score" in capfd.readouterr().err
-
-
-def test_an_evaluation_that_torchrun_starts_is_refused(monkeypatch, capfd):
+def test_an_evaluation_that_torchrun_starts_is_refused(monkeypatch, refused):
     """Mutation seen to fail: each process does the whole of it."""
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
     before = set(Path("runs/score").glob("*"))
-    assert run("score", *SCORE) == 2
-    assert "got null in process 2/4. Set shard=2/4 in this one" in capfd.readouterr().err
+    assert "got null in process 2/4. Set shard=2/4 in this one" in refused("score", *SCORE)
     assert set(Path("runs/score").glob("*")) == before
 
 
 @pytest.mark.slow
 def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -> None:
-    arguments = [*TRAIN, "training.epochs=40", "run.name=slurm", "launch=slurm", "launch.cluster=local"]
-    before = set(Path("runs/train").glob("*"))
+    arguments = [*TRAIN, "training.epochs=40", "run.name=preempted", "launch=slurm", "launch.cluster=local"]
     command = [sys.executable, "-m", "segmeter", "train", *arguments]
     process = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None:
-        records = [path for path in Path("runs/train").glob("*_slurm/history.jsonl") if path.parent not in before]
-        if records and len(records[0].read_text().splitlines()) > 2:
-            break
+    while process.poll() is None and steps_of("preempted") <= 2:
         time.sleep(0.1)
-    (folder,) = set(Path("runs/train").glob("*_slurm")) - before
+    (folder,) = Path("runs/train").glob("*_preempted")
     first = json.loads((folder / "run.json").read_text())
     os.kill(first["process"], signal.SIGUSR1)
     _, said = process.communicate(timeout=300)
@@ -192,7 +181,7 @@ def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -
     assert last["state"] == "done"
     assert last["process"] != first["process"]
     assert "resumed" in last
-    assert set(Path("runs/train").glob("*_slurm")) - before == {folder}
+    assert [*Path("runs/train").glob("*_preempted")] == [folder]
 
 
 @pytest.mark.slow

@@ -66,15 +66,14 @@ def test_a_merged_run_of_several_processes_keeps_its_launch() -> None:
 
 
 @pytest.mark.parametrize("given", ["hello", "tcp://127.0.0.1:{port}"], ids=["no address", "no answer"])
-def test_a_dask_scheduler_that_is_not_there_is_one_line(given: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_dask_scheduler_that_is_not_there_is_one_line(given: str, refused) -> None:
     dask = pytest.importorskip("dask")
     pytest.importorskip("distributed")
     before = set(Path("runs/score").glob("*"))
     with socket.socket() as taken, dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
         taken.bind(("127.0.0.1", 0))  # and never listens
         address = given.format(port=taken.getsockname()[1])
-        assert run("score", *SCORE, "launch=dask", f"launch.address={address}") == 2
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("segmeter:")]
-    assert len(lines) == 1
-    assert f"expected `launch.address` to be the address of a Dask scheduler that answers, got '{address}'" in lines[0]
+        said = refused("score", *SCORE, "launch=dask", f"launch.address={address}")
+    (line,) = [line for line in said.splitlines() if line.startswith("segmeter:")]
+    assert f"expected `launch.address` to be the address of a Dask scheduler that answers, got '{address}'" in line
     assert set(Path("runs/score").glob("*")) == before

@@ -1,5 +1,6 @@
 """What the commands do before any work: help, completion, start-up, exit codes, and the wheel."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.main import COMMANDS, main
+from segmeter.cli import app, commands, launch
+from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, find_command
+from segmeter.cli.config import compose
+from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [["--help"], ["--version"], ["train", "--cfg", "job"], *([name, "--help"] for name in COMMANDS)]
@@ -31,10 +36,6 @@ def test_what_only_shows_imports_no_torch() -> None:
 
 
 def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli import app, launch
-    from segmeter.cli.config import compose
-    from segmeter.cli.config.model_schema import TrainConfig
-
     calls: list[str] = []
     composed, checked = compose.compose, TrainConfig.model_validate
     monkeypatch.setattr(compose, "compose", lambda *a, **k: calls.append("compose") or composed(*a, **k))
@@ -49,13 +50,17 @@ def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_private_of_hydra_is_imported() -> None:
-    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
-    assert not [text for text in texts if "hydra._internal" in text]
+    assert not [path for path in (ROOT / "src").rglob("*.py") if "hydra._internal" in path.read_text()]
 
 
-def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["score", "--help"])
-    assert "  data.label_map = {}\n" in capsys.readouterr().out
+def test_each_listed_command_has_a_module_and_a_usage_line() -> None:
+    texts = [path.read_text() for path in Path(commands.__file__).parent.glob("[!_]*.py")]
+    run = {name for text in texts for name in re.findall(r"^def run_(\w+)\(", text, re.MULTILINE)}
+    assert set(COMMANDS) == run | {"demo", "schema"} == set(USAGE)
+    assert set(PLAIN) <= set(COMMANDS)
+    for name in COMMANDS:
+        assert name not in run or callable(find_command(name))
+        assert USAGE[name].split()[:2] == ["segmeter", name]
 
 
 def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,16 +83,15 @@ def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     (["train", "--cfg", "jbo"], "invalid choice: 'jbo'"),
     (["train", "--nosuch"], "unrecognized arguments: --nosuch. See: segmeter train --help"),
     (["schema"], "expected one name, got 0"),
+    (["schema", "train", "loss"], "schema: expected one name, got 2. Known: "),
+    (["plan", "run=.", "width=0.1"], "plan: expected `runs` to hold metrics.json, got "),
     (["schema", "trian"], "Did you mean 'train'?"),
     (["train", "debug=overfitt"], "to be one of fast, overfit, profile, got 'overfitt'. Did you mean 'overfit'?"),
     (["score", "predictions=a", "references=b", "data.num_classes=3", "data.instances=true"],
      "`data.instances` to be false but for a binary task without label map"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
-def test_bad_command_lines_end_with_one_line_and_2(arguments, message, capsys):
-    with pytest.raises(SystemExit) as leaving:
-        main(arguments)
-    assert leaving.value.code == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+def test_bad_command_lines_end_with_one_line_and_2(arguments, message, refused):
+    (line,) = refused(*arguments).strip().splitlines()
     assert message in line
 
 

@@ -198,13 +198,10 @@ def test_eight_processes_get_eight_folders_and_the_lock_of_a_killed_one_is_free(
         assert again == folders[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        *((name, True) for name in ("api_key", "WANDB-API-KEY", "password", "webhook_url", "tokens")),
-        *((name, False) for name in ("passes", "keys", "author", "patience")),  # and the names of its docstring
-    ],
-)
+@pytest.mark.parametrize(("name", "expected"), [
+    *((name, True) for name in ("api_key", "WANDB-API-KEY", "password", "webhook_url", "tokens")),
+    *((name, False) for name in ("passes", "keys", "author", "patience")),  # and the names of its docstring
+])  # fmt: skip
 def test_names_of_secrets_are_known_and_those_that_look_alike_are_none(name, expected):
     assert is_secret(name) == expected
 

@@ -37,14 +37,11 @@ def test_the_file_holds_its_facts_and_names_its_axes(encoded):
     assert [axis.dim_param for axis in model.graph.output[0].type.tensor_type.shape.dim] == ["batch", "height", "width"]
 
 
-@pytest.mark.parametrize(
-    "segmenter",
-    [
-        pytest.param(make_pointwise().eval(), id="plain"),
-        pytest.param(make_pointwise(downsample=2).eval(), id="downsample"),
-        pytest.param(make_tiny(card=make_card(model=TINY.replace(downsample=2, logits_stride=2))), id="logits_stride"),
-    ],
-)
+@pytest.mark.parametrize("segmenter", [
+    pytest.param(make_pointwise().eval(), id="plain"),
+    pytest.param(make_pointwise(downsample=2).eval(), id="downsample"),
+    pytest.param(make_tiny(card=make_card(model=TINY.replace(downsample=2, logits_stride=2))), id="logits_stride"),
+])  # fmt: skip
 def test_it_gives_the_labels_of_the_segmenter_for_any_size_also_where_logits_are_enlarged(segmenter):
     session = open_session(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))
     for shape in [(1, 1, 1), (2, 9, 5), (3, 40, 33)]:

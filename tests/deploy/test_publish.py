@@ -192,15 +192,11 @@ def failing(images):
     raise ValueError("index 12\nout of range")
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (turn_a_pixel, "3 of 6962 pixels have other labels than segmeter's, more than 1 in 10,000"),
-        (lambda images: np.zeros(images.shape[:3], int), r"uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"),
-        (failing, r"can't label case 'a' \(ValueError: index 12 out of range\)"),
-    ],
-    ids=["many near-ties", "another dtype", "failing"],
-)
+@pytest.mark.parametrize(("model", "message"), [
+    (turn_a_pixel, "3 of 6962 pixels have other labels than segmeter's, more than 1 in 10,000"),
+    (lambda images: np.zeros(images.shape[:3], int), r"uint8 \(1, 60, 60\) for case 'a', got int64 \(1, 60, 60\)"),
+    (failing, r"can't label case 'a' \(ValueError: index 12 out of range\)"),
+], ids=["many near-ties", "another dtype", "failing"])  # fmt: skip
 def test_a_model_of_other_labels_is_refused_in_one_line(model, message):
     """All logits are equal: the first class wins, and every pixel is a tie."""
     with pytest.raises(RunError, match=message):

@@ -43,25 +43,22 @@ class Outer(Config):
     whatever: Any = None
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("bounded", "an integer >= 1 and <= 8"),
-        ("positive", "a number > 0 or null"),
-        ("word", "one of a, b or null"),
-        ("pair", "a list of 2, each a number"),
-        ("counts", "a list, each an integer >= 0"),
-        ("many", "a list, each an integer, of length >= 2"),
-        ("table", "a mapping, each value an integer"),
-        ("place", "text or a path or null"),
-        ("text", "text of length >= 1"),
-        ("large", "an integer <= 9223372036854775807"),
-        ("multiple", "an integer a multiple of 4"),
-        ("either", "one of auto, true"),
-        ("whatever", "a value"),
-        ("inner", "a group of keys"),
-    ],
-)
+@pytest.mark.parametrize(("key", "words"), [
+    ("bounded", "an integer >= 1 and <= 8"),
+    ("positive", "a number > 0 or null"),
+    ("word", "one of a, b or null"),
+    ("pair", "a list of 2, each a number"),
+    ("counts", "a list, each an integer >= 0"),
+    ("many", "a list, each an integer, of length >= 2"),
+    ("table", "a mapping, each value an integer"),
+    ("place", "text or a path or null"),
+    ("text", "text of length >= 1"),
+    ("large", "an integer <= 9223372036854775807"),
+    ("multiple", "an integer a multiple of 4"),
+    ("either", "one of auto, true"),
+    ("whatever", "a value"),
+    ("inner", "a group of keys"),
+])  # fmt: skip
 def test_a_type_is_described_as_an_engineer_would(key, words):
     assert node_of(Outer).keys[key].describe() == words
 

@@ -27,13 +27,10 @@ def test_versions_and_devices_are_shown(capsys):
     assert out.endswith("\nNothing is wrong with this install.\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("torch", "doctor: torch does not work: RuntimeError: no ones."),
-        ("torchvision", f"doctor: torchvision does not work: RuntimeError: no ops. {doctor._PAIR}"),
-    ],
-)
+@pytest.mark.parametrize(("name", "line"), [
+    ("torch", "doctor: torch does not work: RuntimeError: no ones."),
+    ("torchvision", f"doctor: torchvision does not work: RuntimeError: no ops. {doctor._PAIR}"),
+])  # fmt: skip
 def test_a_library_that_breaks_when_it_is_used_is_named(name, line, monkeypatch, capsys):
     broken = ModuleType(name)
     broken.__getattr__ = lambda attribute: (_ for _ in ()).throw(RuntimeError(f"no {attribute}\nmore lines"))

@@ -175,7 +175,7 @@ def test_all_conventions_or_one_beside_ours_are_printed_and_kept(capsys: pytest.
 
 @pytest.mark.parametrize(("overrides", "message"), [
     (["data.num_classes=null"], "Set data.classes=[background,cell], or data.num_classes=2."),
-    (["data.classes=[a,b]", "data.num_classes=3"], "to be 2, as many as data.classes, got 3"),
+    (["data.classes=[a,b]", "data.num_classes=3"], "`data.num_classes` to be 2, as many as data.classes, got 3"),
     (["missing=skip"], "expected `missing` to be one of error, as_background, got 'skip'"),
     (["+metrics.groups.g=[nope]"], "got 'nope'"),
     (["images=images"], "none for 1: a"),  # without an image of it

@@ -74,14 +74,11 @@ def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch, t
     assert job.overrides == ("experiment=mine", "seed=5")
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("loss.gamma=choice()", "can't read the override 'loss.gamma=choice()' ("),
-        ("seed=range(3,3)", "the sweep 'seed=range(3,3)' is empty. List its values: seed=1,2."),
-        ("seed=range(0,5,0)", "the sweep 'seed=range(0,5,0)' is empty."),
-    ],
-)
+@pytest.mark.parametrize(("line", "problem"), [
+    ("loss.gamma=choice()", "can't read the override 'loss.gamma=choice()' ("),
+    ("seed=range(3,3)", "the sweep 'seed=range(3,3)' is empty. List its values: seed=1,2."),
+    ("seed=range(0,5,0)", "the sweep 'seed=range(0,5,0)' is empty."),
+])  # fmt: skip
 def test_a_sweep_without_values_is_refused(line, problem):
     (found,) = problems_of(line, sweep=True)
     assert found.startswith(f"config: {problem}")
@@ -136,14 +133,11 @@ def test_an_unknown_configuration_or_folder_is_refused():
         compose_jobs(Request("train", [], "no"), [])
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("${oc.env:SEGMETER_ABSENT}", "environment variable SEGMETER_ABSENT is not set."),
-        ("${oc.env:HOME}", "only variables whose names start with SEGMETER_ can be read, not HOME."),
-        ("${nosuch.key}", "Interpolation key 'nosuch.key' not found."),
-    ],
-)
+@pytest.mark.parametrize(("value", "reason"), [
+    ("${oc.env:SEGMETER_ABSENT}", "environment variable SEGMETER_ABSENT is not set."),
+    ("${oc.env:HOME}", "only variables whose names start with SEGMETER_ can be read, not HOME."),
+    ("${nosuch.key}", "Interpolation key 'nosuch.key' not found."),
+])  # fmt: skip
 def test_an_interpolation_that_fails_is_a_line_and_not_the_end(value, reason):
     (job,), problems = compose_all(f"run.name={value}", "seed=4")
     assert problems == [f"config: can't resolve `run.name`: {reason} Write a value, or the path of another key."]

@@ -57,21 +57,18 @@ def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(text, overrides, lin
     assert caught.value.problems == (line,)
 
 
-@pytest.mark.parametrize(
-    ("more", "loss", "rate"),
-    [
-        ([], "focal", 1e-3),
-        (["data.planes=k"], "sum", 1e-3),
-        (["data.planes=k", "loss=focal"], "focal", 1e-3),
-        (["data.planes=k", "loss.gamma=1"], "focal", 1e-3),
-        (["data.planes=k", "resume=auto"], "sum", 1e-3),
-        (["training=auto"], "sum", 3e-3),
-        (["training=auto", "loss.gamma=2"], "focal", 3e-3),
-        (["training=auto", "optimizer=sgd"], "sum", 1e-2),
-        (["training=auto", "optimizer.lr=0.001"], "sum", 1e-3),
-        (["training=auto", "model.weights=imagenet"], "sum", 1e-3),
-    ],
-)
+@pytest.mark.parametrize(("more", "loss", "rate"), [
+    ([], "focal", 1e-3),
+    (["data.planes=k"], "sum", 1e-3),
+    (["data.planes=k", "loss=focal"], "focal", 1e-3),
+    (["data.planes=k", "loss.gamma=1"], "focal", 1e-3),
+    (["data.planes=k", "resume=auto"], "sum", 1e-3),
+    (["training=auto"], "sum", 3e-3),
+    (["training=auto", "loss.gamma=2"], "focal", 3e-3),
+    (["training=auto", "optimizer=sgd"], "sum", 1e-2),
+    (["training=auto", "optimizer.lr=0.001"], "sum", 1e-3),
+    (["training=auto", "model.weights=imagenet"], "sum", 1e-3),
+])  # fmt: skip
 def test_a_plan_and_planes_choose_the_loss_and_the_rate_that_the_user_leaves_open(more, loss, rate):
     request = Request("train", ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", *more])
     ((_, config),) = check("train", request)

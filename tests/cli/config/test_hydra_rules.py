@@ -86,17 +86,14 @@ def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "hydra.launcher._target_=os.system",
-        "hydra.sweeper._target_=os.system",
-        "+hydra.sweeper.x={_target_: os.system}",
-        "+hydra.callbacks.x._target_=os.system",
-        "+hydra.sweeper.params={+hydra.callbacks.x._target_: os.system}",
-        "hydra.sweep.subdir=../../../x",
-    ],
-)
+@pytest.mark.parametrize("override", [
+    "hydra.launcher._target_=os.system",
+    "hydra.sweeper._target_=os.system",
+    "+hydra.sweeper.x={_target_: os.system}",
+    "+hydra.callbacks.x._target_=os.system",
+    "+hydra.sweeper.params={+hydra.callbacks.x._target_: os.system}",
+    "hydra.sweep.subdir=../../../x",
+])  # fmt: skip
 def test_no_override_names_code_or_leads_out(override: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-m", override) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: ")]
@@ -122,21 +119,17 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (X, BOMB, "its aliases (&name, *name) stand for more than"),
-        (X, "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
-        ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
-        ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
-        (X, "defaults: [override /hydra/launcher: joblib]\n", "its defaults choose hydra/launcher."),
-        (X, "defaults: ['/../other/x']\n", "its defaults lead out of the folder: ['/../other/x']."),
-        (X, "<<: {defaults: [../../x]}\n", "its defaults lead out of the folder: ['../../x']."),
-        (X, "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
-        (X, "defaults: [{/experiment: //tmp/x}]\n", "lead out of the folder: [{'/experiment': '//tmp/x'}]."),
-    ],
-    ids=["bomb", "itself", "yml", "of ours", "launcher", "above", "merged", "merged twice", "absolute"],
-)
+@pytest.mark.parametrize(("name", "text", "message"), [
+    (X, BOMB, "its aliases (&name, *name) stand for more than"),
+    (X, "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
+    ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
+    ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
+    (X, "defaults: [override /hydra/launcher: joblib]\n", "its defaults choose hydra/launcher."),
+    (X, "defaults: ['/../other/x']\n", "its defaults lead out of the folder: ['/../other/x']."),
+    (X, "<<: {defaults: [../../x]}\n", "its defaults lead out of the folder: ['../../x']."),
+    (X, "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
+    (X, "defaults: [{/experiment: //tmp/x}]\n", "lead out of the folder: [{'/experiment': '//tmp/x'}]."),
+], ids=["bomb", "itself", "yml", "of ours", "launcher", "above", "merged", "merged twice", "absolute"])  # fmt: skip
 def test_files_that_are_not_read_or_lead_out_are_refused(name, text, message, capsys):
     put(name, text)
     assert run("--config-dir", "conf", "+experiment=x") == 2

@@ -30,30 +30,24 @@ def test_only_a_key_loses_its_quotes() -> None:
     assert job.values["run"]["root"] == {"a": 'b,"c":d, \\\\e\\f'}
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        (r"C:\new\table", r"C:\new\table"),
-        (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
-        (r"'\\server\a share (1)'", r"\\server\a share (1)"),
-    ],
-)
+@pytest.mark.parametrize(("given", "read"), [
+    (r"C:\new\table", r"C:\new\table"),
+    (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
+    (r"'\\server\a share (1)'", r"\\server\a share (1)"),
+])  # fmt: skip
 def test_paths_of_windows_keep_their_backslashes(given: str, read: object) -> None:
     (job,) = jobs_of(f"runs={given}", command="compare")
     assert job.values["runs"] == read
 
 
-@pytest.mark.parametrize(
-    ("line", "remedy"),
-    [
-        ("run.root=neue Bilder ü", """needs quotes that reach the program: 'run.root="neue Bilder ü"'."""),
-        ("data.classes=[große, 'b',\"(c)\"]", """the program: 'data.classes=["große","b","(c)"]'."""),
-        ("run.root=Anna's (1)", """the program: 'run.root="Anna'"'"'s (1)"'."""),
-        ('metrics.groups={"größe": [a]}', "A key beyond ASCII needs a YAML file, see --config-dir."),
-        ("loss.gamma=choice(1,2", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
-        ("größe", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
-    ],
-)
+@pytest.mark.parametrize(("line", "remedy"), [
+    ("run.root=neue Bilder ü", """needs quotes that reach the program: 'run.root="neue Bilder ü"'."""),
+    ("data.classes=[große, 'b',\"(c)\"]", """the program: 'data.classes=["große","b","(c)"]'."""),
+    ("run.root=Anna's (1)", """the program: 'run.root="Anna'"'"'s (1)"'."""),
+    ('metrics.groups={"größe": [a]}', "A key beyond ASCII needs a YAML file, see --config-dir."),
+    ("loss.gamma=choice(1,2", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+    ("größe", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+])  # fmt: skip
 def test_what_hydra_can_not_read_is_refused_with_the_quotes_that_it_needs(line: str, remedy: str) -> None:
     """Mutation seen to fail: a list in the quotes of one text."""
     (problem,) = problems_of(line)
