@@ -22,14 +22,14 @@ from tests.models.parts import TINY
 
 COUNTS = (2, 3)
 CASES = 11
+PLAIN = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 SCORE = [
-    *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
-    *("metrics.bootstrap=20", "metrics.measures=[events]", "report.overlays=4", "report.worst=2", "report.html=false"),
+    *(*PLAIN, "images=images", "metrics.bootstrap=20", "metrics.measures=[events]"),
+    *("report.overlays=4", "report.worst=2", "report.html=false"),
 ]
 EVAL = [
     *("checkpoint=net", "data.root=.", "data.split=all", "inference.batch_size=2", "device=cpu"),
-    "metrics.bootstrap=20",
-    *("report.overlays=4", "report.worst=2", "report.html=false"),
+    *("metrics.bootstrap=20", *SCORE[-3:]),
 ]
 PREDICT = ["checkpoint=net", "input=images", "inference.batch_size=2", "device=cpu", *EVAL[-3:]]
 TRAIN = [

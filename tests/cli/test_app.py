@@ -37,12 +37,13 @@ def test_plugins_are_read_from_the_command_line_itself(overrides, names):
 def test_every_problem_is_said_at_once_and_once():
     ((job, config),) = check("train", Request("train", ["loss=focal", "loss.gamma=1.5"]))
     assert (job.overrides, config.loss.gamma) == (("loss=focal", "loss.gamma=1.5"), 1.5)
+    given = ["loss=focal", "loss.gamma=1,-1", "optimizer.lr=0.1,0", "seed=1,2", "model.dpth=3"]
     with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", ["loss=focal", "loss.gamma=-1", "seed=1,2", "model.dpth=3"], sweep=True))
+        check("train", Request("train", given, sweep=True))
     problems = caught.value.problems
-    assert len(problems) == len(set(problems)) == 2
-    assert any("gamma" in line for line in problems)
-    assert any("dpth" in line for line in problems)
+    assert len(problems) == len(set(problems)) == 3
+    for key in ("gamma", "optimizer.lr", "dpth"):
+        assert any(key in line for line in problems)
 
 
 @pytest.mark.parametrize(("override", "says"), [

@@ -14,7 +14,7 @@ from segmeter.cli.sweep import SweepJob, best_job, job_name, print_sweep, read_s
 from segmeter.errors import ConfigError, RunError
 from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.cli.sharded import SCORE, folders
+from tests.cli.sharded import PLAIN, folders
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "car", "road"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
 METRICS = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
@@ -175,7 +175,7 @@ LAUNCHERS = {"basic": [], "joblib": ["hydra.launcher.n_jobs=2"], "submitit_local
 def test_a_failing_job_ends_the_command_and_leaves_the_others(launcher, tmp_path, refused):
     """The first job fails, the second runs all the same. Mutation seen to fail: outcomes of other processes dropped."""
     out = tmp_path / "out"
-    given = [*SCORE[:2], "data.ignore_index=255", "metrics.bootstrap=10", "report.html=false", f"hydra.sweep.dir={out}"]
+    given = [*PLAIN[:2], *PLAIN[3:], "metrics.bootstrap=10", "report.html=false", f"hydra.sweep.dir={out}"]
     swept = "data.num_classes=2,3"  # of two classes, the third label is refused
     said = refused("score", "-m", *given, f"hydra/launcher={launcher}", *LAUNCHERS[launcher], swept)
     lines = [line for line in said.splitlines() if line.startswith("segmeter: sweep:")]

@@ -18,14 +18,32 @@ from segmeter.deploy.publish import compare, describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from segmeter.models.config import ModelCard, PspnetConfig
 from segmeter.models.segmenter import Segmenter
 from segmeter.models.trained import Checkpoints
-from tests.models.parts import TINY, Stub, make_card, make_spec
+from tests.models.parts import TINY, Stub, make_card, make_spec, make_tiny
 
 # Batch, height and width that were not traced: single pixels, less than the stride, its multiples, one more
 SHAPES = [(3, 1, 1), (1, 5, 40), (2, 9, 8), (1, 8, 8), (1, 64, 33), (4, 17, 16)]
 TASKS = [("multiclass", 3, 3, "uint8"), ("binary", 2, 1, "uint16"), ("multilabel", 3, 3, "float32")]
+
+
+@pytest.fixture
+def checkpoint_of(tmp_path):
+    def write(card: ModelCard, name: str = "step", *, seed: int = 1) -> Checkpoint:
+        state = make_tiny(seed, card).state_dict()
+        write_checkpoint(tmp_path / name, segmenter_state=state, card=card, state=None, progress={})
+        return read_checkpoint(tmp_path / name)
+
+    return write
+
+
+def images_of(dtype: str = "uint8", channels: int = 3, *, count: int = 2) -> list[tuple[str, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    full = {"uint8": 255, "uint16": 65535, "float32": 1}[dtype]
+    shapes = [(70 + 5 * index, 50 + 3 * index, channels) for index in range(count)]
+    return [(f"case{index}", (rng.random(shape) * full).astype(dtype)) for index, shape in enumerate(shapes)]
 
 
 def logits_of(checkpoint, images: np.ndarray) -> torch.Tensor:
@@ -39,9 +57,7 @@ def ours(checkpoint, images: np.ndarray, threshold: float) -> np.ndarray:
     return labels_to_numpy(logits, task=spec.task, num_classes=spec.num_classes, threshold=threshold)
 
 
-def check_every_size(run, checkpoint, draw, dtype: str, threshold: float) -> None:
-    channels = checkpoint.card.in_channels
-    (_, image), *_ = draw(dtype, channels, count=1)
+def check_every_size(run, checkpoint, image: np.ndarray, threshold: float) -> None:
     for batch, height, width in SHAPES:
         images = np.stack([np.roll(image, 7 * index, axis=1)[:height, :width] for index in range(batch)])
         labels, expected = run(images), ours(checkpoint, images, threshold)
@@ -51,9 +67,7 @@ def check_every_size(run, checkpoint, draw, dtype: str, threshold: float) -> Non
 
 
 @pytest.mark.parametrize(("task", "num_classes", "channels", "dtype"), TASKS, ids=[task[0] for task in TASKS])
-def test_onnx_gives_our_labels_for_every_size(
-    tmp_path: Path, checkpoint_of, images_of, task, num_classes, channels, dtype
-):
+def test_onnx_gives_our_labels_for_every_size(tmp_path: Path, checkpoint_of, task, num_classes, channels, dtype):
     """For sizes that were not traced, by the engine alone, with the card inside."""
     checkpoint = checkpoint_of(make_card(make_spec(num_classes, task), in_channels=channels))
     cases = images_of(dtype, channels)
@@ -66,7 +80,7 @@ def test_onnx_gives_our_labels_for_every_size(
     planes = [num_classes] if task == "multilabel" else []
     assert (taken.name, taken.shape) == ("images", ["batch", "height", "width", channels])
     assert (given.name, given.shape, given.type) == ("labels", ["batch", *planes, "height", "width"], "tensor(uint8)")
-    check_every_size(lambda images: session.run(None, {"images": images})[0], checkpoint, images_of, dtype, threshold)
+    check_every_size(lambda images: session.run(None, {"images": images})[0], checkpoint, cases[0][1], threshold)
     facts = json.loads(session.get_modelmeta().custom_metadata_map["segmeter"])
     assert ModelCard.from_dict(facts["card"]) == checkpoint.card
     assert (facts["checkpoint_sha256"], facts["averaged"]) == (checkpoint.sha256, None)
@@ -78,12 +92,12 @@ def test_onnx_gives_our_labels_for_every_size(
 
 
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
-def test_several_checkpoints_are_averaged_inside_the_file(tmp_path: Path, checkpoint_of, images_of, task, num_classes):
+def test_several_checkpoints_are_averaged_inside_the_file(tmp_path: Path, checkpoint_of, task, num_classes):
     """Of other strides and normalisations; held against the mean of the probabilities that each model gives alone."""
     card = make_card(make_spec(num_classes, task))
     deeper = TINY.replace(depth=4, decoder_channels=(8, 8, 4, 4))
     members = (checkpoint_of(card), checkpoint_of(replace(card, model=dict(deeper), mean=(0.1, 0.2, 0.3)), "b", seed=2))
-    cases = images_of("uint8", 3)
+    cases = images_of()
     mean = mean_probs(members, cases[0][1][None])
     threshold = 0.5 if task == "multiclass" else float(np.median(mean))
     done = export_model(Checkpoints(members), tmp_path, images=cases, threshold=threshold)
@@ -103,37 +117,36 @@ def mean_probs(checkpoints, images: np.ndarray) -> np.ndarray:
     return np.mean([(each.softmax(1) if each.shape[1] > 1 else each.sigmoid()).numpy() for each in single], axis=0)
 
 
-def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, checkpoint_of, images_of):
+def test_a_network_that_pools_to_fixed_cells_is_refused_by_name(tmp_path: Path, checkpoint_of):
     checkpoint = checkpoint_of(make_card(model=PspnetConfig(encoder="tu-test_resnet", weights=None)))
     with pytest.raises(ConfigError, match=r"pools to 2 x 2 cells, .* ONNX can't do so .* Use a network"):
-        export_model(Checkpoints((checkpoint,)), tmp_path, images=images_of("uint8", 3))
+        export_model(Checkpoints((checkpoint,)), tmp_path, images=images_of())
 
 
-def test_other_labels_than_ours_are_refused_and_nothing_is_published(
-    tmp_path: Path, checkpoint_of, images_of, monkeypatch
-):
+def test_other_labels_than_ours_are_refused_and_nothing_is_published(tmp_path: Path, checkpoint_of, monkeypatch):
     checkpoint = checkpoint_of(make_card())
     monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: (None, 1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
     zeros = SimpleNamespace(run=lambda names, given: [np.zeros(given["images"].shape[:3], np.uint8)])
     monkeypatch.setattr(publish, "open_session", lambda content: zeros)
     with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):
-        export_model(Checkpoints((checkpoint,)), tmp_path, images=images_of("uint8", 3))
+        export_model(Checkpoints((checkpoint,)), tmp_path, images=images_of())
     assert [path.name for path in tmp_path.iterdir()] == ["step"]
 
 
-def test_missing_packages_and_images_of_two_dtypes_or_none_are_refused(
-    tmp_path: Path, checkpoint_of, images_of, monkeypatch
-):
-    checkpoint = checkpoint_of(make_card())
-    mixed = [*images_of("uint8", 3), ("deep", images_of("uint16", 3)[0][1])]
-    with pytest.raises(DataError, match=r"of one dtype.*uint16 \(case 'deep'\), uint8"):
-        export_model(Checkpoints((checkpoint,)), tmp_path, images=mixed)
-    with pytest.raises(DataError, match=r"at least one, and of one dtype.* got none"):
-        export_model(Checkpoints((checkpoint,)), tmp_path, images=[])
+@pytest.mark.parametrize(("images", "said"), [
+    ([*images_of(), ("deep", images_of("uint16")[0][1])], r"of one dtype.*uint16 \(case 'deep'\), uint8"),
+    ([], r"at least one, and of one dtype.* got none"),
+], ids=["two dtypes", "none"])  # fmt: skip
+def test_images_of_two_dtypes_or_none_are_refused(images, said, tmp_path: Path, checkpoint_of):
+    with pytest.raises(DataError, match=said):
+        export_model(Checkpoints((checkpoint_of(make_card()),)), tmp_path, images=images)
+
+
+def test_missing_packages_are_named(tmp_path: Path, checkpoint_of, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(DataError, match=r"`onnxscript` to be installed .*segmeter\[onnx\]"):
-        export_model(Checkpoints((checkpoint,)), tmp_path, images=[])
+        export_model(Checkpoints((checkpoint_of(make_card()),)), tmp_path, images=[])
 
 
 def test_a_file_says_how_large_images_are_at_least_and_labels_that_uint8_can_not_hold(checkpoint_of):

@@ -1,4 +1,4 @@
-"""Overrides composed to the values of jobs: sweeps, the user's own files, and what can't be composed, all at once."""
+"""Overrides composed to the values of jobs: as people type them, in sweeps, beside the user's own files."""
 
 from pathlib import Path
 
@@ -6,8 +6,10 @@ import pytest
 
 from segmeter.cli.config import compose
 from segmeter.cli.config.compose import Request, compose_jobs
+from segmeter.cli.config.hydra_rules import written
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
+from tests.data.crafted import put
 
 
 def compose_all(*overrides: str, command: str = "train", sweep: bool = False, folder: Path | None = None):
@@ -67,9 +69,8 @@ def test_what_an_optimiser_chooses_is_composed_when_it_has_chosen(monkeypatch, t
     searched = ["seed=range(5,100)", "optimizer.lr=interval(0.1,0.2)"]
     (job,) = jobs_of("hydra/sweeper=optuna", *searched, sweep=True)
     assert job.overrides == ("hydra/sweeper=optuna", "seed=5")
-    (tmp_path / "experiment").mkdir()
     text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: optuna\n"
-    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    put(tmp_path / "experiment/mine.yaml", text)
     (job,) = jobs_of("experiment=mine", *searched, sweep=True, folder=tmp_path)
     assert job.overrides == ("experiment=mine", "seed=5")
 
@@ -106,11 +107,6 @@ def test_what_can_not_be_composed_is_left_out_with_a_line_each(overrides, starts
     problems = problems_of(*overrides)
     assert len(problems) == len(starts)
     assert all(problem.startswith(start) for problem, start in zip(problems, starts, strict=True))
-
-
-def test_the_rest_is_still_composed():
-    (job,), problems = compose_all("loss=focall", "seed=4", "modle/x=1")
-    assert (len(problems), job.values["seed"]) == (2, 4)
 
 
 def test_a_second_requirement_of_the_same_key_is_refused():
@@ -153,16 +149,14 @@ def test_only_our_own_environment_variables_are_read(monkeypatch):
 def test_a_folder_of_the_users_own_configurations_is_found(tmp_path):
     """Mutation seen to fail: the backslash doubled in Hydra's search path."""
     own = tmp_path / "a\\b"
-    (own / "experiment").mkdir(parents=True)
-    (own / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
+    put(own / "experiment/mine.yaml", "# @package _global_\nseed: 7\n")
     (job,) = jobs_of("experiment=mine", folder=own)
     assert job.values["seed"] == 7
 
 
 def test_each_file_that_hydra_can_not_read_has_a_line(tmp_path):
     for group, text in (("loss", "gamma: [\n"), ("augment", "crop: 1\ncrop: 2\n"), ("schedule", "a:\n\tb: 1\n")):
-        (tmp_path / group).mkdir()
-        (tmp_path / group / "mine.yaml").write_text(text)
+        put(tmp_path / group / "mine.yaml", text)
     problems = problems_of("loss=mine", "augment=mine", "schedule=mine", folder=tmp_path)
     assert len(problems) == 3
     assert problems[1].endswith("Keep one of the two.")
@@ -178,8 +172,55 @@ def test_a_file_whose_defaults_are_no_list_has_a_line(value, tmp_path):
 
 def test_a_file_that_starts_from_its_own_name_has_a_line(tmp_path):
     """Hydra ends with a RecursionError."""
-    (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "default.yaml").write_text("defaults: [default]\nepochs: 3\n")
+    put(tmp_path / "training/default.yaml", "defaults: [default]\nepochs: 3\n")
     (problem,) = problems_of("training=default", folder=tmp_path)
     remedy = "Give the file another name than the option that it starts from."
     assert problem.endswith(f"the defaults of a file in {tmp_path} lead back to that file. {remedy}")
+
+
+def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
+    """Requirements are comparisons; a shell's quotes are gone when they arrive."""
+    for line in ("require=[mean_iou >= 0.8, iou/car > 0.5]", 'require=\'["mean_iou >= 0.8","iou/car > 0.5"]\''):
+        (job,) = jobs_of(line.replace("'", ""), "runs=[a,b]", command="compare")
+        assert job.values["require"] == ["mean_iou >= 0.8", "iou/car > 0.5"]
+    (job,) = jobs_of("require=mean_iou >= 0.8", "runs=[a,b]", command="compare")
+    assert job.values["require"] == "mean_iou >= 0.8"
+
+
+def test_the_keys_of_a_mapping_may_be_quoted() -> None:
+    """As messages write colours."""
+    colours = {"0,0,0": 0, "250,50,83": 1}
+    for line in ('{"0,0,0": 0, "250,50,83":1}', "{'0,0,0': 0, '250,50,83':1}", written(colours)):
+        (job,) = jobs_of(f"data.label_map={line}", "predictions=a", "references=b", command="score")
+        assert job.values["data"]["label_map"] == colours
+    (job,) = jobs_of('metrics.measures=[{"name": "surface"}]', "predictions=a", "references=b", command="score")
+    assert job.values["metrics"]["measures"] == [{"name": "surface"}]
+
+
+def test_only_a_key_loses_its_quotes() -> None:
+    (job,) = jobs_of("""run.root={a: 'b,"c":d, \\\\e\\f'}""", "runs=[a,b]", command="compare")
+    assert job.values["run"]["root"] == {"a": 'b,"c":d, \\\\e\\f'}
+
+
+@pytest.mark.parametrize(("given", "read"), [
+    (r"C:\new\table", r"C:\new\table"),
+    (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
+    (r"'\\server\a share (1)'", r"\\server\a share (1)"),
+])  # fmt: skip
+def test_paths_of_windows_keep_their_backslashes(given: str, read: object) -> None:
+    (job,) = jobs_of(f"runs={given}", command="compare")
+    assert job.values["runs"] == read
+
+
+@pytest.mark.parametrize(("line", "remedy"), [
+    ("run.root=neue Bilder ü", """needs quotes that reach the program: 'run.root="neue Bilder ü"'."""),
+    ("data.classes=[große, 'b',\"(c)\"]", """the program: 'data.classes=["große","b","(c)"]'."""),
+    ("run.root=Anna's (1)", """the program: 'run.root="Anna'"'"'s (1)"'."""),
+    ('metrics.groups={"größe": [a]}', "A key beyond ASCII needs a YAML file, see --config-dir."),
+    ("loss.gamma=choice(1,2", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+    ("größe", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+])  # fmt: skip
+def test_what_hydra_can_not_read_is_refused_with_the_quotes_that_it_needs(line: str, remedy: str) -> None:
+    """Mutation seen to fail: a list in the quotes of one text."""
+    (problem,) = problems_of(line)
+    assert problem.endswith(remedy)

@@ -1,12 +1,25 @@
-"""Bad configurations: each gets its one line, and nothing is done; the numbered list is in tests/faults."""
+"""Composed values that are checked, and completed by a plan or the run that is resumed; a line for each bad one.
+
+The numbered list of bad configurations is in tests/faults.
+"""
 
 from pathlib import Path
 
 import pytest
+import yaml
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError
+from segmeter.schema import as_plain
+from tests.data.crafted import put
+
+PLANES = ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", "data.planes=k"]
+
+
+def configured(*overrides, command="train"):
+    ((_, config),) = check(command, Request(command, overrides))
+    return config
 
 
 def problems_of(*overrides: str, sweep: bool = False) -> list[str]:
@@ -21,9 +34,7 @@ def problems_of(*overrides: str, sweep: bool = False) -> list[str]:
     (["lr=1"], "unknown key 'lr'. Did you mean 'optimizer.lr'?"),
     (["modle=unet"], "unknown key 'modle'. Did you mean 'model'?"),
     (["data.classes=[a,b,c,false]"], "`data.classes[3]` to be text, got false. Write it in quotes. In a shell, write"),
-    (["run.name=a/b"], "`run.name` to be a plain name without slashes"),
     (["experiment=demoo"], "got 'demoo'. Did you mean 'demo'?"),
-    (["training.epochs=3.5"], "`training.epochs` to be an integer >= 1 or null, got 3.5"),
     (["hydra/sweeper=optun"], "`hydra/sweeper` to be one of basic, optuna, got 'optun'. Did you mean 'optuna'?"),
     (["seed.x=1"], "`seed` to be an integer"),
     (["loss=dice", "loss.gamma=2"], "loss=dice has no gamma. Those that have it: focal, focal_tversky."),
@@ -33,11 +44,6 @@ def test_one_line_says_what_is_wrong_and_what_there_is_instead(overrides: list[s
     (problem,) = problems_of(*overrides, sweep=True)
     assert message in problem
     assert problem == problem.rstrip()
-
-
-def test_a_sweep_is_checked_whole_before_its_first_job() -> None:
-    problems = problems_of("loss.gamma=1,2,-3", "optimizer.lr=0.1,0", sweep=True)
-    assert len(problems) == 2
 
 
 @pytest.mark.parametrize(("text", "overrides", "line"), [
@@ -50,8 +56,7 @@ def test_a_sweep_is_checked_whole_before_its_first_job() -> None:
      "config: unknown key 'training.epochz'. Did you mean 'training.epochs'? See: segmeter train --help training."),
 ])  # fmt: skip
 def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(text, overrides, line, tmp_path):
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}\n")
+    put(tmp_path / "experiment/mine.yaml", f"# @package _global_\n{text}\n")
     with pytest.raises(ConfigError) as caught:
         check("train", Request("train", ["experiment=mine", *overrides], str(tmp_path)))
     assert caught.value.problems == (line,)
@@ -70,25 +75,104 @@ def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(text, overrides, lin
     (["training=auto", "model.weights=imagenet"], "sum", 1e-3),
 ])  # fmt: skip
 def test_a_plan_and_planes_choose_the_loss_and_the_rate_that_the_user_leaves_open(more, loss, rate):
-    request = Request("train", ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", *more])
-    ((_, config),) = check("train", request)
+    config = configured(*PLANES[:-1], *more)
     assert (config.loss.name, config.optimizer.lr) == (loss, rate)
 
 
 @pytest.mark.parametrize(("data", "weights"), [(["data=cells"], "mild"), (["data=instances", "data.root=x"], None)])
 def test_a_plan_weighs_rare_classes_more_where_there_are_several(data: list[str], weights: str | None) -> None:
-    ((_, config),) = check("train", Request("train", [*data, "training=auto"]))
+    config = configured(*data, "training=auto")
     assert (config.loss.name, config.loss.focal.class_weights) == ("sum", weights)
 
 
 @pytest.mark.parametrize(("more", "loss"), [(["data.core_depth=null"], "focal"), ([], "sum")])
 def test_cores_of_objects_are_trained_with_dice_too_and_a_whole_float_is_a_count(more: list[str], loss: str) -> None:
-    ((_, config),) = check("train", Request("train", ["data=instances", "data.root=x", "training.steps=1e4", *more]))
+    config = configured("data=instances", "data.root=x", "training.steps=1e4", *more)
     assert (config.loss.name, config.training.steps) == (loss, 10_000)
 
 
 def test_a_file_of_the_user_may_have_chosen_the_loss_of_planes(tmp_path: Path) -> None:
     (tmp_path / "loss.yaml").write_text("defaults: [train, {override loss: focal}, _self_]\n")
-    given = ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", "data.planes=k"]
-    ((_, config),) = check("train", Request("train", given, str(tmp_path)))
+    ((_, config),) = check("train", Request("train", PLANES, str(tmp_path)))
     assert config.loss.name == "focal"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run with a configuration unlike the defaults."""
+    begun = ["data=camvid", "data.root=/data/camvid", "loss=dice", "optimizer.lr=2e-5", "seed=5", "augment=road"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(as_plain(configured(*begun))))
+    return tmp_path
+
+
+def without(config, *names):
+    return {key: value for key, value in as_plain(config).items() if key not in names}
+
+
+def test_a_resumed_run_keeps_its_own_configuration(run):
+    config = configured(f"resume={run}")
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert without(config, "resume") == {key: value for key, value in saved.items() if key != "resume"}
+    assert config.resume == str(run)
+    assert config.optimizer.lr == 2e-5
+
+
+def test_the_command_line_changes_what_it_names_and_nothing_else(run):
+    own, changed = configured(f"resume={run}"), configured(f"resume={run}", "optimizer.lr=0.1", "training.epochs=9")
+    assert (changed.optimizer.lr, changed.training.epochs) == (0.1, 9)
+    assert without(own, "optimizer", "training") == without(changed, "optimizer", "training")
+
+
+def test_a_default_value_or_a_group_that_is_named_again_changes_that_alone(run):
+    assert configured(f"resume={run}", "seed=0").training.seed == 0
+    assert configured(f"resume={run}").training.seed == 5
+    assert configured(f"resume={run}", "data=camvid").data.root == "/data/camvid"
+    assert configured(f"resume={run}", "loss=focal", "loss.gamma=3").loss.gamma == 3
+    assert configured(f"resume={run}", "augment=none").augment.flip_horizontal is False
+
+
+def test_a_preset_or_an_experiment_counts_in_full_beside_what_must_be_given(run):
+    training = configured(f"resume={run}", "debug=fast").training
+    assert (training.steps, training.validate_cases) == (4, 4)
+    config = configured(f"resume={run}", "experiment=camvid")
+    assert config.data.root == "/data/camvid"
+    assert (config.loss.name, config.training.batch_size) == ("focal", 16)
+
+
+def resave(run, **changes):
+    """Change the configuration that a run kept."""
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    groups = {key: saved[key] | value if isinstance(value, dict) else value for key, value in changes.items()}
+    (run / "config.yaml").write_text(yaml.safe_dump(saved | groups))
+
+
+def test_changes_that_were_allowed_once_are_not_allowed_again(run):
+    resave(run, allow_changes=["training.epochs"])
+    assert configured(f"resume={run}").allow_changes == ()
+
+
+def test_a_wrong_value_is_said_as_ever_and_no_file_of_a_run_names_code(run):
+    with pytest.raises(ConfigError, match=r"expected `optimizer\.lr` to be a number > 0"):
+        configured(f"resume={run}", "optimizer.lr=0")
+    resave(run, plugins=["os"])
+    with pytest.raises(ConfigError, match=r"Only the command line may name code: add 'plugins=\[os\]'"):
+        configured(f"resume={run}")
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n"])
+def test_a_damaged_configuration_is_refused(run, text):
+    (run / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        configured(f"resume={run}")
+
+
+def test_scores_resume_with_their_own_configuration_too(tmp_path):
+    begun = ["predictions=/a", "references=/b", "data.classes=[x,y]", "metrics.bootstrap=7"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(as_plain(configured(*begun, command="score"))))
+    config = configured(f"resume={tmp_path}", "workers=1", command="score")
+    assert (str(config.predictions), config.metrics.bootstrap, config.workers) == ("/a", 7, 1)
+
+
+def test_keys_that_are_gone_are_left_out_of_the_files_of_earlier_versions_where_they_changed_nothing(run):
+    resave(run, training={"channels_last": True}, logger={"csv": False})
+    assert configured(f"resume={run}").optimizer.lr == 2e-5

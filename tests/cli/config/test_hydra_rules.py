@@ -3,14 +3,13 @@
 import os
 import pickle
 import re
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from tests.cli.sharded import run as code_of
+from tests.cli.sharded import run
+from tests.data.crafted import put
 
 MARK = "evil ran"
 
@@ -23,21 +22,15 @@ class Touch:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _here(in_tmp: None) -> None:
     Path("conf").mkdir()
-    Path("evil.pt").write_bytes(pickle.dumps(Touch()))
+    put(Path("evil.pt"), pickle.dumps(Touch()))
     for folder in ("a", "b"):
-        Path(folder).mkdir()
-        Image.fromarray(np.zeros((8, 8), np.uint8)).save(f"{folder}/case.png")
+        put(Path(folder, "case.png"), np.zeros((8, 8), np.uint8))
 
 
-run = partial(code_of, "score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=0")
-
-
-def put(path: str, text: str) -> None:
-    (Path("conf") / path).parent.mkdir(parents=True, exist_ok=True)
-    (Path("conf") / path).write_text(text)
+SCORE = ("score", "predictions=a", "references=b", "data.num_classes=2", "metrics.bootstrap=0")
+OWN = (*SCORE, "--config-dir", "conf")
 
 
 LOAD = "{x: {_target_: torch.load, f: evil.pt, weights_only: false}}"
@@ -58,16 +51,8 @@ FILES = {  # the file of the user's, what it holds, and how it is chosen
     "search path of odd keys": (X, f"{GLOBAL}hydra: {{searchpath: [{{2020-01-01: x}}]}}\n", CHOSEN),
     "no mapping": (X, f"{GLOBAL}hydra: ${{x}}\nx: {{searchpath: ['file:///tmp']}}\n", CHOSEN),
     "run folder": (X, f"{GLOBAL}hydra: {{run: {{dir: /tmp/x}}}}\n", CHOSEN),
-    "resolver": (
-        X,
-        GLOBAL + "hydra: {sweeper: {params: \"${oc.create:'{_target_: os.system}'}\"}}\n",
-        "+experiment=x",
-    ),
-    "swept": (
-        X,
-        f"{GLOBAL}hydra: {{sweeper: {{params: {{+hydra.callbacks.x._target_: os.system}}}}}}\n",
-        "+experiment=x",
-    ),
+    "resolver": (X, GLOBAL + "hydra: {sweeper: {params: \"${oc.create:'{_target_: os.system}'}\"}}\n", CHOSEN),
+    "swept": (X, f"{GLOBAL}hydra: {{sweeper: {{params: {{+hydra.callbacks.x._target_: os.system}}}}}}\n", CHOSEN),
     "one of a sweep": (X, f"{GLOBAL}hydra: {{callbacks: {LOAD}}}\n", "-m +experiment=x"),
     "root": ("own.yaml", f"defaults: [score, _self_]\nhydra: {{callbacks: {LOAD}}}\n", "-cn own"),
     "search path of a root": ("own.yaml", "defaults: [score, _self_]\nhydra: {searchpath: ['file:///x']}\n", "-cn own"),
@@ -75,11 +60,10 @@ FILES = {  # the file of the user's, what it holds, and how it is chosen
 
 
 @pytest.mark.parametrize("way", FILES)
-def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_of_the_user_names_code(way: str, refused) -> None:
     path, text, chosen = FILES[way]
-    put(path, text)
-    assert run("--config-dir", "conf", *chosen.split()) == 2
-    errors = capsys.readouterr().err
+    put(Path("conf", path), text)
+    errors = refused(*OWN, *chosen.split())
     assert re.search(r"segmeter: config: .*(hydra\.\w|hydra/launcher|package is 'hydra'|folder named hydra)", errors)
     assert "Cannot find" not in errors  # another cause would prove nothing
     assert not Path(MARK).exists()
@@ -94,22 +78,21 @@ def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[
     "+hydra.sweeper.params={+hydra.callbacks.x._target_: os.system}",
     "hydra.sweep.subdir=../../../x",
 ])  # fmt: skip
-def test_no_override_names_code_or_leads_out(override: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("-m", override) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: ")]
+def test_no_override_names_code_or_leads_out(override: str, refused) -> None:
+    (line,) = [line for line in refused(*SCORE, "-m", override).splitlines() if line.startswith("segmeter: ")]
     assert line.startswith("segmeter: config: ")
     assert sorted(path.name for path in Path().iterdir()) == ["a", "b", "conf", "evil.pt"]
 
 
-def test_an_option_that_launch_lacks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("-m", "hydra/launcher=joblib", "hydra.launcher.batch_size=2", "metrics.seed=1,2") == 2
-    assert "segmeter: config: unknown key 'launch.batch_size'. " in capsys.readouterr().err
+def test_an_option_that_launch_lacks_is_refused(refused) -> None:
+    said = refused(*SCORE, "-m", "hydra/launcher=joblib", "hydra.launcher.batch_size=2", "metrics.seed=1,2")
+    assert "segmeter: config: unknown key 'launch.batch_size'. " in said
     assert not Path("runs").exists()
 
 
 def test_sweeps_of_a_file_are_allowed() -> None:
-    put("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {params: {metrics.background: 'true,false'}}}\n")
-    assert run("-m", "--config-dir", "conf", "+experiment=x", "hydra.sweep.dir=out") == 0
+    put(Path("conf", X), f"{GLOBAL}hydra: {{sweeper: {{params: {{metrics.background: 'true,false'}}}}}}\n")
+    assert run(*OWN, "-m", CHOSEN, "hydra.sweep.dir=out") == 0
     assert {path.name for path in Path("out").iterdir()} >= {"0_background-True", "1_background-False"}
 
 
@@ -130,41 +113,36 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     (X, "<<: [{}, {<<: {defaults: [../../x]}}]\n", "lead out of the folder: ['../../x']."),
     (X, "defaults: [{/experiment: //tmp/x}]\n", "lead out of the folder: [{'/experiment': '//tmp/x'}]."),
 ], ids=["bomb", "itself", "yml", "of ours", "launcher", "above", "merged", "merged twice", "absolute"])  # fmt: skip
-def test_files_that_are_not_read_or_lead_out_are_refused(name, text, message, capsys):
-    put(name, text)
-    assert run("--config-dir", "conf", "+experiment=x") == 2
-    assert message in capsys.readouterr().err
+def test_files_that_are_not_read_or_lead_out_are_refused(name, text, message, refused):
+    put(Path("conf", name), text)
+    assert message in refused(*OWN, CHOSEN)
 
 
-def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_regular_file_is_not_waited_for(refused) -> None:
     Path("conf/experiment").mkdir()
     os.mkfifo("conf/experiment/x.yaml")
-    assert run("--config-dir", "conf", "+experiment=x") == 2
-    assert "conf/experiment/x.yaml: expected a regular file." in capsys.readouterr().err
+    assert "conf/experiment/x.yaml: expected a regular file." in refused(*OWN, CHOSEN)
 
 
 @pytest.mark.parametrize("more", [[], ["--cfg", "job"]])
-def test_files_behind_links_are_checked_too_and_before_they_are_shown(more, capsys):
-    Path("elsewhere").mkdir()
-    Path("elsewhere/x.yaml").write_text("defaults: [../../x]\n")
+def test_files_behind_links_are_checked_too_and_before_they_are_shown(more, refused):
+    put(Path("elsewhere/x.yaml"), "defaults: [../../x]\n")
     Path("conf/experiment").symlink_to(Path("elsewhere").absolute())
     Path("conf/again").symlink_to(".")
-    assert run("--config-dir", "conf", "+experiment=x", *more) == 2
-    assert "conf/experiment/x.yaml: its defaults lead out" in capsys.readouterr().err
+    assert "conf/experiment/x.yaml: its defaults lead out" in refused(*OWN, CHOSEN, *more)
 
 
-def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(monkeypatch, capsys):
+def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(monkeypatch, refused):
     """Mutation seen to fail: the files not read before Hydra composes."""
-    put("../evil/__init__.py", f"open({MARK!r}, 'w')")
+    put(Path("evil/__init__.py"), f"open({MARK!r}, 'w')")
     monkeypatch.syspath_prepend(Path.cwd())
-    put("own.yaml", "defaults: [score, _self_]\nhydra: {searchpath: ['pkg://evil']}\n")
-    assert run("--config-dir", "conf", "-cn", "own") == 2
-    assert "'hydra.searchpath' can't be set here" in capsys.readouterr().err
+    put(Path("conf/own.yaml"), "defaults: [score, _self_]\nhydra: {searchpath: ['pkg://evil']}\n")
+    assert "'hydra.searchpath' can't be set here" in refused(*OWN, "-cn", "own")
     assert not Path(MARK).exists()
 
 
 @pytest.mark.parametrize("folder", ["conf", "it's $x {y}"])
 def test_a_root_file_of_ones_own(folder: str) -> None:
-    put(f"../{folder}/mine.yaml", "defaults: [score, _self_]\nrun: {name: own}\n")
-    assert run("--config-dir", folder, "-cn", "mine") == 0
+    put(Path(folder, "mine.yaml"), "defaults: [score, _self_]\nrun: {name: own}\n")
+    assert run(*SCORE, "--config-dir", folder, "-cn", "mine") == 0
     assert len(list(Path("runs/score").glob("*_own"))) == 1
