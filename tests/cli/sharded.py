@@ -53,6 +53,12 @@ def newest(folder: Path | str) -> Path:
     return max((path for path in Path(folder).iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns)
 
 
+def done(command: str, *arguments: str) -> Path:
+    """Run a command line to its end; the folder of its run."""
+    assert run(command, *arguments) == 0
+    return newest(f"runs/{command}")
+
+
 def latest(command: str, name: str = "metrics.json") -> dict[str, Any]:
     """A JSON file of the newest run of a command."""
     found: dict[str, Any] = json.loads((newest(f"runs/{command}") / name).read_text())
@@ -91,8 +97,7 @@ def make_checkpoint(
 
 def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
     """What a command leaves in one process."""
-    assert run(command, *arguments, "run.name=whole") == 0
-    return contents(newest(f"runs/{command}"))
+    return contents(done(command, *arguments, "run.name=whole"))
 
 
 def run_shards(command: str, count: int, *arguments: str) -> list[Path]:

@@ -192,7 +192,7 @@ def test_the_script_that_slurm_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     asked = {"partition": "gpu", "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "timeout_min": 30}
     launch = SlurmConfig(folder=tmp_path / "jobs", signal_delay_s=70, **asked)
     (outcome,) = by_submitit([job(0)], launch, name="train")
-    assert "ended without a result" in outcome.problems[0]
+    assert re.search(r"ended without a result, .* memory runs out\. Its log is .*\.err\.$", outcome.problems[0])
     script = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
     for line in ("partition=gpu", "nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "time=30", "job-name=train"):
         assert f"#SBATCH --{line}\n" in script

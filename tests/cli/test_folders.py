@@ -52,14 +52,6 @@ def test_a_run_is_named_by_its_folder_and_null_is_a_new_one(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("folder", ["empty", "gone"])
-def test_a_folder_without_anything_to_go_on_from_is_refused(folder: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    line = f"^score: expected `resume` to be a run folder with manifest.json, got {tmp_path / folder}.$"
-    with pytest.raises(ConfigError, match=line):
-        resumed(tmp_path, tmp_path / folder)
-
-
 def test_auto_is_the_run_that_started_last_whatever_its_name_says(tmp_path, capsys):
     """Folders are named by the local time: that of the first run, in another zone, is a day ahead.
 

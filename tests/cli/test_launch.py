@@ -23,9 +23,8 @@ from segmeter.cli.engines import Outcome, by_torchrun
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped
 from segmeter.distributed.config import SlurmConfig
-from segmeter.errors import ConfigError
 from segmeter.records import read_yaml
-from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
+from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, done, newest, run, whole
 
 SLURM = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -35,8 +34,7 @@ pytestmark = pytest.mark.usefixtures("in_here")
 def test_processes_leave_the_bytes_of_one() -> None:
     """Label maps, rows and metrics of a model; 11 cases of two sizes in 7 batches."""
     expected = whole("eval", EVAL)
-    assert run("eval", *EVAL, "launch=processes", "launch.devices=3") == 0
-    folder = newest("runs/eval")
+    folder = done("eval", *EVAL, "launch=processes", "launch.devices=3")
     assert contents(folder) == expected
     assert not (folder / "shards").exists()
 
@@ -96,8 +94,7 @@ def test_two_processes_train_what_one_does(way: str) -> None:
 
     Mutation seen to fail: the same part for both.
     """
-    assert run("train", *TRAIN, "run.name=one") == 0
-    one = newest("runs/train")
+    one = done("train", *TRAIN, "run.name=one")
     if WAYS[way] is not None:
         assert run("train", *TRAIN, f"run.name={way}", *WAYS[way]) == 0
     elif (PROGRAMS / "torchrun").is_file() and (PROGRAMS / "segmeter").is_file():
@@ -202,14 +199,6 @@ def test_dask_on_its_own_leaves_the_bytes_of_one_process() -> None:
     assert not (folder / "shards").exists()
 
 
-def test_an_error_that_dask_hands_back_is_kept() -> None:
-    job = Job("score", (), None)
-    refused = Outcome.of(job, ConfigError("config: expected `a` to be b, got c."))
-    assert (refused.problems, refused.exit_code) == (("config: expected `a` to be b, got c.",), 2)
-    assert "TypeError: no pickle of it" in Outcome.of(job, TypeError("no pickle of it")).problems[0]
-    assert Outcome.lost(job, " Dask says: so").problems[0].endswith("or memory runs out. Dask says: so")
-
-
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | None]]:
     """Where jobs were sent: they run here instead."""
@@ -235,8 +224,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | No
 ], ids=["processes", "slurm"])  # fmt: skip
 def test_a_training_goes_on_as_it_was_launched(launch, saved, place, elsewhere):
     """Mutation seen to fail: the configuration saved as that of one process, in which a resume then went on."""
-    assert run("train", *TRAIN, "training.epochs=1", f"run.name={saved['name']}", *launch) == 0
-    folder = newest("runs/train").absolute()
+    folder = done("train", *TRAIN, "training.epochs=1", f"run.name={saved['name']}", *launch).absolute()
     assert saved.items() <= read_yaml(folder / "config.yaml")["launch"].items()
     more = ["training.epochs=2", "allow_changes=[training.epochs]"]
     assert run("train", f"resume={folder}", *more) == 0
@@ -252,8 +240,7 @@ def test_a_training_goes_on_as_it_was_launched(launch, saved, place, elsewhere):
 
 def test_a_merged_run_of_several_processes_keeps_its_launch() -> None:
     launch = ["launch=processes", "launch.devices=2"]
-    assert run("score", *SCORE, "images=null", "run.name=merged", *launch) == 0
-    folder = newest("runs/score")
+    folder = done("score", *SCORE, "images=null", "run.name=merged", *launch)
     assert run("score", f"resume={folder}") == 0
     assert read_yaml(folder / "config.yaml")["launch"] == {"name": "processes", "devices": 2}
 

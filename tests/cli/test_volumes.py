@@ -13,7 +13,7 @@ from segmeter.evaluation import predicted
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.data.sampling import SampleSource
-from tests.cli.sharded import contents, newest, run, run_shards, whole
+from tests.cli.sharded import contents, done, newest, run, run_shards, whole
 from tests.volumes_made import EDGES, write_cases
 
 nibabel = pytest.importorskip("nibabel")
@@ -73,8 +73,7 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
 def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_files(in_world):
     surfaces = pytest.importorskip("surface_distance")
     measure = "metrics.measures=[{name: surface, surface: marching_cubes}]"
-    assert run("eval", in_world, "data.split=all", *QUIET, measure) == 0
-    folder, table = newest("runs/eval"), {}
+    folder, table = done("eval", in_world, "data.split=all", *QUIET, measure), {}
     rows = read_cases(folder)
     assert len(rows) == 10
     for row in rows:
@@ -128,8 +127,7 @@ def test_label_volumes_lie_where_their_images_lie(form, in_world):
 
 def test_an_interrupted_eval_goes_on_to_the_same_bytes(in_world):
     line = ["eval", in_world, "data.split=all", *QUIET]
-    assert run(*line, "run.name=whole") == 0
-    whole = newest("runs/eval")
+    whole = done(*line, "run.name=whole")
     with stopped(predicted, "predict_volume", lambda calls: len(calls) <= 4):
         assert run(*line, "run.name=cut") == 3
     cut = newest("runs/eval")

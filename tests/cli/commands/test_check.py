@@ -54,44 +54,38 @@ def test_twelve_bit_images_are_warned_of_once_for_all_splits(tmp_path, capsys):
 PIXELS = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])  # of the images of `make_folder`
 
 
-def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, capsys):
-    root = make_folder(tmp_path / "set")
-    for known in ("0", "3"):
-        assert run("check", *DATA, f"data.root={root}", "splits=[all]") == 0
+def test_values_are_shown_per_channel_and_written_with_what_they_suggest_and_a_second_run_reads_nothing(
+    tmp_path, capsys
+):
+    root, output = make_folder(tmp_path / "set"), tmp_path / "new" / "check.json"
+    line = ["check", *DATA, f"data.root={root}", "splits=[all]"]
+    named = ["data.channels=[red,green,blue]", f"output={output}"]
+    for more, names, known in (([], ["0", "1", "2"], "0"), (named, ["red", "green", "blue"], "3")):
+        assert run(*line, *more) == 0
         text = capsys.readouterr().out
         assert row(text, "unchanged, not read again")[:1] == [known]
         lines = [line.split("│")[1:-1] for line in text.splitlines() if "uint8" in line]
-        assert [cells[2].strip() for cells in lines] == ["0", "1", "2"]
+        assert [cells[2].strip() for cells in lines] == names
         for channel, cells in enumerate(lines):
             low, _, median, _, high, *moments = (float(cell) for cell in cells[3:])
             values = PIXELS[:, channel]
             assert (low, high) == (values.min(), values.max())
             assert abs(median - np.median(values)) < 12
             assert moments == pytest.approx([values.mean(), values.std()], rel=5e-4)  # four digits
-    assert run("check", *DATA, f"data.root={root}", "splits=[all]", "data.verify=always") == 0
-    assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
-
-
-def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):
-    root, output = make_folder(tmp_path / "set"), tmp_path / "new" / "check.json"
-    names = "data.channels=[red,green,blue]"
-    assert run("check", *DATA, f"data.root={root}", "splits=[all]", f"output={output}", names) == 0
-    text = capsys.readouterr().out
     written = json.loads(output.read_text())
-    found = written["splits"]["all"]
+    found, suggested = written["splits"]["all"], written["suggested"]
     (values,) = found["intensities"]
-    assert [line.split("│")[3].strip() for line in text.splitlines() if "uint8" in line] == ["red", "green", "blue"]
-    for channel, name in enumerate(["red", "green", "blue"]):
+    for channel, name in enumerate(names):
         assert values["channels"][name]["mean"] == pytest.approx(PIXELS[:, channel].mean(), rel=1e-9)
         assert values["channels"][name]["high"] == PIXELS[:, channel].max()
-    assert found["cases"] == 3
+    assert found["cases"] == sum(size["cases"] for size in found["sizes"]) == 3
     assert sum(each["pixels"] for each in found["classes"].values()) == len(PIXELS)
     assert found["classes"]["cell"]["share"] * len(PIXELS) == pytest.approx(found["classes"]["cell"]["pixels"])
-    assert sum(size["cases"] for size in found["sizes"]) == 3
-    suggested = written["suggested"]
     assert suggested["data.mean"] == pytest.approx(list(PIXELS.mean(0) / 255), rel=1e-9)
     assert any(line.startswith("augment.crop=") for line in suggested["cpu"])
     assert " ".join(suggested["cpu"]).split()[0] in text
+    assert run(*line, "data.verify=always") == 0
+    assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
 
 
 def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):

@@ -14,7 +14,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import read_json
 from tests.cli.commands.test_finished import make_run as make_scored
-from tests.cli.sharded import latest, newest, run
+from tests.cli.sharded import done, latest, newest, run
 from tests.data.crafted import BINARY, put
 from tests.evaluation.decisions.test_label_next import make_run as make_prediction
 from tests.evaluation.decisions.test_suspects import NAMES, make_data, make_run
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.usefixtures("in_tmp")
 
 def test_a_run_is_planned_for_and_its_files_are_written(capsys):
     make_scored(Path("pilot"), wrong=2, cases=24)
-    assert run(*PLAN, "run=pilot", "width=0.02") == 0
-    folder, printed = newest("runs/plan"), capsys.readouterr().out
+    folder, printed = done(*PLAN, "run=pilot", "width=0.02"), capsys.readouterr().out
     assert "95 % interval of width 0.02: cases needed" in printed
     written = latest("plan", "plan.json")
     assert f"{written['rows'][0]['width']['units']:,}" in printed
@@ -51,8 +50,8 @@ def put_readers(root: Path, shares: dict[str, float], cases: int = 9) -> None:
 
 def test_four_readers_and_a_model_are_compared(capsys):
     put_readers(Path(), {"ann": 0.02, "ben": 0.02, "cas": 0.02, "dee<b>": 0.3, "net": 0.01})
-    assert run(*AGREE, "folders=[ann,ben,cas,'dee<b>',net]", "models=[net]", "metrics.bootstrap=200") == 0
-    folder, printed = newest("runs/agree"), capsys.readouterr().out
+    folder = done(*AGREE, "folders=[ann,ben,cas,'dee<b>',net]", "models=[net]", "metrics.bootstrap=200")
+    printed = capsys.readouterr().out
     assert "stands apart: dee<b>" in printed
     assert any(words in printed for words in ("the human ceiling", "readers from each other", "closer"))
     result = read_json(folder / "agree.json", Agreement)

@@ -14,7 +14,7 @@ from segmeter.cli.commands import eval as command
 from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.inference.predictor import Predictor
 from segmeter.models.checkpoint import read_checkpoint
-from tests.cli.sharded import EVAL, latest, newest, run
+from tests.cli.sharded import EVAL, done, latest, newest, run
 from tests.data.crafted import noise, put
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -29,8 +29,7 @@ def labels_in(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_the_summary_is_that_of_the_label_maps_and_is_shown(capsys):
-    assert run(*SMALL, "objective=mean_dice") == 0
-    folder = newest("runs/eval")
+    folder = done(*SMALL, "objective=mean_dice")
     out = capsys.readouterr().out
     counts = np.zeros((3, 3), int)
     for name, labels in labels_in(folder).items():
@@ -46,8 +45,7 @@ def test_the_summary_is_that_of_the_label_maps_and_is_shown(capsys):
 
 
 def test_what_is_written_beside_the_figures_is_named(capsys):
-    assert run(*SMALL, "report.overlays=2", "report.worst=1", "report.html=true") == 0
-    folder, out = newest("runs/eval"), capsys.readouterr().out
+    folder, out = done(*SMALL, "report.overlays=2", "report.worst=1", "report.html=true"), capsys.readouterr().out
     for name, path in (("worst", "worst.csv"), ("overlays", "overlays"), ("report", "report.html")):
         assert f"\n{name:<10}{folder / path}\n" in out
         assert (folder / path).exists()
@@ -83,8 +81,7 @@ def test_labels_are_those_of_the_network(tmp_path, capsys):
     """One image, of a size that needs no padding, normalised by hand."""
     image = noise(40, 48)
     put(tmp_path / "x.png", image)
-    assert run(*PREDICT, f"input={tmp_path / 'x.png'}", *QUIET) == 0
-    folder = newest("runs/predict")
+    folder = done(*PREDICT, f"input={tmp_path / 'x.png'}", *QUIET)
     said = capsys.readouterr().out
     assert said.startswith(f"1 images   {folder / 'predictions'}\n")
     assert said.endswith("precision  float32 on cpu\n")
@@ -97,8 +94,7 @@ def test_labels_are_those_of_the_network(tmp_path, capsys):
 
 
 def test_a_folder_leaves_a_map_per_image_and_no_scores():
-    assert run(*FOLDER, "report.overlays=2") == 0
-    folder = newest("runs/predict")
+    folder = done(*FOLDER, "report.overlays=2")
     assert set(labels_in(folder)) == {path.stem for path in Path("images").iterdir()}
     assert len(list((folder / "overlays").iterdir())) == 2
     assert (folder / "report.html").is_file()
@@ -135,8 +131,7 @@ DRAWN = ["report.overlays=3", "report.worst=2"]
 
 @BOTH
 def test_pictures_come_from_the_label_maps_and_without_any_none_are_drawn(line, capsys):
-    assert run(*line, "report.html=false", *DRAWN) == 0
-    folder = newest(f"runs/{line[0]}")
+    folder = done(*line, "report.html=false", *DRAWN)
     drawn = {path.stem for path in (folder / "overlays").iterdir()}
     assert drawn == {path.name for path in (folder / "pictures").iterdir()}
     assert drawn
@@ -165,8 +160,7 @@ OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.n
 
 def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
     tried = ["over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000"]
-    assert run("tune", *OWN, *tried, "inference.flips=true") == 0
-    folder, result = newest("runs/tune"), latest("tune", "tune.json")
+    folder, result = done("tune", *OWN, *tried, "inference.flips=true"), latest("tune", "tune.json")
     assert [one["values"]["postprocess.min_size"] for one in result["settings"]] == ["0", "8", "64"]
     assert {"tune.png", "tune.svg", "tune.parquet", "report.html"} <= {path.name for path in folder.iterdir()}
     card = json.loads(Path("net/tuned.json").read_text())
@@ -179,8 +173,7 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
     assert latest("eval")["dataset"]["mean_iou"] == pytest.approx(score, rel=1e-12)
     assert run("tune", *OWN, f"probs={newest('runs/eval')}", *tried) == 0
     assert latest("tune", "tune.json")["settings"] == result["settings"]
-    assert run("tune", *OWN, f"probs={folder}", *tried) == 0
-    assert not (newest("runs/tune") / "predictions").exists()  # nothing is kept twice
+    assert not (done("tune", *OWN, f"probs={folder}", *tried) / "predictions").exists()  # nothing is kept twice
     rounded = latest("tune", "tune.json")["settings"]
     for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
         assert one["score"] == pytest.approx(exact["score"], abs=1e-3)

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from tests.cli.sharded import latest, make_checkpoint, newest, run
+from tests.cli.sharded import done, latest, make_checkpoint, newest, run
 from tests.data.crafted import noise, put
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
@@ -53,10 +53,8 @@ def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean():
         put(Path("masks") / path.name, noise(*np.asarray(Image.open(path)).shape[:2], None) % 3)
     plain = ["inference.precision=float32", "device=cpu"]
     assert run("eval", "checkpoint=[a,b]", "data=folder", "data.root=.", "data.split=all", *plain) == 0
-    assert run("predict", "checkpoint=a", "input=images", *plain) == 0
-    alone = labels_of(newest("runs/predict"))
-    assert run("predict", "checkpoint=[a,b]", "input=images", *plain, "run.name=both") == 0
-    predicted = labels_of(newest("runs/predict"))
+    alone = labels_of(done("predict", "checkpoint=a", "input=images", *plain))
+    predicted = labels_of(done("predict", "checkpoint=[a,b]", "input=images", *plain, "run.name=both"))
     assert run("export", "checkpoint=[a,b]", "input=images", "cases=3") == 0
     exported = onnxruntime.InferenceSession(newest("runs/export") / "model.onnx", providers=["CPUExecutionProvider"])
     both = labels_of(newest("runs/eval"))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from tests.cli.sharded import EVAL, contents, latest, newest, run, run_shards, whole
+from tests.cli.sharded import EVAL, contents, done, latest, newest, run, run_shards, whole
 from tests.data.crafted import put
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -59,8 +59,7 @@ def test_shards_and_a_resumed_run_are_the_whole_run():
 
 
 def test_labels_are_the_model_s_and_ours_can_be_compared_with_them():
-    assert run("eval", *THIRDS, "run.name=theirs") == 0
-    theirs = newest("runs/eval")
+    theirs = done("eval", *THIRDS, "run.name=theirs")
     assert latest("eval", "run.json")["checkpoint"] == "thirds"
     image = np.asarray(Image.open("images/case03.png")).mean(-1) / 255
     labels = np.asarray(Image.open(theirs / "predictions/labels/case03.png"))
@@ -112,8 +111,7 @@ def test_check_warns_of_images_unlike_the_card_s_and_of_swapped_red_and_blue(tmp
 def test_objects_are_measured_written_and_drawn_as_the_model_found_them(caplog):
     asked = ["checkpoint=halves", *THIRDS[1:-1], "data.classes=[a,b]", "data.label_map={0: 0, 1: 1, 2: 1, 255: 255}"]
     asked += ["model.class_map={thing: b}", "metrics.measures=[{name: instances, objects: maps}]"]
-    assert run("eval", *asked) == 0
-    numbers = np.asarray(Image.open(newest("runs/eval") / "predictions/instances/case03.png"))
+    numbers = np.asarray(Image.open(done("eval", *asked) / "predictions/instances/case03.png"))
     assert np.unique(numbers[:16]).tolist() == [2]
     assert np.unique(numbers[16:]).tolist() == [1]
     assert "no objects are drawn" not in caplog.text
@@ -137,10 +135,8 @@ def test_tune_maps_the_classes_as_eval_does(refused):
 def test_an_exported_file_is_evaluated_as_its_checkpoint():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    assert run("eval", *EVAL, "inference.precision=float32", "run.name=ours") == 0
-    ours, figures = newest("runs/eval"), latest("eval")["per_class"]
-    assert run("export", "checkpoint=net", "input=images", "cases=1") == 0
-    exported = newest("runs/export") / "model.onnx"
+    ours, figures = done("eval", *EVAL, "inference.precision=float32", "run.name=ours"), latest("eval")["per_class"]
+    exported = done("export", "checkpoint=net", "input=images", "cases=1") / "model.onnx"
     assert run("eval", f"checkpoint={exported}", *EVAL[1:], *DATA, "run.name=exported") == 0
     assert latest("eval")["per_class"] == figures
     theirs = newest("runs/eval")

@@ -24,6 +24,7 @@ from tests.cli.sharded import (
     PREDICT,
     SCORE,
     contents,
+    done,
     latest,
     make_checkpoint,
     newest,
@@ -45,8 +46,7 @@ def listed(folders: list[Path]) -> str:
 
 
 def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
-    assert run("merge", listed(folders), *SHOWN, f"run.name={command}{len(folders)}") == 0
-    merged = newest("runs/merge")
+    merged = done("merge", listed(folders), *SHOWN, f"run.name={command}{len(folders)}")
     assert contents(merged) == whole
     assert (merged / "report.html").is_file()
     assert latest("merge", "run.json")["merged"]["command"] == command
@@ -132,19 +132,17 @@ def test_other_runs_are_refused_with_the_difference(change, message, thirds, tmp
 
 
 def test_unfinished_changed_and_foreign_folders_are_refused(thirds, tmp_path, refused):
-    for name in ("unfinished", "changed", "edited"):
+    for name in ("unfinished", "changed"):
         shutil.copytree(thirds[0], tmp_path / name)
     (tmp_path / "foreign").mkdir()
     manifest = tmp_path / "unfinished" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"state": "done"', '"state": "running"'))
     with (tmp_path / "changed" / "cases.parquet").open("ab") as file:
         file.write(b"x")
-    (tmp_path / "edited" / "config.yaml").write_text("metrics: {}\n")
-    lines = refused("merge", listed([tmp_path / name for name in ("unfinished", "changed", "edited", "foreign")]))
+    lines = refused("merge", listed([tmp_path / name for name in ("unfinished", "changed", "foreign")]))
     assert f"Finish it with segmeter score resume={tmp_path / 'unfinished'}" in lines
     assert "cases.parquet" in lines
     assert "to be as they were written" in lines
-    assert "config.yaml" in lines
     assert "to be run folders" in lines
 
 
@@ -153,8 +151,7 @@ def test_folds_with_other_class_weights_are_refused(refused) -> None:
     folds, scheme = [], ["loss=cross_entropy", "loss.class_weights=inverse"]
     for number, pixels in enumerate([(900, 90, 10), (90, 900, 10)]):
         net = make_checkpoint(Path(f"counted{number}"), seed=number, class_pixels=pixels)
-        assert run("eval", *EVAL, *QUIET, *scheme, f"checkpoint={net}") == 0
-        folds.append(newest("runs/eval"))
+        folds.append(done("eval", *EVAL, *QUIET, *scheme, f"checkpoint={net}"))
     said = refused("merge", listed(folds), "kind=folds")
     assert "`loss.class_weights` to be the same in all runs, [0.37" in said.replace("\n", " ")
 
@@ -168,8 +165,7 @@ def test_folds_are_joined_when_asked_for_and_marked(refused, capsys: pytest.Capt
             for kind in ("images", "masks"):
                 (root / kind).mkdir(parents=True, exist_ok=True)
                 shutil.copy(Path(kind) / path.name, root / kind)
-        assert run("eval", *EVAL, *QUIET, f"checkpoint={net}", f"data.root={root}") == 0
-        folds.append(newest("runs/eval"))
+        folds.append(done("eval", *EVAL, *QUIET, f"checkpoint={net}", f"data.root={root}"))
     assert "files.checkpoint_sha256" in refused("merge", listed(folds))
     assert run("merge", listed(folds), "kind=folds", *QUIET) == 0
     assert "out of fold: the rows of 2 checkpoints" in capsys.readouterr().out

@@ -24,44 +24,32 @@ def scored(root: Path, *arguments: str) -> dict[str, Any]:
     return summary
 
 
-@pytest.fixture
-def spine(shared_data: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+MAPPING = ",".join(f"{value}:{k}" for k, value in enumerate(VALUES))
+NAMES = ",".join(f"class_{k}" for k in range(1, len(VALUES)))
+SPINE = {
+    "matched": (
+        ["data.task=binary", "data.classes=[none,bone]", "data.instances=true", "metrics.spacing=[1,1,1]"],
+        "metrics.measures=[{name: instances, objects: maps, distances: true}]",
+        {"tp": 19, "fp": 3, "fn": 3, "rq": 0.8636363636363636, "sq": 0.8328184295330798, "pq": 0.7192522800512963}
+        | {"object_dice": 0.900292616009954, "object_masd": 0.25033188787922506},
+    ),
+    "semantic": (
+        [f"data.num_classes={len(VALUES)}", f"data.label_map={{{MAPPING}}}", f"metrics.groups={{bone:[{NAMES}]}}"],
+        "metrics.measures=[{name: instances, objects: by_class, classes: [class_1]}]",
+        {"tp": 73, "fp": 16, "fn": 14, "rq": 0.8295454545454546, "sq": 0.7940127477906024, "pq": 0.6586696657808406}
+        | {"object_dice": 0.8802182546605446},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "given", "measure", "published"), [(kind, *SPINE[kind]) for kind in SPINE], ids=SPINE)
+def test_objects_by_number_and_connected_parts_of_each_class(kind, given, measure, published, shared_data, tmp_path):
+    """The published figures number the parts of all classes together, and match them whatever their class."""
     for role, name in (("predictions", "pred"), ("references", "ref")):
         (tmp_path / role).mkdir()
-        golden = shared_data / "golden" / "spine" / request.param / f"{name}.nii.gz"
-        (tmp_path / role / "spine.nii.gz").symlink_to(golden)
-    return tmp_path
-
-
-@pytest.mark.parametrize("spine", ["matched"], indirect=True)
-def test_objects_by_number(spine: Path) -> None:
-    measures = scored(
-        spine,
-        *("data.task=binary", "data.classes=[none,bone]", "data.instances=true", "metrics.spacing=[1,1,1]"),
-        "metrics.measures=[{name: instances, objects: maps, distances: true}]",
-    )["measures"]
-    found = {name: entry["bone"]["dataset"] for name, entry in measures.items()}
-    assert [found[name] for name in ("tp", "fp", "fn")] == [19, 3, 3]
-    published = {"rq": 0.8636363636363636, "sq": 0.8328184295330798, "object_dice": 0.900292616009954}
-    published |= {"object_masd": 0.25033188787922506, "pq": 0.7192522800512963}
-    assert {name: found[name] for name in published} == pytest.approx(published, rel=1e-12)
-
-
-@pytest.mark.parametrize("spine", ["semantic"], indirect=True)
-def test_connected_parts_of_each_class(spine: Path) -> None:
-    """The published figures number the parts of all classes together, and match them whatever their class."""
-    mapping = ",".join(f"{value}:{k}" for k, value in enumerate(VALUES))
-    names = ",".join(f"class_{k}" for k in range(1, len(VALUES)))
-    measures = scored(
-        spine,
-        *(f"data.num_classes={len(VALUES)}", f"data.label_map={{{mapping}}}", f"metrics.groups={{bones:[{names}]}}"),
-        "metrics.measures=[{name: instances, objects: by_class, classes: [class_1]}]",
-    )["measures"]
-    found = {name: entry["bones"]["dataset"] for name, entry in measures.items()}
-    assert [found[name] for name in ("tp", "fp", "fn")] == [73, 16, 14]
-    published = {"rq": 0.8295454545454546, "sq": 0.7940127477906024, "pq": 0.6586696657808406}
-    published |= {"object_dice": 0.8802182546605446}
-    assert {name: found[name] for name in published} == pytest.approx(published, rel=1e-12)
+        (tmp_path / role / "spine.nii.gz").symlink_to(shared_data / "golden/spine" / kind / f"{name}.nii.gz")
+    measures = scored(tmp_path, *given, measure)["measures"]
+    assert {name: measures[name]["bone"]["dataset"] for name in published} == pytest.approx(published, rel=1e-12)
 
 
 def test_instance_ious_are_those_of_cityscapes_scripts(tmp_path, monkeypatch):

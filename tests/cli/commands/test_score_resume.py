@@ -15,7 +15,7 @@ import pytest
 from segmeter.cli import run_folder
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest
-from tests.cli.sharded import newest, run
+from tests.cli.sharded import done, newest, run
 from tests.data.crafted import noise, put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
@@ -112,8 +112,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(count: int, how: str, clean: dic
 
 def test_a_finished_run_is_shown_again_and_not_done_again(capsys: pytest.CaptureFixture[str]) -> None:
     line = [*SCORE, "images=images", "report.overlays=1"]
-    assert run(*line) == 0
-    folder = newest("runs/score")
+    folder = done(*line)
     before = {name: (folder / name).stat().st_ino for name in RESULTS}
     assert run(*line, f"resume={folder}") == 0
     assert {name: (folder / name).stat().st_ino for name in RESULTS} == before
@@ -165,8 +164,7 @@ def test_other_probabilities_of_a_finished_run_are_refused(refused) -> None:
 
 
 def test_a_damaged_result_of_a_finished_run_is_made_again(clean, capsys):
-    assert run(*SCORE) == 0
-    folder = newest("runs/score")
+    folder = done(*SCORE)
     for name in RESULTS:
         (folder / name).write_bytes(b"")
         assert run(*SCORE, "resume=auto") == 0
@@ -188,8 +186,7 @@ def test_much_work_before_bad_input_is_kept_and_said(clean, monkeypatch, refused
 
 @pytest.mark.slow
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
-    assert run(*SCORE, "workers=2") == 0
-    assert results(newest("runs/score")) == clean
+    assert results(done(*SCORE, "workers=2")) == clean
 
 
 SLOW = """

@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.evaluation import drive
 from segmeter.metrics.summary.summarise import summarise
-from tests.cli.sharded import latest, newest, run
+from tests.cli.sharded import done, latest, newest, run
 from tests.data.crafted import noise, put
 
 SCORE = ["score", "predictions=predictions", "references=references", "data.num_classes=3", "metrics.bootstrap=100"]
@@ -64,8 +64,7 @@ def halved(*arguments: str) -> str:
 @pytest.mark.usefixtures("_images")
 def test_images_are_sliced_by_brightness_alone_or_in_shards() -> None:
     """Mutation seen to fail: images that are not handed on."""
-    assert run(*SCORE, *BRIGHT, "run.name=whole") == 0
-    whole = newest("runs/score")
+    whole = done(*SCORE, *BRIGHT, "run.name=whole")
     assert run("merge", halved(*BRIGHT), "report.html=false") == 0
     for name in ("metrics.json", "cases.csv"):
         assert (newest("runs/merge") / name).read_bytes() == (whole / name).read_bytes()
@@ -112,8 +111,7 @@ def test_a_table_that_changed_since_a_run_is_another_run(name: str, refused) -> 
     """Mutation seen to fail: the figures of before, and no word of the table."""
     Path("other.csv").write_bytes(Path("cases.csv").read_bytes())
     line = [*SCORE, *TABLES, "report.html=false", "run.name=x"]
-    assert run(*line) == 0
-    folder = newest("runs/score")
+    folder = done(*line)
     before = (folder / "run.json").read_bytes()
     move_south(Path(name))
     assert f"resume: `tables.{name}` was " in refused(*line, f"resume={folder}")

@@ -21,7 +21,7 @@ from segmeter.report.pictures.flatten import GAP, MARGIN, draw_overlay, flatten
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.training.config import TrainingConfig
 from segmeter.training.job import TrainResult
-from tests.cli.sharded import latest, newest, run
+from tests.cli.sharded import done, latest, run
 from tests.data.crafted import make_folder, noise, write_zarr
 from tests.models.parts import make_card, make_spec
 
@@ -111,16 +111,11 @@ def _here(in_tmp, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", "cache")
 
 
-def trained(*arguments: str) -> Path:
-    assert run("train", *arguments) == 0
-    return newest("runs/train")
-
-
 def planned(*more: str) -> tuple[dict, dict]:
     """The record and the configuration of a training on seven images."""
     make_folder(Path("set"), tuple(f"field{i}" for i in range(7)), height=264, width=272)
     data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]"]
-    folder = trained(*data, *MODEL, "training.workers=0", "training.steps=2", *more)
+    folder = done("train", *data, *MODEL, "training.workers=0", "training.steps=2", *more)
     return latest("train", "run.json"), yaml.safe_load((folder / "config.yaml").read_text())
 
 
@@ -158,7 +153,7 @@ def test_weights_of_a_file_are_recorded_and_tuned_gently():
 
 @pytest.mark.slow
 def test_overfit_says_that_a_batch_fits_and_validates_on_its_cases(capsys):
-    folder = trained("debug=overfit", *CELLS, "training.stop_at=0.6", "training.validate_every=10")
+    folder = done("train", "debug=overfit", *CELLS, "training.stop_at=0.6", "training.validate_every=10")
     out = capsys.readouterr().out
     assert "overfit   fits: mean_iou 0." in out
     assert "ended by: stop_at=0.6" in out
@@ -169,12 +164,12 @@ def test_overfit_says_that_a_batch_fits_and_validates_on_its_cases(capsys):
 
 
 def test_overfit_says_that_a_batch_does_not_fit(capsys):
-    trained("debug=overfit", *CELLS, "training.steps=2", "training.validate_every=1", "optimizer.lr=1e-6")
+    done("train", "debug=overfit", *CELLS, "training.steps=2", "training.validate_every=1", "optimizer.lr=1e-6")
     assert "overfit   DOES NOT FIT: below 0.95: mean_iou 0." in capsys.readouterr().out
 
 
 def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
-    folder = trained("debug=fast", *CELLS)
+    folder = done("train", "debug=fast", *CELLS)
     rows = read_json_lines(folder / "history.jsonl")
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
     assert [row["step"] for row in rows if "val" in row] == [2, 4]
@@ -189,7 +184,7 @@ def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
 
 
 def test_profile_leaves_a_table_and_a_trace(capsys):
-    folder = trained("debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
+    folder = done("train", "debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
     assert f"profile   {folder / 'profile' / 'table.txt'}" in capsys.readouterr().out
     assert (folder / "profile" / "trace.json").is_file()
 
@@ -205,7 +200,7 @@ def test_zarr_folders_are_trained_on_by_chunks_and_validated_as_eval_measures_th
     data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]", "data.fold=1/5"]
     same = [*data, "data.test_fraction=0", "device=cpu", "inference.tile=64", "inference.precision=float32"]
     small = ["training.steps=4", "training.batch_size=2", "augment.crop=[64,64]", "augment.balance=0.5"]
-    folder = trained(*same, *MODEL, *small, "training.precision=float32")
+    folder = done("train", *same, *MODEL, *small, "training.precision=float32")
     (found,) = [row["val"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
     assert list((folder / "validation").glob("step-*/f*.png"))
     assert run("eval", f"checkpoint={folder}", "data.split=val", *same, "metrics.bootstrap=0") == 0
