@@ -20,7 +20,6 @@ from segmeter.records import read_run, seal_run
 from tests.data.crafted import THREE, noise, put
 from tests.models.parts import TINY
 
-COUNTS = (2, 3)
 CASES = 11
 PLAIN = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 SCORE = [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -30,17 +31,10 @@ VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}
 def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let every job end so: with a value, or with an error."""
 
-    def end(how: Any) -> list[Any]:
-        given: list[Any] = []
-
-        def run(config: Any, job: Job) -> Any:
-            given.append(config)
-            if isinstance(how, BaseException):
-                raise how
-            return how
-
+    def end(how: Any) -> Mock:
+        run = Mock(return_value=how, side_effect=how if isinstance(how, BaseException) else None)
         monkeypatch.setattr(launch, "run_job", run)
-        return given
+        return run
 
     return end
 
@@ -56,9 +50,9 @@ def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, mo
     sent = ship(config, JOB)
     assert sent.values == as_plain(config)
     assert str(tmp_path) in sent.path, "where the command was typed, in full"
-    given = ends(0.5)
+    run = ends(0.5)
     assert pickle.loads(pickle.dumps(sent))() == Outcome(job=JOB, value=0.5)
-    assert given == [config]
+    assert run.call_args.args == (config, JOB)
 
 
 def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

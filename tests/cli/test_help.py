@@ -99,7 +99,6 @@ def test_own_options_are_listed(tmp_path: Path):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["augmnt"], "train has no group 'augmnt'. Did you mean 'augment'?"),
     (["loss", "loss=dise"], "got 'dise'. Did you mean 'dice'?"),
-    (["--nosuch"], "unrecognized arguments: --nosuch"),
 ])  # fmt: skip
 def test_help_for_what_there_is_not(arguments, message):
     with pytest.raises(ConfigError) as caught:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -107,25 +108,14 @@ def test_files_of_the_users_own_reach_the_trainings_and_the_evaluation_reads_dat
 
 def test_a_signal_is_passed_on_once(monkeypatch):
     """The terminal sends Ctrl-C to a whole group, so a command in ours would hear two signals."""
-    heard: list[Any] = []
-
-    class Child:
-        def __init__(self, arguments: list[str], *, process_group: int) -> None:
-            heard.append(process_group)
-
-        def wait(self) -> int:
-            heard.append("waited")
-            if heard.count("waited") == 1:
-                raise KeyboardInterrupt
-            return 143
-
-        def terminate(self) -> None:
-            heard.append("terminated")
-
-    monkeypatch.setattr(folds.subprocess, "Popen", Child)
+    child = Mock()
+    child.wait.side_effect = [KeyboardInterrupt, 143]
+    started = Mock(return_value=child)
+    monkeypatch.setattr(folds.subprocess, "Popen", started)
     with pytest.raises(KeyboardInterrupt):
         folds._run(["train"])
-    assert heard == [0, "waited", "terminated", "waited"]
+    assert started.call_args.kwargs == {"process_group": 0}
+    assert [name for name, *_ in child.method_calls] == ["wait", "terminate", "wait"]
 
 
 def test_folds_in_a_sweep_are_refused(tmp_path, refused):

@@ -18,23 +18,11 @@ from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import picture_path
 from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.worst import crops_path
-from tests.cli.sharded import (
-    COUNTS,
-    EVAL,
-    PREDICT,
-    SCORE,
-    contents,
-    done,
-    latest,
-    make_checkpoint,
-    newest,
-    run,
-    run_shards,
-    whole,
-)
+from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, done, latest, make_checkpoint, run, run_shards, whole
 from tests.data.crafted import put
 from tests.metrics.build import class_spec, random_rows
 
+COUNTS = (2, 3)
 SHOWN = ("report.overlays=4", "report.worst=2")
 QUIET = ("report.overlays=0", "report.worst=0", "report.html=false")
 FAST = (*SCORE, "images=null", "metrics.measures=[]", *QUIET)
@@ -75,8 +63,9 @@ def evaluated(here: Path) -> dict[int, list[Path]]:
     options += ["loss=cross_entropy", "loss.class_weights=[1,5,20]"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
-        assert run("eval", *options, "run.name=whole") == 0
-        found = {1: [newest("runs/eval")]} | {count: run_shards("eval", count, *options) for count in COUNTS}
+        found = {1: [done("eval", *options, "run.name=whole")]} | {
+            count: run_shards("eval", count, *options) for count in COUNTS
+        }
     return {count: [here / folder for folder in folders] for count, folders in found.items()}
 
 
@@ -126,8 +115,8 @@ def test_other_runs_are_refused_with_the_difference(change, message, thirds, tmp
     shutil.copytree("masks", "other", dirs_exist_ok=True)
     put(Path("other/case01.png"), np.zeros((40, 40), np.uint8))
     shutil.copytree(thirds[0], tmp_path / "s3of3x")
-    assert run("score", *FAST, "seed=3", *change, "shard=2/3", "run.name=odd") == 0
-    said = refused("merge", listed([tmp_path / "s3of3x", newest("runs/score"), thirds[2]]))
+    odd = done("score", *FAST, "seed=3", *change, "shard=2/3", "run.name=odd")
+    said = refused("merge", listed([tmp_path / "s3of3x", odd, thirds[2]]))
     assert message in said.replace("\n", " ")
 
 

@@ -84,13 +84,13 @@ from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.metrics import MEASURES
 from segmeter.metrics.config.measures import MeasureConfig
 
-@MEASURES.register("area", builder="area_plugin:build_area")
+@MEASURES.register("area", builder="area_plugin:Area")
 class AreaConfig(MeasureConfig):
     name: str = "area"
     unit: float = 1.0
 
 class Area:
-    def __init__(self, config, regions):
+    def __init__(self, config, *, spec, regions):
         self.config, self.regions = config, regions
 
     def __call__(self, maps):
@@ -101,9 +101,6 @@ class Area:
 
     def summarise(self, sums):
         return {("total_area", region): total for (metric, region), total in sums.items()}
-
-def build_area(config, *, spec, regions):
-    return Area(config, regions)
 """
 
 
