@@ -1,7 +1,7 @@
 """A data set whose size no count of shards divides, a checkpoint for it, and command lines on them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,16 @@ def folders(out: Path) -> dict[str, dict[str, object]]:
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
 
 
+def make_pairs(root: Path, names: Iterable[str], *, wrong: Callable[[int], int]) -> None:
+    """Images, references of three classes, and predictions in which `wrong` of 256 pixels of a case are background."""
+    for seed, name in enumerate(names):
+        target = noise(20, 30, None, seed=seed) % 3
+        kept = noise(20, 30, None, seed=seed + 99) >= wrong(seed)
+        put(root / "references" / f"{name}.png", target)
+        put(root / "predictions" / f"{name}.png", target * kept)
+        put(root / "images" / f"{name}.png", noise(20, 30, seed=seed))
+
+
 def make_masks(root: Path) -> None:
     """`CASES` pairs and images under `root`, of two sizes, so that batches are not all full."""
     for seed in range(CASES):
@@ -107,6 +117,11 @@ def run_shards(command: str, count: int, *arguments: str) -> list[Path]:
         assert run(command, *arguments, f"shard={number}/{count}", f"run.name=s{number}of{count}") == 0
         folders += set(runs.glob("*")) - before
     return folders
+
+
+def listed(folders: Iterable[Path]) -> str:
+    """The argument that names runs."""
+    return f"runs=[{','.join(map(str, folders))}]"
 
 
 def contents(folder: Path, *more: str) -> dict[str, bytes]:

@@ -1,7 +1,6 @@
 """The folder of a run: one process holds its lock, and resume=RUN and resume=auto find it again."""
 
 import errno
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from segmeter.cli.config.schema import Launched, RunConfig
 from segmeter.cli.folders import Job, find_resumed, take_lock
 from segmeter.errors import ConfigError
+from tests.data.crafted import put
 
 
 def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,10 +30,9 @@ def put_run(root: Path, folder: str, start: str | None = None, *, holds: str | N
     path = root / "score" / folder
     path.mkdir(parents=True)
     if start is not None:
-        (path / "run.json").write_text(json.dumps({"start": start}))
+        put(path / "run.json", {"start": start})
     if holds:
-        (path / holds).parent.mkdir(parents=True, exist_ok=True)
-        (path / holds).write_text("{}")
+        put(path / holds, "{}")
     return path
 
 
@@ -53,10 +52,7 @@ def test_a_run_is_named_by_its_folder_and_null_is_a_new_one(tmp_path, capsys):
 
 
 def test_auto_is_the_run_that_started_last_whatever_its_name_says(tmp_path, capsys):
-    """Folders are named by the local time: that of the first run, in another zone, is a day ahead.
-
-    Mutation seen to fail: the last one by name.
-    """
+    """Their local time, of another zone, is a day ahead. Mutation seen to fail: the last one by name."""
     put_run(tmp_path, "2026-01-02_090000_x", "2026-01-01T20:00:00.000000+00:00")
     second = put_run(tmp_path, "2026-01-01_090000_x", "2026-01-01T21:00:00.000000+00:00")
     put_run(tmp_path, "2026-01-03_090000_x", holds=None)
@@ -91,6 +87,5 @@ def test_auto_in_a_sweep_is_the_folder_of_the_job(tmp_path: Path, capsys: pytest
     job = Job("score", (), tmp_path / "sweep" / "3_seed-1")
     assert resumed(tmp_path, "auto", job=job) is None
     assert f"with manifest.json in {job.folder}; starting anew" in capsys.readouterr().err
-    job.folder.mkdir(parents=True)
-    (job.folder / HOLDS).write_text("{}")
+    put(job.folder / HOLDS, "{}")
     assert resumed(tmp_path, "auto", job=job) == job.folder

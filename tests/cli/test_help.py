@@ -83,11 +83,6 @@ def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
     assert "OPTION" not in help_text("train", ["data", "data=folder"])
 
 
-def test_the_help_of_an_option_with_a_file_has_that_files_values():
-    assert "  augment.rotate = 4.0\n" in help_text("train", ["augment", "augment=road"])
-    assert "  augment.rotate = 0.0\n" in help_text("train", ["augment"])
-
-
 def test_own_options_are_listed(tmp_path: Path):
     (tmp_path / "augment").mkdir()
     (tmp_path / "augment" / "gentle.yaml").write_text("defaults: [default, _self_]\nrotate: 10\n")

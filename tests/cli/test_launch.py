@@ -30,6 +30,16 @@ SLURM = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2"]
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
+PROGRAMS = Path(sys.executable).parent
+
+
+def beside(here: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a command line in a process and a process group of its own."""
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    line = [sys.executable, "-m", "segmeter", *arguments]
+    return subprocess.Popen(line, cwd=here, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+
+
 @pytest.mark.slow
 def test_processes_leave_the_bytes_of_one() -> None:
     """Label maps, rows and metrics of a model; 11 cases of two sizes in 7 batches."""
@@ -58,9 +68,8 @@ def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: 
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         launch = ["launch=dask", "launch.shards=7", f"launch.address={cluster.scheduler_address}"]
-        line = [sys.executable, "-m", "segmeter", "score", *SCORE, *launch]
         before = set(Path("runs/score").iterdir())
-        process = subprocess.Popen(line, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = beside(here, "score", *SCORE, *launch)
         victim = next(iter(client.run(os.getpid).values()))
         while process.poll() is None and not list(Path("runs/score").glob("*/shards/*/run.json")):
             time.sleep(0.02)
@@ -71,17 +80,10 @@ def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: 
     assert contents(folder) == expected
 
 
-PROGRAMS = Path(sys.executable).parent
-
-
 def start(*command: str | Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "checkpoints" / "last" / "model.safetensors")
 
 
 WAYS = {"processes": ["launch=processes", "launch.devices=2"], "tasks": SLURM, "torchrun": None}
@@ -90,10 +92,7 @@ WAYS = {"processes": ["launch=processes", "launch.devices=2"], "tasks": SLURM, "
 @pytest.mark.slow  # starts two processes with torch
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_train_what_one_does(way: str) -> None:
-    """But for rounding: each takes every other sample of a batch, and the validation cases are shared out too.
-
-    Mutation seen to fail: the same part for both.
-    """
+    """But for rounding; samples of a batch and validation cases are shared out. Seen to fail: one part for both."""
     one = done("train", *TRAIN, "run.name=one")
     if WAYS[way] is not None:
         assert run("train", *TRAIN, f"run.name={way}", *WAYS[way]) == 0
@@ -103,7 +102,7 @@ def test_two_processes_train_what_one_does(way: str) -> None:
     else:
         pytest.skip(f"no torchrun or segmeter in {PROGRAMS}")
     (two,) = Path("runs/train").glob(f"*_{way}")
-    found, expected = weights(two), weights(one)
+    found, expected = (load_file(each / "checkpoints/last/model.safetensors") for each in (two, one))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
@@ -132,9 +131,7 @@ def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.M
 def test_ctrl_c_saves_a_training_of_several_processes(here: Path) -> None:
     """It comes to all processes of a terminal. Mutation seen to fail: in one process group (two signals: not saved)."""
     arguments = [*TRAIN, "training.epochs=400", "run.name=stopped", "launch=processes", "launch.devices=2"]
-    command = [sys.executable, "-m", "segmeter", "train", *arguments]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, cwd=here, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload]
+    process = beside(here, "train", *arguments)
     while process.poll() is None and not steps_of("stopped"):
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
@@ -171,8 +168,7 @@ def test_an_evaluation_that_torchrun_starts_is_refused(monkeypatch, refused):
 @pytest.mark.slow
 def test_a_preempted_job_is_queued_again_and_goes_on_in_its_folder(here: Path) -> None:
     arguments = [*TRAIN, "training.epochs=40", "run.name=preempted", "launch=slurm", "launch.cluster=local"]
-    command = [sys.executable, "-m", "segmeter", "train", *arguments]
-    process = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = beside(here, "train", *arguments)
     while process.poll() is None and steps_of("preempted") <= 2:
         time.sleep(0.1)
     (folder,) = Path("runs/train").glob("*_preempted")

@@ -17,6 +17,7 @@ from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, open_r
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
 from segmeter.files import write_bytes
+from tests.data.crafted import put
 
 JOB = Job("eval", ("run.name=x", "+logger.api_key=abc"), None)
 
@@ -68,8 +69,7 @@ def launched(tmp_path: Path) -> Launched:
 
 def leave(path: Path, error: Exception) -> None:
     """Write a file, and fail."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
+    put(path, "{}")
     raise error
 
 

@@ -15,6 +15,7 @@ from segmeter.errors import ConfigError, RunError
 from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.cli.sharded import PLAIN, folders
+from tests.data.crafted import put
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "car", "road"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
 METRICS = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))
@@ -52,8 +53,7 @@ def test_the_objective_is_the_first_result():
 
 
 def leave(folder, overrides, **record):
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"overrides": overrides, "state": "done", **record}))
+    put(folder / "run.json", {"overrides": overrides, "state": "done", **record})
 
 
 @pytest.fixture
@@ -70,8 +70,7 @@ def test_jobs_are_read_in_the_order_of_their_numbers_with_what_varied(sweep):
         (2, {"loss.gamma": "2"}, {"mean_iou": 0.02}),
         (10, {"loss.gamma": "10"}, {"mean_iou": 0.1}),
     ]
-    (sweep / "3_gamma-3").mkdir()
-    (sweep / "3_gamma-3" / "run.json").write_text('{"state": ')  # half a record
+    put(sweep / "3_gamma-3" / "run.json", '{"state": ')  # half a record
     assert [(job.number, job.state) for job in read_sweep(sweep)] == [(2, "done"), (3, "unknown"), (10, "done")]
 
 
@@ -139,8 +138,7 @@ def test_a_sweep_by_a_headline_that_is_better_when_lower_takes_the_smallest():
 
 
 def test_the_files_of_a_sweep_have_a_row_per_job_with_numbers_in_full_and_escape_what_was_given(tmp_path):
-    (tmp_path / "1_gamma-1").mkdir()
-    (tmp_path / "1_gamma-1" / "report.html").touch()
+    put(tmp_path / "1_gamma-1" / "report.html", "")
     write_sweep(tmp_path, JOBS)
     with (tmp_path / "sweep.csv").open() as file:
         rows = [[row[key] for key in ("folder", "mean_iou", "steps", "state")] for row in csv.DictReader(file)]

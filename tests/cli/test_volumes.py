@@ -1,7 +1,7 @@
 """Ten NIfTI volumes from `check` to label volumes on disk, measured again by tools that share no code with ours."""
 
 import json
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from segmeter.evaluation import predicted
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.data.sampling import SampleSource
-from tests.cli.sharded import contents, done, newest, run, run_shards, whole
+from tests.cli.sharded import contents, done, listed, newest, run, run_shards, whole
 from tests.volumes_made import EDGES, write_cases
 
 nibabel = pytest.importorskip("nibabel")
@@ -30,8 +30,7 @@ QUIET = ["report.html=false", "report.overlays=0", "report.worst=0", "metrics.bo
 def world(tmp_path_factory):
     """Ten volumes, of which one patient has two, and a network that was trained on their planes."""
     folder = tmp_path_factory.mktemp("volumes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with chdir(folder):
         write_cases(Path("scans"), 10)
         net = ["data.context=1", "training.epochs=12", "training.batch_size=8", "run.name=net"]
         assert run("train", *DATA, *NET, *net) == 0
@@ -141,7 +140,7 @@ def test_merged_shards_have_the_figures_and_the_files_of_the_whole(in_world):
     line = [in_world, "data.split=all", "metrics.measures=[surface]", "device=cpu", *QUIET]
     wanted = whole("eval", line)
     folders = run_shards("eval", 3, *line)
-    assert run("merge", f"runs=[{','.join(map(str, folders))}]", "run.name=merged", *QUIET[:3]) == 0
+    assert run("merge", listed(folders), "run.name=merged", *QUIET[:3]) == 0
     assert contents(newest("runs/merge")) == wanted
 
 

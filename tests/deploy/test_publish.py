@@ -95,10 +95,7 @@ def test_onnx_gives_our_labels_for_every_size(tmp_path: Path, checkpoint_of, tas
 
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
 def test_several_checkpoints_are_averaged_inside_the_file(tmp_path: Path, checkpoint_of, task, num_classes):
-    """Of other strides and normalisations; held against the mean of the probabilities that each model gives alone.
-
-    For a binary task without the file, as one of a single model is written above.
-    """
+    """Of other strides and normalisations, against the mean of the probabilities of each. Binary ones need no file."""
     card = make_card(make_spec(num_classes, task))
     deeper = TINY.replace(depth=4, decoder_channels=(8, 8, 4, 4))
     members = (checkpoint_of(card), checkpoint_of(replace(card, model=dict(deeper), mean=(0.1, 0.2, 0.3)), "b", seed=2))

@@ -94,7 +94,8 @@ class Square(Config, title="square"):
 
 
 class Other(Config, title="other"):
-    name: str = "square"
+    name: str = "late"
+    edge: int = 5
 
 
 def area(config, *, factor):
@@ -118,12 +119,7 @@ def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
     shapes.register("late", builder="tests.schema.test_declared:area")(Other)
     shapes.register("nowhere", builder="no.such.module:build")(Square)  # not imported, as it is never built
     assert shapes.names() == ["late", "nowhere", "square"]
-
-    class Late(Config, title="late"):
-        name: str = "late"
-        edge: int = 5
-
-    assert shapes.build(Late(), factor=1) == 25
+    assert shapes.build(Other(), factor=1) == 25
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(shapes):

@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from segmeter import __version__
-from tests.cli.sharded import SCORE, change_record, newest, run, run_shards
+from tests.cli.sharded import SCORE, change_record, done, listed, run_shards
+from tests.data.crafted import put
 from tests.deadline import deadline
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -20,11 +22,8 @@ DEEP = '{"a": ' + "[" * 100_000
 @pytest.fixture(scope="module")
 def sound(here: Path) -> list[Path]:
     """Two shards of a run, and the whole run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
-        shards = run_shards("score", 2, *FAST)
-        assert run("score", *FAST, "run.name=all") == 0
-        return [path.absolute() for path in (*shards, newest("runs/score"))]
+    with chdir(here):
+        return [path.absolute() for path in (*run_shards("score", 2, *FAST), done("score", *FAST, "run.name=all"))]
 
 
 @pytest.fixture
@@ -33,20 +32,7 @@ def runs(sound: list[Path], tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(folder, tmp_path / "runs" / f"s{n}")) for n, folder in enumerate(sound[:2])]
 
 
-def joined(runs: list[Path]) -> str:
-    return f"runs=[{','.join(map(str, runs))}]"
-
-
-def plant(path: Path, content: str | None) -> None:
-    """Put a text, or with None a FIFO, in the place of a file."""
-    path.unlink()
-    if content is None:
-        os.mkfifo(path)
-    else:
-        path.write_text(content)
-
-
-BROKEN = [pytest.param(DEEP, id="deep"), pytest.param(None, id="fifo"), pytest.param("[1]", id="list")]
+BROKEN = [pytest.param(DEEP, id="deep"), pytest.param("FIFO", id="fifo"), pytest.param("[1]", id="list")]
 REFUSING = {
     "merge": ("run.json", "manifest.json", "config.yaml"),
     "report": ("run.json", "metrics.json"),
@@ -62,9 +48,10 @@ def test_a_damaged_record_is_refused_in_one_line_and_nothing_changes(
 ):
     scored = Path(shutil.copytree(sound[2], tmp_path / "alone"))
     folder = runs[1] if command == "merge" else scored
-    plant(folder / name, content)
+    (folder / name).unlink()
+    os.mkfifo(folder / name) if content == "FIFO" else put(folder / name, content)
     before = sorted(path.name for path in folder.iterdir())
-    given = {"merge": [joined(runs)], "report": [f"run={scored}"], "compare": [joined([sound[2], scored])]}
+    given = {"merge": [listed(runs)], "report": [f"run={scored}"], "compare": [listed([sound[2], scored])]}
     with deadline(200):  # of a busy machine
         (line,) = refused(command, *given.get(command, [*FAST, f"resume={scored}"])).splitlines()
     assert "unexpected fault" not in line
@@ -86,7 +73,7 @@ def test_merge_refuses_a_record_that_was_changed(name: str, old: str, new: str, 
     """Mutations seen to fail: no seal; no hashes of the files beside run.json."""
     changed = next(folder for folder in runs if old in (folder / name).read_text())
     (changed / name).write_text((changed / name).read_text().replace(old, new))
-    (line,) = refused("merge", joined(runs)).splitlines()
+    (line,) = refused("merge", listed(runs)).splitlines()
     assert str(changed) in line
     assert name in line
 
@@ -97,4 +84,4 @@ def test_merge_takes_no_file_from_outside_a_run(runs: list[Path], tmp_path: Path
     (tmp_path / "outside").write_text("mine")
     outside = {"files": {"../../../outside": {"bytes": 4, "sha256": "0"}}}
     change_record(runs[0], case_id, lambda row: row.update(record=json.dumps(json.loads(row["record"]) | outside)))
-    assert "to name files below predictions/, got '../../../outside'" in refused("merge", joined(runs))
+    assert "to name files below predictions/, got '../../../outside'" in refused("merge", listed(runs))

@@ -125,11 +125,10 @@ def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(t
     assert notes[0]["files"] == notes[1]["files"]
 
 
-BOTH = pytest.mark.parametrize("line", [SMALL, FOLDER], ids=lambda line: line[0])
 DRAWN = ["report.overlays=3", "report.worst=2"]
 
 
-@BOTH
+@pytest.mark.parametrize("line", [SMALL, FOLDER], ids=lambda line: line[0])
 def test_pictures_come_from_the_label_maps_and_without_any_none_are_drawn(line, capsys):
     folder = done(*line, "report.html=false", *DRAWN)
     drawn = {path.stem for path in (folder / "overlays").iterdir()}

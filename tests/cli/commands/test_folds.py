@@ -132,21 +132,6 @@ def test_the_trainings_are_launched_and_not_the_whole(tmp_path, started, monkeyp
     assert ["launch=processes" in each for each in started] == [True, False, True, False, False]
 
 
-class Cases(list):
-    """As much of a data set as advice needs."""
-
-    case_ids = property(tuple)
-
-
-def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
-    names = [f"Image_{number:02}{side}" for number in range(4) for side in "LR"]
-    folds.advise(DATA, Cases(names[:6]), Cases(names[6:]))
-    out = capsys.readouterr().out
-    assert "8 images: `segmeter train folds=5" in out
-    assert "4 names with a left and a right side: data.group_by=pair" in out
-    assert "validation on two images" in caplog.text
-
-
 @pytest.mark.slow
 def test_a_whole_cross_validation_has_each_case_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))

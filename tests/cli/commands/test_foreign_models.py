@@ -9,7 +9,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from tests.cli.sharded import EVAL, contents, done, latest, newest, run, run_shards, whole
+from tests.cli.sharded import EVAL, contents, done, latest, listed, newest, run, run_shards, whole
 from tests.data.crafted import put
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -47,7 +47,7 @@ def test_shards_and_a_resumed_run_are_the_whole_run():
     wanted = whole("eval", THIRDS)
     folder = newest("runs/eval")
     shards = run_shards("eval", 2, *THIRDS)
-    assert run("merge", f"runs=[{','.join(map(str, shards))}]", "report.overlays=4", "report.worst=2") == 0
+    assert run("merge", listed(shards), "report.overlays=4", "report.worst=2") == 0
     gone = next((folder / "predictions/labels").iterdir())
     before = gone.read_bytes()
     gone.unlink()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import picture_path
 from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.worst import crops_path
-from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, done, latest, make_checkpoint, run, run_shards, whole
+from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, done, latest, listed, make_checkpoint, run, run_shards
 from tests.data.crafted import put
 from tests.metrics.build import class_spec, random_rows
 
@@ -27,10 +28,6 @@ SHOWN = ("report.overlays=4", "report.worst=2")
 QUIET = ("report.overlays=0", "report.worst=0", "report.html=false")
 FAST = (*SCORE, "images=null", "metrics.measures=[]", *QUIET)
 pytestmark = pytest.mark.usefixtures("in_here")
-
-
-def listed(folders: list[Path]) -> str:
-    return f"runs=[{','.join(map(str, folders))}]"
 
 
 def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
@@ -42,7 +39,7 @@ def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> 
 
 def test_the_shards_of_a_score_are_a_sweep_and_merged_they_are_the_run_to_the_byte(tmp_path: Path) -> None:
     """As docs/scale.md has them on a cluster. Mutation seen to fail: pictures of the first shard only."""
-    expected = whole("score", SCORE)
+    expected = contents(done("score", *SCORE, "run.name=whole"))
     assert len(expected) >= 5 + 2
     assert run("score", "-m", *SCORE, f"hydra.sweep.dir={tmp_path}", "shard=3/3,1/3,2/3") == 0
     check_merged("score", expected, sorted(path.parent for path in tmp_path.glob("*/metrics.json")))
@@ -50,7 +47,7 @@ def test_the_shards_of_a_score_are_a_sweep_and_merged_they_are_the_run_to_the_by
 
 @pytest.mark.slow
 def test_merged_shards_of_predictions_are_the_run_to_the_byte() -> None:
-    expected = whole("predict", PREDICT)
+    expected = contents(done("predict", *PREDICT, "run.name=whole"))
     assert len(expected) >= 1 + 11 + 2
     for count in COUNTS:
         check_merged("predict", expected, run_shards("predict", count, *PREDICT))
@@ -61,8 +58,7 @@ def evaluated(here: Path) -> dict[int, list[Path]]:
     """The folders of an evaluation by the number of its shards, 1 of the whole, with all that has to be added up."""
     options = [*EVAL, "metrics.calibration=true", "export.probs=true"]
     options += ["loss=cross_entropy", "loss.class_weights=[1,5,20]"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
+    with chdir(here):
         found = {1: [done("eval", *options, "run.name=whole")]} | {
             count: run_shards("eval", count, *options) for count in COUNTS
         }
@@ -71,9 +67,7 @@ def evaluated(here: Path) -> dict[int, list[Path]]:
 
 @pytest.mark.slow
 def test_merged_shards_of_an_evaluation_are_its_bytes_with_the_loss_of_one_batch(evaluated):
-    """Mutations seen to fail: the terms of the loss not read from the shards' tables; sums of the images for the
-    calibration in float64, in the order of the shards.
-    """
+    """Mutations seen to fail: no terms of the loss from shards' tables; calibration summed in the shards' order."""
     whole = contents(evaluated[1][0])
     assert len(whole) >= 5 + 2 * 11 + 2
     assert "calibration.npz" in whole
@@ -94,8 +88,7 @@ def test_a_shard_is_marked_and_warned_about(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.fixture(scope="module")
 def thirds(here: Path) -> list[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
+    with chdir(here):
         return [path.absolute() for path in run_shards("score", 3, *FAST, "seed=3")]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.metrics import MEASURES
-from tests.cli.sharded import latest, newest, run
+from tests.cli.sharded import latest, make_pairs, newest, run
 from tests.data.crafted import noise, put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x"]
@@ -21,12 +21,7 @@ pytestmark = pytest.mark.usefixtures("in_tmp")
 
 @pytest.fixture
 def _three_cases(in_tmp: None) -> None:
-    for seed, name in enumerate("abc"):
-        target = noise(20, 30, None, seed=seed) % 3
-        labels = np.where(noise(20, 30, None, seed=seed + 9) < 30 * (seed + 1), 0, target).astype(np.uint8)
-        put(Path(f"references/{name}.png"), target)
-        put(Path(f"predictions/{name}.png"), labels)
-        put(Path(f"images/{name}.png"), noise(20, 30, seed=seed))
+    make_pairs(Path(), "abc", wrong=lambda seed: 30 * (seed + 1))
 
 
 @pytest.mark.usefixtures("_three_cases")

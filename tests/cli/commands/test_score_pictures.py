@@ -14,6 +14,7 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures import finished
+from tests.cli.sharded import make_pairs
 from tests.data.crafted import THREE as SPEC
 from tests.data.crafted import noise, put
 from tests.data.volumes import save_nifti, save_volume
@@ -42,12 +43,7 @@ def images_of(root: Path) -> dict[str, Path]:
 @pytest.fixture
 def cases(tmp_path: Path) -> Path:
     """Three images with masks, of which "c" is the worst."""
-    for seed, name in enumerate("abc"):
-        target = noise(20, 30, None, seed=seed) % 3
-        wrong = noise(20, 30, None, seed=seed + 9) < 40 * (seed + 1)
-        put(tmp_path / "references" / f"{name}.png", target)
-        put(tmp_path / "predictions" / f"{name}.png", np.where(wrong, (target + 1) % 3, target).astype(np.uint8))
-        put(tmp_path / "images" / f"{name}.png", noise(20, 30, seed=seed))
+    make_pairs(tmp_path, "abc", wrong=lambda seed: 40 * (seed + 1))
     return tmp_path
 
 

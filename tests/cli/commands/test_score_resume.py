@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,14 @@ import pytest
 from segmeter.cli import run_folder
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest
-from tests.cli.sharded import done, newest, run
-from tests.data.crafted import noise, put
+from tests.cli.sharded import done, make_pairs, newest, run
+from tests.data.crafted import put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
 SCORE = ["score", "predictions=predictions", "references=references", *FAST, "metrics.measures=[boundary,events]"]
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet")
 CASES = 12
+NAMES = [f"case{seed:02}" for seed in range(CASES)]
 KILLED = """
 import os, signal, sys
 from segmeter.cli.main import main
@@ -40,22 +42,13 @@ main(sys.argv[1:])
 """
 
 
-def make_cases(root: Path) -> None:
-    for seed in range(CASES):
-        target = noise(20, 30, None, seed=seed) % 3
-        labels = np.where(noise(20, 30, None, seed=seed + 99) < 60, 0, target).astype(np.uint8)
-        put(root / "references" / f"case{seed:02}.png", target)
-        put(root / "predictions" / f"case{seed:02}.png", labels)
-        put(root / "images" / f"case{seed:02}.png", noise(20, 30, seed=seed))
-
-
 def results(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
 @pytest.fixture(autouse=True)
 def _cases(in_tmp: None) -> None:
-    make_cases(Path())
+    make_pairs(Path(), NAMES, wrong=lambda seed: 60)
 
 
 def killed_after(count: int, how: str = "whole") -> Path:
@@ -72,11 +65,9 @@ def killed_after(count: int, how: str = "whole") -> Path:
 def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The results of a run that nothing interrupted."""
     root = tmp_path_factory.mktemp("clean")
-    make_cases(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert run(*SCORE) == 0
-    return results(newest(root / "runs/score"))
+    make_pairs(root, NAMES, wrong=lambda seed: 60)
+    with chdir(root):
+        return results(done(*SCORE))
 
 
 def stopped_after(count: int) -> Path:

@@ -8,8 +8,8 @@ import pytest
 
 from segmeter.evaluation import drive
 from segmeter.metrics.summary.summarise import summarise
-from tests.cli.sharded import done, latest, newest, run
-from tests.data.crafted import noise, put
+from tests.cli.sharded import done, latest, listed, make_pairs, newest, run
+from tests.data.crafted import put
 
 SCORE = ["score", "predictions=predictions", "references=references", "data.num_classes=3", "metrics.bootstrap=100"]
 SLICED = ["metrics.slices=cases.csv", "metrics.slice_by=[ward]", "report.html=false"]
@@ -17,14 +17,10 @@ SLICED = ["metrics.slices=cases.csv", "metrics.slice_by=[ward]", "report.html=fa
 
 @pytest.fixture(autouse=True)
 def _cases(in_tmp: None) -> None:
-    lines = ["case_id,ward"]
-    for seed in range(12):
-        target = noise(20, 30, None, seed=seed) % 3
-        wrong = noise(20, 30, None, seed=seed + 99) < (90 if seed % 2 else 20)
-        put(Path(f"references/case{seed:02}.png"), target)
-        put(Path(f"predictions/case{seed:02}.png"), np.where(wrong, 0, target).astype(np.uint8))
-        lines.append(f"case{seed:02},{'south' if seed % 2 else 'north'}")
-    Path("cases.csv").write_text("\n".join(lines) + "\n")
+    names = [f"case{seed:02}" for seed in range(12)]
+    make_pairs(Path(), names, wrong=lambda seed: 90 if seed % 2 else 20)
+    lines = [f"{name},{'south' if seed % 2 else 'north'}\n" for seed, name in enumerate(names)]
+    put(Path("cases.csv"), "".join(["case_id,ward\n", *lines]))
 
 
 def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +54,7 @@ def halved(*arguments: str) -> str:
     """Run both shards; gives what names them to merge."""
     for shard in (1, 2):
         assert run(*SCORE, *arguments, f"shard={shard}/2", f"run.name=part{shard}") == 0
-    return f"runs=[{','.join(sorted(map(str, Path('runs/score').glob('*part*'))))}]"
+    return listed(Path("runs/score").glob("*part*"))
 
 
 @pytest.mark.usefixtures("_images")

@@ -178,38 +178,28 @@ def test_a_file_that_starts_from_its_own_name_has_a_line(tmp_path):
     assert problem.endswith(f"the defaults of a file in {tmp_path} lead back to that file. {remedy}")
 
 
-def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
-    """Requirements are comparisons; a shell's quotes are gone when they arrive."""
-    for line in ("require=[mean_iou >= 0.8, iou/car > 0.5]", 'require=\'["mean_iou >= 0.8","iou/car > 0.5"]\''):
-        (job,) = jobs_of(line.replace("'", ""), "runs=[a,b]", command="compare")
-        assert job.values["require"] == ["mean_iou >= 0.8", "iou/car > 0.5"]
-    (job,) = jobs_of("require=mean_iou >= 0.8", "runs=[a,b]", command="compare")
-    assert job.values["require"] == "mean_iou >= 0.8"
+REQUIRED_BOTH, COLOURS = ["mean_iou >= 0.8", "iou/car > 0.5"], {"0,0,0": 0, "250,50,83": 1}
 
 
-def test_the_keys_of_a_mapping_may_be_quoted() -> None:
-    """As messages write colours."""
-    colours = {"0,0,0": 0, "250,50,83": 1}
-    for line in ('{"0,0,0": 0, "250,50,83":1}', "{'0,0,0': 0, '250,50,83':1}", written(colours)):
-        (job,) = jobs_of(f"data.label_map={line}", "predictions=a", "references=b", command="score")
-        assert job.values["data"]["label_map"] == colours
-    (job,) = jobs_of('metrics.measures=[{"name": "surface"}]', "predictions=a", "references=b", command="score")
-    assert job.values["metrics"]["measures"] == [{"name": "surface"}]
-
-
-def test_only_a_key_loses_its_quotes() -> None:
-    (job,) = jobs_of("""run.root={a: 'b,"c":d, \\\\e\\f'}""", "runs=[a,b]", command="compare")
-    assert job.values["run"]["root"] == {"a": 'b,"c":d, \\\\e\\f'}
-
-
-@pytest.mark.parametrize(("given", "read"), [
-    (r"C:\new\table", r"C:\new\table"),
-    (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
-    (r"'\\server\a share (1)'", r"\\server\a share (1)"),
-])  # fmt: skip
-def test_paths_of_windows_keep_their_backslashes(given: str, read: object) -> None:
-    (job,) = jobs_of(f"runs={given}", command="compare")
-    assert job.values["runs"] == read
+@pytest.mark.parametrize(("command", "line", "value"), [
+    ("compare", "require=[mean_iou >= 0.8, iou/car > 0.5]", REQUIRED_BOTH),
+    ("compare", 'require=["mean_iou >= 0.8","iou/car > 0.5"]', REQUIRED_BOTH),
+    ("compare", "require=mean_iou >= 0.8", "mean_iou >= 0.8"),
+    ("score", 'data.label_map={"0,0,0": 0, "250,50,83":1}', COLOURS),  # as messages write colours
+    ("score", "data.label_map={'0,0,0': 0, '250,50,83':1}", COLOURS),
+    ("score", f"data.label_map={written(COLOURS)}", COLOURS),
+    ("score", 'metrics.measures=[{"name": "surface"}]', [{"name": "surface"}]),
+    ("compare", """run.root={a: 'b,"c":d, \\\\e\\f'}""", {"a": 'b,"c":d, \\\\e\\f'}),  # a key alone loses its quotes
+    ("compare", r"runs=C:\new\table", r"C:\new\table"),
+    ("compare", r"runs=C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
+    ("compare", r"runs='\\server\a share (1)'", r"\\server\a share (1)"),
+], ids=lambda each: each if isinstance(each, str) else "")  # fmt: skip
+def test_quotes_that_a_shell_takes_away_are_not_needed_and_backslashes_stay(command, line, value):
+    (job,) = jobs_of(line, command=command)
+    found = job.values
+    for key in line.partition("=")[0].split("."):
+        found = found[key]
+    assert found == value
 
 
 @pytest.mark.parametrize(("line", "remedy"), [

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, groups_of, load_plugins, options, schemas_of
 from segmeter.errors import ConfigError
@@ -18,11 +17,6 @@ from segmeter.schema.declared import node_of
 from tests.cli.sharded import latest, run
 from tests.data.crafted import put
 from tests.sources import MODULES, SOURCE, nodes
-
-
-def test_each_command_with_a_configuration_has_its_own():
-    assert set(ROOTS) < set(COMMANDS)
-    assert len({ROOTS[name] for name in ROOTS}) == len(ROOTS)
 
 
 def test_a_command_loads_only_the_configurations_that_it_uses():

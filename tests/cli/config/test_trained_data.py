@@ -16,6 +16,7 @@ from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
+from tests.data.crafted import put
 from tests.models.parts import TINY
 
 NUCLEI = FolderConfig(
@@ -34,12 +35,11 @@ def write_run(
         model=dict(TINY), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
         std=(0.25,) * n, data=describe_data(config) if data is None else data,
     )  # fmt: skip
-    segmenter = build_segmenter(card)
     (folder / "checkpoints").mkdir(parents=True)
-    state, best = segmenter.state_dict(), folder / "checkpoints" / "best"
-    write_checkpoint(best, segmenter_state=state, card=segmenter.card, state=None, progress={})
+    state, best = build_segmenter(card).state_dict(), folder / "checkpoints" / "best"
+    write_checkpoint(best, segmenter_state=state, card=card, state=None, progress={})
     if root:
-        (folder / "run.json").write_text(json.dumps({"data_root": root}))
+        put(folder / "run.json", {"data_root": root})
     return folder
 
 
