@@ -26,7 +26,6 @@ from tests.data.crafted import put
     ("segmeter train loss=dice loss.", ["loss.over=", "loss.smooth="]),
     ("segmeter train loss=sum loss.we", ["loss.weights."]),
     ("segmeter train loss=sum loss.weights.d", ["loss.weights.dice="]),
-    ("segmeter train loss.normalizer=", [f"loss.normalizer={name}" for name in ("valid", "elements", "positives")]),
     ("segmeter train training.compile=t", ["training.compile=true"]),
     ("segmeter eval export.probs=", ["export.probs=true", "export.probs=false"]),
     ("segmeter train model.encoder=", [f"model.encoder={name}" for name in ENCODERS]),
