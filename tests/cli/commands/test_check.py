@@ -101,7 +101,7 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
 
 def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):
     root = make_folder(tmp_path / "set", tuple(f"Image_{i:02}{side}" for i in range(6) for side in "LR"))
-    given = [f"data.root={root}", "data.test_fraction=0", "data.val_fraction=0.2", "splits=[train,val]"]
+    given = [f"data.root={root}", "data.test_fraction=0", "data.val_fraction=0.4", "splits=[train,val]"]
     assert run("check", *DATA, *given, f"output={tmp_path / 'found.json'}") == 0
     text, errors = capsys.readouterr()
     assert "warning: validation on two images: the best checkpoint is chosen by chance" in errors
