@@ -32,7 +32,7 @@ def runs(sound: list[Path], tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(folder, tmp_path / "runs" / f"s{n}")) for n, folder in enumerate(sound[:2])]
 
 
-BROKEN = [pytest.param(DEEP, id="deep"), pytest.param("FIFO", id="fifo"), pytest.param("[1]", id="list")]
+BROKEN = {"deep": lambda at: put(at, DEEP), "fifo": lambda at: os.mkfifo(at), "list": lambda at: put(at, "[1]")}
 REFUSING = {
     "merge": ("run.json", "manifest.json", "config.yaml"),
     "report": ("run.json", "metrics.json"),
@@ -41,15 +41,15 @@ REFUSING = {
 }
 
 
-@pytest.mark.parametrize("content", BROKEN)
+@pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize(("command", "name"), [(command, name) for command in REFUSING for name in REFUSING[command]])
 def test_a_damaged_record_is_refused_in_one_line_and_nothing_changes(
-    command, name, content, runs, sound, tmp_path, refused
+    command, name, spoil, runs, sound, tmp_path, refused
 ):
     scored = Path(shutil.copytree(sound[2], tmp_path / "alone"))
     folder = runs[1] if command == "merge" else scored
     (folder / name).unlink()
-    os.mkfifo(folder / name) if content == "FIFO" else put(folder / name, content)
+    spoil(folder / name)
     before = sorted(path.name for path in folder.iterdir())
     given = {"merge": [listed(runs)], "report": [f"run={scored}"], "compare": [listed([sound[2], scored])]}
     with deadline(200):  # of a busy machine
