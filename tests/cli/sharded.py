@@ -1,8 +1,9 @@
 """A data set whose size no count of shards divides, a checkpoint for it, and command lines on them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,15 @@ from segmeter.records import read_run, seal_run
 from tests.data.crafted import THREE, noise, put
 from tests.models.parts import TINY
 
-COUNTS = (2, 3)
 CASES = 11
+PLAIN = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 SCORE = [
-    *("predictions=predictions", "references=masks", "images=images", "data.num_classes=3", "data.ignore_index=255"),
-    *("metrics.bootstrap=20", "metrics.measures=[events]", "report.overlays=4", "report.worst=2", "report.html=false"),
+    *(*PLAIN, "images=images", "metrics.bootstrap=20", "metrics.measures=[events]"),
+    *("report.overlays=4", "report.worst=2", "report.html=false"),
 ]
 EVAL = [
     *("checkpoint=net", "data.root=.", "data.split=all", "inference.batch_size=2", "device=cpu"),
-    "metrics.bootstrap=20",
-    *("report.overlays=4", "report.worst=2", "report.html=false"),
+    *("metrics.bootstrap=20", *SCORE[-3:]),
 ]
 PREDICT = ["checkpoint=net", "input=images", "inference.batch_size=2", "device=cpu", *EVAL[-3:]]
 TRAIN = [
@@ -52,9 +52,31 @@ def newest(folder: Path | str) -> Path:
     return max((path for path in Path(folder).iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns)
 
 
+def done(command: str, *arguments: str) -> Path:
+    """Run a command line to its end; the folder of its run."""
+    assert run(command, *arguments) == 0
+    return newest(f"runs/{command}")
+
+
+def latest(command: str, name: str = "metrics.json") -> dict[str, Any]:
+    """A JSON file of the newest run of a command."""
+    found: dict[str, Any] = json.loads((newest(f"runs/{command}") / name).read_text())
+    return found
+
+
 def folders(out: Path) -> dict[str, dict[str, object]]:
     """The summary of each job of a sweep that was done."""
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(out.glob("*/metrics.json"))}
+
+
+def make_pairs(root: Path, names: Iterable[str], *, wrong: Callable[[int], int]) -> None:
+    """Images, references of three classes, and predictions in which `wrong` of 256 pixels of a case are background."""
+    for seed, name in enumerate(names):
+        target = noise(20, 30, None, seed=seed) % 3
+        kept = noise(20, 30, None, seed=seed + 99) >= wrong(seed)
+        put(root / "references" / f"{name}.png", target)
+        put(root / "predictions" / f"{name}.png", target * kept)
+        put(root / "images" / f"{name}.png", noise(20, 30, seed=seed))
 
 
 def make_masks(root: Path) -> None:
@@ -84,8 +106,7 @@ def make_checkpoint(
 
 def whole(command: str, arguments: list[str]) -> dict[str, bytes]:
     """What a command leaves in one process."""
-    assert run(command, *arguments, "run.name=whole") == 0
-    return contents(newest(f"runs/{command}"))
+    return contents(done(command, *arguments, "run.name=whole"))
 
 
 def run_shards(command: str, count: int, *arguments: str) -> list[Path]:
@@ -96,6 +117,11 @@ def run_shards(command: str, count: int, *arguments: str) -> list[Path]:
         assert run(command, *arguments, f"shard={number}/{count}", f"run.name=s{number}of{count}") == 0
         folders += set(runs.glob("*")) - before
     return folders
+
+
+def listed(folders: Iterable[Path]) -> str:
+    """The argument that names runs."""
+    return f"runs=[{','.join(map(str, folders))}]"
 
 
 def contents(folder: Path, *more: str) -> dict[str, bytes]:

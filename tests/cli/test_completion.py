@@ -15,53 +15,42 @@ from segmeter.cli.completion import complete, completion_index, suggestions
 from segmeter.cli.config.groups import ROOTS, schemas_of
 from segmeter.errors import ConfigError
 from segmeter.models.config import ENCODERS
+from tests.data.crafted import put
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("segmeter ", list(COMMANDS)),
-        ("segmeter tr", ["train"]),
-        ("segmeter train mod", ["model=", "model."]),
-        ("segmeter train model=une", ["model=unet", "model=unetplusplus"]),
-        ("segmeter train loss.ga", ["loss.gamma="]),
-        ("segmeter train loss=dice loss.", ["loss.over=", "loss.smooth="]),
-        ("segmeter train loss=sum loss.we", ["loss.weights."]),
-        ("segmeter train loss=sum loss.weights.d", ["loss.weights.dice="]),
-        ("segmeter train loss.normalizer=", [f"loss.normalizer={name}" for name in ("valid", "elements", "positives")]),
-        ("segmeter train training.compile=t", ["training.compile=true"]),
-        ("segmeter eval export.probs=", ["export.probs=true", "export.probs=false"]),
-        ("segmeter train augment=", [f"augment={name}" for name in ("default", "microscopy", "none", "road")]),
-        ("segmeter train model.encoder=", [f"model.encoder={name}" for name in ENCODERS]),
-        ("segmeter train --help aug", ["augment"]),
-        ("segmeter train --mult", ["--multirun"]),
-        ("segmeter train run.", ["run.root=", "run.name=", "run.copy_to="]),
-        ("segmeter schema optim", ["optimizer"]),
-        ("segmeter nosuch x", []),
-        ("segmeter doctor x", []),
-    ],
-)
+@pytest.mark.parametrize(("line", "expected"), [
+    ("segmeter ", list(COMMANDS)),
+    ("segmeter tr", ["train"]),
+    ("segmeter train mod", ["model=", "model."]),
+    ("segmeter train model=une", ["model=unet", "model=unetplusplus"]),
+    ("segmeter train loss=dice loss.", ["loss.over=", "loss.smooth="]),
+    ("segmeter train loss=sum loss.we", ["loss.weights."]),
+    ("segmeter train loss=sum loss.weights.d", ["loss.weights.dice="]),
+    ("segmeter train training.compile=t", ["training.compile=true"]),
+    ("segmeter eval export.probs=", ["export.probs=true", "export.probs=false"]),
+    ("segmeter train model.encoder=", [f"model.encoder={name}" for name in ENCODERS]),
+    ("segmeter train --help aug", ["augment"]),
+    ("segmeter train --mult", ["--multirun"]),
+    ("segmeter train run.", ["run.root=", "run.name=", "run.copy_to="]),
+    ("segmeter schema optim", ["optimizer"]),
+    ("segmeter nosuch x", []),
+    ("segmeter doctor x", []),
+])  # fmt: skip
 def test_a_word_is_completed(line, expected):
     assert suggestions(line) == expected
 
 
-def test_nothing_internal_is_offered():
-    for line in ("segmeter train ", "segmeter train loss=", "segmeter score ", "segmeter compare m"):
-        found = suggestions(line)
-        assert found
-        assert not [word for word in found if "schema" in word or "hydra" in word]
+@pytest.mark.parametrize("line", ["train ", "train loss=", "score ", "compare m"])
+def test_nothing_internal_is_offered(line):
+    found = suggestions(f"segmeter {line}")
+    assert found
+    assert not [word for word in found if "schema" in word or "hydra" in word]
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.mark.usefixtures("in_tmp")
+def test_run_folders_are_offered_newest_first():
     for folder in ("train/2026-01-01_100000_a", "train/2026-01-02_100000_b", "eval/2026-01-03_100000_b"):
-        (tmp_path / "runs" / folder).mkdir(parents=True)
-        (tmp_path / "runs" / folder / "run.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_run_folders_are_offered_newest_first(runs):
+        put(Path("runs", folder, "run.json"), "{}")
     assert suggestions("segmeter eval checkpoint=") == [
         "checkpoint=runs/eval/2026-01-03_100000_b",
         "checkpoint=runs/train/2026-01-02_100000_b",
@@ -73,10 +62,10 @@ def test_run_folders_are_offered_newest_first(runs):
     assert suggestions("segmeter score predictions=") == [], "the shell completes files"
 
 
-def test_what_can_not_be_answered_is_refused():
-    for arguments in (["bogus"], [], ["install=tcsh"], ["query"], ["install=bash", "x"]):
-        with pytest.raises(ConfigError, match="completion: expected `-sc install=SHELL` with one of bash, zsh, fish"):
-            complete(arguments)
+@pytest.mark.parametrize("arguments", [["bogus"], [], ["install=tcsh"], ["query"], ["install=bash", "x"]], ids=str)
+def test_what_can_not_be_answered_is_refused(arguments):
+    with pytest.raises(ConfigError, match="completion: expected `-sc install=SHELL` with one of bash, zsh, fish"):
+        complete(arguments)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,15 +109,6 @@ def test_help_and_completion_import_nothing_heavy(index):
     assert done.stdout.splitlines()[-1] == "loss.gamma="
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `segmeter` is this interpreter's."""
-    program = tmp_path / "segmeter"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m segmeter "$@"\n')
-    program.chmod(0o755)
-    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
-
-
 LINE = "segmeter train model=unetp"
 SHELLS = {  # bash breaks words at "="
     "bash": f"""COMP_LINE={LINE!r} COMP_POINT={len(LINE)} COMP_WORDBREAKS=$' =:'
@@ -140,10 +120,14 @@ printf "%s\\n" "${{COMPREPLY[@]}}"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_real_shell_completes_by_the_real_script(shell, command, capsys):
+def test_a_real_shell_completes_by_the_real_script(shell, tmp_path, capsys):
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
+    segmeter = tmp_path / "segmeter"  # this interpreter's
+    segmeter.write_text(f'#!/bin/sh\nexec {sys.executable} -m segmeter "$@"\n')
+    segmeter.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     complete([f"install={shell}"])
     program = f"{capsys.readouterr().out}\n{SHELLS[shell]}"
-    done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True, env=command)
+    done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split()[-1].removeprefix("model=") == "unetplusplus"

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from segmeter.cli import launch
+from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.engines import Outcome, by_submitit, in_processes, joint
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, attempt, ship
@@ -29,47 +31,37 @@ VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}
 def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let every job end so: with a value, or with an error."""
 
-    def end(how: Any) -> list[Any]:
-        given: list[Any] = []
-
-        def run(config: Any, job: Job) -> Any:
-            given.append(config)
-            if isinstance(how, BaseException):
-                raise how
-            return how
-
+    def end(how: Any) -> Mock:
+        run = Mock(return_value=how, side_effect=how if isinstance(how, BaseException) else None)
         monkeypatch.setattr(launch, "run_job", run)
-        return given
+        return run
 
     return end
 
 
-def ready(**values: Any) -> Shipped:
-    return Shipped(job=JOB, values=VALUES | values, path=())
+def ready(*path: str, **values: Any) -> Shipped:
+    return Shipped(job=JOB, values=VALUES | values, path=path)
 
 
+@pytest.mark.usefixtures("in_tmp")
 def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli.config.model_schema import CheckConfig
-
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")
     config = CheckConfig.model_validate(VALUES)
     sent = ship(config, JOB)
     assert sent.values == as_plain(config)
     assert str(tmp_path) in sent.path, "where the command was typed, in full"
-    given = ends(0.5)
+    run = ends(0.5)
     assert pickle.loads(pickle.dumps(sent))() == Outcome(job=JOB, value=0.5)
-    assert given == [config]
+    assert run.call_args.args == (config, JOB)
 
 
 def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shipped_plugin.py").write_text("")
     monkeypatch.setattr(sys, "path", list(sys.path))
     ends(None)
-    missing = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=())()
+    missing = ready(plugins=["shipped_plugin"])()
     assert (missing.exit_code, "can't import the plugin 'shipped_plugin'" in missing.problems[0]) == (2, True)
-    there = Shipped(job=JOB, values=VALUES | {"plugins": ["shipped_plugin"]}, path=(str(tmp_path),))
-    assert there().exit_code == 0
+    assert ready(str(tmp_path), plugins=["shipped_plugin"])().exit_code == 0
     assert sys.path.count(str(tmp_path)) == 1
     del sys.modules["shipped_plugin"]
 
@@ -136,44 +128,28 @@ def job(number: int, **values: Any) -> Shipped:
     return Shipped(job=Job("train", (f"seed={number}",), None), values=values, path=())
 
 
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that are not there."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are not there. Mutation seen to fail: all on the first one."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-
-
-@pytest.mark.usefixtures("gpus")
-def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any() -> None:
-    """Mutation seen to fail: all on the first one."""
     given = [job(n, device=device) for n, device in enumerate(["auto", "cpu", "cuda", "cuda:1", "auto"])]
     assert [each.values["device"] for each in _spread(given)] == ["cuda:0", "cpu", "cuda:1", "cuda:1", "cuda:0"]
 
 
-def test_without_gpus_or_a_device_jobs_stay_as_they_are() -> None:
+def test_without_gpus_or_a_device_or_torch_jobs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [job(0, device="auto"), job(1)]
     assert _spread(given) == given
-
-
-def test_jobs_without_a_device_are_spread_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where only segmeter-score is installed."""
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert _spread([job(0)]) == [job(0)]
+    monkeypatch.setitem(sys.modules, "torch", None)  # as where only segmeter-score is installed
+    assert _spread(given[1:]) == given[1:]
 
 
 def test_a_killed_job_loses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutation seen to fail: one pool for all, which breaks as a whole."""
     monkeypatch.delenv("OMP_NUM_THREADS")
-    seeds = ["a", "killed", "bb", "ccc"]
-    jobs = [
-        Deadly(job=Job("train", (f"seed={n}",), None), values={"seed": seed}, path=()) for n, seed in enumerate(seeds)
-    ]
+    jobs = [Deadly(job=job(n).job, values={"seed": s}, path=()) for n, s in enumerate(["a", "killed", "bb", "ccc"])]
     found = {each.job.overrides[0]: each for each in in_processes(jobs, 2, threads=7)}
     assert [found[f"seed={n}"].value for n in range(4)] == [8.0, None, 9.0, 10.0]
-    assert found["seed=1"].exit_code == EXIT_FAULT
-    assert found["seed=1"].problems == (
-        "its process ended without a result, as it does when it is killed or memory runs out.",
-    )
+    said = "its process ended without a result, as it does when it is killed or memory runs out."
+    assert (found["seed=1"].exit_code, found["seed=1"].problems) == (EXIT_FAULT, (said,))
 
 
 @pytest.mark.parametrize(("tools", "said"), [
@@ -187,9 +163,8 @@ def test_without_a_slurm_that_takes_the_job_a_line_says_so(tools, said, tmp_path
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    launch = SlurmConfig(folder=tmp_path / "jobs")
     with pytest.raises(ConfigError) as caught:
-        list(by_submitit([job(0)], launch, name="segmeter-train"))
+        list(by_submitit([job(0)], SlurmConfig(folder=tmp_path / "jobs"), name="segmeter-train"))
     (line,) = caught.value.problems
     assert said in line
     assert "\n" not in line
@@ -211,7 +186,7 @@ def test_the_script_that_slurm_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     asked = {"partition": "gpu", "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "timeout_min": 30}
     launch = SlurmConfig(folder=tmp_path / "jobs", signal_delay_s=70, **asked)
     (outcome,) = by_submitit([job(0)], launch, name="train")
-    assert "ended without a result" in outcome.problems[0]
+    assert re.search(r"ended without a result, .* memory runs out\. Its log is .*\.err\.$", outcome.problems[0])
     script = next(tmp_path.glob("jobs/*submission*.sh")).read_text()
     for line in ("partition=gpu", "nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "time=30", "job-name=train"):
         assert f"#SBATCH --{line}\n" in script

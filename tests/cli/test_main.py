@@ -1,21 +1,32 @@
-"""What the commands do before any work: help, completion, start-up, exit codes, and the wheel."""
+"""What the commands do before any work: help, completion, start-up, exit codes; the wheel and `doctor`."""
 
+import re
 import runpy
 import subprocess
 import sys
 import zipfile
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from segmeter.cli.main import COMMANDS, main
+from segmeter.cli import app, commands, launch
+from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, doctor, find_command
+from segmeter.cli.config import compose
+from segmeter.cli.config.groups import ROOTS
+from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.main import main
+from segmeter.errors import RunError
+from segmeter.records import hardware, versions
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [["--help"], ["--version"], ["train", "--cfg", "job"], *([name, "--help"] for name in COMMANDS)]
 SHOW_ALL = f"""
 import contextlib, io, sys
 from segmeter.cli.main import main
+from segmeter.errors import RunError
+from segmeter.records import hardware, versions
 for arguments in {SHOWN!r}:
     with contextlib.redirect_stdout(io.StringIO()) as said:
         main(arguments)
@@ -31,10 +42,6 @@ def test_what_only_shows_imports_no_torch() -> None:
 
 
 def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli import app, launch
-    from segmeter.cli.config import compose
-    from segmeter.cli.config.model_schema import TrainConfig
-
     calls: list[str] = []
     composed, checked = compose.compose, TrainConfig.model_validate
     monkeypatch.setattr(compose, "compose", lambda *a, **k: calls.append("compose") or composed(*a, **k))
@@ -49,13 +56,18 @@ def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_private_of_hydra_is_imported() -> None:
-    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
-    assert not [text for text in texts if "hydra._internal" in text]
+    assert not [path for path in (ROOT / "src").rglob("*.py") if "hydra._internal" in path.read_text()]
 
 
-def test_help_shows_keys_that_are_empty_mappings(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["score", "--help"])
-    assert "  data.label_map = {}\n" in capsys.readouterr().out
+def test_each_listed_command_has_a_module_and_a_usage_line() -> None:
+    texts = [path.read_text() for path in Path(commands.__file__).parent.glob("[!_]*.py")]
+    run = {name for text in texts for name in re.findall(r"^def run_(\w+)\(", text, re.MULTILINE)}
+    assert set(COMMANDS) == run | {"demo", "schema"} == set(USAGE)
+    assert set(ROOTS) == set(COMMANDS) - set(PLAIN)
+    assert len({ROOTS[name] for name in ROOTS}) == len(ROOTS), "each has a schema of its own"
+    for name in COMMANDS:
+        assert name not in run or callable(find_command(name))
+        assert USAGE[name].split()[:2] == ["segmeter", name]
 
 
 def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,16 +90,15 @@ def test_scripts_are_thin_doors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     (["train", "--cfg", "jbo"], "invalid choice: 'jbo'"),
     (["train", "--nosuch"], "unrecognized arguments: --nosuch. See: segmeter train --help"),
     (["schema"], "expected one name, got 0"),
+    (["schema", "train", "loss"], "schema: expected one name, got 2. Known: "),
+    (["plan", "run=.", "width=0.1"], "plan: expected `runs` to hold metrics.json, got "),
     (["schema", "trian"], "Did you mean 'train'?"),
     (["train", "debug=overfitt"], "to be one of fast, overfit, profile, got 'overfitt'. Did you mean 'overfit'?"),
     (["score", "predictions=a", "references=b", "data.num_classes=3", "data.instances=true"],
      "`data.instances` to be false but for a binary task without label map"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
-def test_bad_command_lines_end_with_one_line_and_2(arguments, message, capsys):
-    with pytest.raises(SystemExit) as leaving:
-        main(arguments)
-    assert leaving.value.code == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+def test_bad_command_lines_end_with_one_line_and_2(arguments, message, refused):
+    (line,) = refused(*arguments).strip().splitlines()
     assert message in line
 
 
@@ -116,3 +127,42 @@ def test_the_wheel_carries_the_configurations(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "name: camvid" in done.stdout
+
+
+def faults(capsys: pytest.CaptureFixture[str]) -> tuple[str, ...]:
+    with pytest.raises(RunError) as error:
+        doctor.run_doctor([])
+    assert error.value.exit_code == 3
+    assert "Nothing is wrong" not in capsys.readouterr().out
+    return error.value.problems
+
+
+def test_versions_and_devices_are_shown(capsys):
+    doctor.run_doctor([])
+    out = capsys.readouterr().out
+    rows = [line.split() for line in out.splitlines()]
+    assert all([name, version] in rows for name, version in versions().items())
+    assert ["cores", str(hardware()["cores"])] in rows
+    assert out.endswith("\nNothing is wrong with this install.\n")
+
+
+@pytest.mark.parametrize(("name", "line"), [
+    ("torch", "doctor: torch does not work: RuntimeError: no ones."),
+    ("torchvision", f"doctor: torchvision does not work: RuntimeError: no ops. {doctor._PAIR}"),
+])  # fmt: skip
+def test_a_library_that_breaks_when_it_is_used_is_named(name, line, monkeypatch, capsys):
+    broken = ModuleType(name)
+    broken.__getattr__ = lambda attribute: (_ for _ in ()).throw(RuntimeError(f"no {attribute}\nmore lines"))
+    monkeypatch.setattr(doctor, "hardware", lambda: {"cuda": []})  # which asks torch
+    monkeypatch.setitem(sys.modules, name, broken)
+    assert line in faults(capsys)
+
+
+def test_what_is_missing_is_said_and_torch_is_not_missed_in_the_light_install(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "versions", lambda: {"numpy": None, "torch": None, "zarr": None})
+    lines = [f"doctor: {name} is missing. Install segmeter again." for name in ("numpy", "torch")]
+    assert faults(capsys) == tuple(lines)
+    monkeypatch.setattr(doctor, "_is_installed", lambda name: name == "segmeter-score")
+    assert faults(capsys) == tuple(lines[:1])
+    monkeypatch.setattr(doctor, "_is_installed", lambda name: True)
+    assert faults(capsys)[0].startswith("doctor: segmeter and segmeter-score are both installed")

@@ -19,11 +19,11 @@ from segmeter.cli.engines import Outcome
 from segmeter.cli.folders import Job
 from segmeter.cli.optuna_search import search
 from segmeter.errors import ConfigError, SweepError
+from tests.cli.sharded import PLAIN as SCORE
 from tests.cli.sharded import folders, run
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: it comes with `make test`")
 
-SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255"]
 FAST = ["metrics.bootstrap=10", "report.html=false"]
 pytestmark = pytest.mark.usefixtures("in_here")
 
@@ -68,14 +68,9 @@ def searched(plan: Plan, *overrides: str, config: Any = OWN) -> Plan:
 
 def test_values_are_those_that_the_overrides_name(tmp_path: Path) -> None:
     """Mutation seen to fail: the end of a range included."""
-    given = [
-        "a=int(interval(1,3))",
-        "b=interval(0.5,0.75)",
-        "c=range(0,6,2)",
-        "d=x,y",
-        "e=tag(log, interval(1e-4,1e-1))",
-    ]
-    plan = searched(Plan(tmp_path, lambda values: float(values["b"]), n_trials=25), *given, "fixed=3", "hydra.mode=X")
+    given = ["a=int(interval(1,3))", "b=interval(0.5,0.75)", "c=range(0,6,2)", "d=x,y"]
+    given += ["e=tag(log, interval(1e-4,1e-1))", "fixed=3", "hydra.mode=X"]
+    plan = searched(Plan(tmp_path, lambda values: float(values["b"]), n_trials=25), *given)
     tried = plan.tried
     assert len(tried) == 25
     assert {each["a"] for each in tried} == {"1", "2", "3"}
@@ -86,15 +81,12 @@ def test_values_are_those_that_the_overrides_name(tmp_path: Path) -> None:
     assert all("fixed=3" in lines and "hydra.mode=X" not in lines for lines in plan.lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("a=range(0,5,2)", ["0", "2", "4"]),
-        ("a=range(5,0,-2)", ["1", "3", "5"]),
-        ("a=range(0.2,0.8,0.2)", ["0.2", "0.4", "0.6"]),
-        ("a=range(0.5,3)", ["0.5", "1.5", "2.5"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "wanted"), [
+    ("a=range(0,5,2)", ["0", "2", "4"]),
+    ("a=range(5,0,-2)", ["1", "3", "5"]),
+    ("a=range(0.2,0.8,0.2)", ["0.2", "0.4", "0.6"]),
+    ("a=range(0.5,3)", ["0.5", "1.5", "2.5"]),
+])  # fmt: skip
 def test_the_stop_of_a_range_is_not_tried(line: str, wanted: list[str], tmp_path: Path) -> None:
     """As a sweep over all of its values has it. Mutation seen to fail: floats up to and with their stop."""
     plan = searched(Plan(tmp_path, lambda values: 1.0, n_trials=20), line)
@@ -156,11 +148,10 @@ def test_optuna_goes_on_from_its_storage_after_a_kill(here: Path, tmp_path: Path
     assert {int(name.partition("_")[0]) for name in done} >= {trial.number for trial in complete}
 
 
-def test_optuna_refuses_what_it_can_not_search(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("score", "-m", *SCORE, *FAST, "hydra/sweeper=optuna") == 2
-    assert "to have values to search" in capsys.readouterr().err
-    assert run("score", "-m", *SCORE, *FAST, *OPTUNA, "hydra.sweeper.direction=up", "hydra.sweeper.n_trials=0") == 2
-    lines = capsys.readouterr().err
+def test_optuna_refuses_what_it_can_not_search(refused) -> None:
+    assert "to have values to search" in refused("score", "-m", *SCORE, *FAST, "hydra/sweeper=optuna")
+    wrong = ["hydra.sweeper.direction=up", "hydra.sweeper.n_trials=0"]
+    lines = refused("score", "-m", *SCORE, *FAST, *OPTUNA, *wrong)
     assert "`hydra.sweeper.direction` to be one of maximize, minimize or null, got 'up'" in lines
     assert "`hydra.sweeper.n_trials` to be an integer >= 1, got 0" in lines
 
@@ -168,36 +159,34 @@ def test_optuna_refuses_what_it_can_not_search(capsys: pytest.CaptureFixture[str
 LOSS = ["hydra/sweeper=optuna", "training.monitor=loss", "optimizer.lr=1e-9,1e-2", "data=cells"]
 
 
-def test_optuna_refuses_a_direction_that_the_monitor_has_not(tmp_path, capsys):
+def test_optuna_refuses_a_direction_that_the_monitor_has_not(tmp_path, refused):
     """Mutation seen to fail: any direction taken (the search looks for the highest loss)."""
-    assert run("train", "-m", *LOSS, "hydra.sweeper.direction=maximize") == 2
-    assert "to be null or minimize for training.monitor=loss, got maximize" in capsys.readouterr().err
-    assert run("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou") == 2
-    assert "`training.monitor` to be one metric in all trials" in capsys.readouterr().err
+    said = refused("train", "-m", *LOSS, "hydra.sweeper.direction=maximize")
+    assert "to be null or minimize for training.monitor=loss, got maximize" in said
+    said = refused("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou")
+    assert "`training.monitor` to be one metric in all trials" in said
     storage = f"sqlite:///{tmp_path / 'search.db'}"
     with opened(storage) as store:
         optuna.create_study(storage=store, study_name="old", direction="maximize")
-    assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
-    assert "to be a study that has its score minimized, got 'old'" in capsys.readouterr().err
+    said = refused("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old")
+    assert "to be a study that has its score minimized, got 'old'" in said
     for wrong in ("search.db", f"sqlite:///{tmp_path}/missing/search.db"):
-        assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={wrong}") == 2
-        assert f"hydra.sweeper.storage '{wrong}' can't be opened" in capsys.readouterr().err
+        said = refused("train", "-m", *LOSS, f"hydra.sweeper.storage={wrong}")
+        assert f"hydra.sweeper.storage '{wrong}' can't be opened" in said
     assert not Path("runs/multirun").exists()
 
 
-SEARCH = ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "metrics.bootstrap=0", "report.html=false"]
-
-
-def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, refused, capsys) -> None:
     """Distances in two spacings, the smaller of which is the better score. Mutation seen to fail: always maximize."""
-    storage = f"hydra.sweeper.storage=sqlite:///{tmp_path / 'search.db'}"
-    surface = ["metrics.measures=[surface]", "objective=masd/class_1", "hydra.sweeper.seed=1"]
-    swept = ["metrics.spacing=choice([1.0,1.0],[2.0,2.0])"]
-    assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage, "hydra.sweeper.direction=maximize") == 2
-    assert "to be null or minimize for objective=masd/class_1, got maximize" in capsys.readouterr().err
-    assert run("score", "-m", *SCORE, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
-    assert "`objective` to be one metric in all trials" in capsys.readouterr().err
-    assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage) == 0
-    with opened(storage.partition("=")[2]) as store:
+    storage = f"sqlite:///{tmp_path / 'search.db'}"
+    line = ["score", "-m", *SCORE, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.seed=1", *FAST]
+    line += ["metrics.measures=[surface]", "objective=masd/class_1", f"hydra.sweeper.storage={storage}"]
+    line += ["metrics.spacing=choice([1.0,1.0],[2.0,2.0])"]
+    said = refused(*line, "hydra.sweeper.direction=maximize")
+    assert "to be null or minimize for objective=masd/class_1, got maximize" in said
+    said = refused("score", "-m", *SCORE, "hydra/sweeper=optuna", "objective=mean_iou,mean_dice")
+    assert "`objective` to be one metric in all trials" in said
+    assert run(*line) == 0
+    with opened(storage) as store:
         assert optuna.load_study(study_name="segmeter", storage=store).direction.name == "MINIMIZE"
     assert "masd/class_1" in capsys.readouterr().out

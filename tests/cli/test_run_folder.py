@@ -1,3 +1,5 @@
+"""The folder of a run: one process writes it, its records tell how it ended, and no secret is written."""
+
 import json
 import os
 import platform
@@ -11,10 +13,11 @@ import pytest
 
 from segmeter.cli.config.schema import Common, Launched, RunConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.run_folder import MASK, open_run
+from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, open_run
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
 from segmeter.files import write_bytes
+from tests.data.crafted import put
 
 JOB = Job("eval", ("run.name=x", "+logger.api_key=abc"), None)
 
@@ -59,48 +62,40 @@ def ended(folder: Path) -> str:
     return str(json.loads((folder / "run.json").read_text())["state"])
 
 
-LAUNCHED = {"launch": LocalConfig()}
+@pytest.fixture
+def launched(tmp_path: Path) -> Launched:
+    return Launched(run=RunConfig(root=tmp_path), launch=LocalConfig())
 
 
-@pytest.mark.parametrize(
-    ("made", "place", "remedy"),
-    [
-        ("validation/x.png", None, "run it again."),
-        ("manifest.json", None, "go on with resume={folder}."),
-        ("checkpoints/step-0000003/manifest.json", None, "go on with resume={folder}."),
-        ("shards/1of2/run.json", None, "go on with resume={folder}."),
-        ("manifest.json", "whole/shards/1of2", "go on with resume={root}/whole."),  # a shard's own folder is a part
-    ],
-)
-def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path, made, place, remedy):
+def leave(path: Path, error: Exception) -> None:
+    """Write a file, and fail."""
+    put(path, "{}")
+    raise error
+
+
+@pytest.mark.parametrize(("made", "place", "remedy"), [
+    ("validation/x.png", None, "run it again."),
+    ("manifest.json", None, "go on with resume={folder}."),
+    ("checkpoints/step-0000003/manifest.json", None, "go on with resume={folder}."),
+    ("shards/1of2/run.json", None, "go on with resume={folder}."),
+    ("manifest.json", "whole/shards/1of2", "go on with resume={root}/whole."),  # a shard's own folder is a part
+])  # fmt: skip
+def test_a_resume_is_advised_where_there_is_something_to_go_on_from(tmp_path, launched, made, place, remedy):
     """Mutation seen to fail: advised for any folder, of which resume= then says that it holds no manifest."""
     job = Job("eval", ("run.name=x",), tmp_path / place if place else None)
-
-    def fill_disk(path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}")
-        raise OSError(28, "No space left on device", "x.png")
-
-    launched = Launched(run=RunConfig(root=tmp_path), **LAUNCHED)
     with pytest.raises(RunError) as error, open_run(launched, job, facts={}) as folder:
-        fill_disk(folder / made)
+        leave(folder / made, OSError(28, "No space left on device", "x.png"))
     (line,) = error.value.problems
     assert line.startswith("eval: x.png: No space left on device. ")
     assert line.endswith(f"Make room there and {remedy.format(folder=folder, root=tmp_path)}")
     assert ended(folder) == f"stopped: {line}"
 
 
-def test_a_fault_of_another_process_keeps_its_code_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_fault_of_another_process_keeps_its_code_and_says_how_to_go_on(launched: Launched) -> None:
     """Mutation seen to fail: another process's fault, without a word of the run that can go on."""
-    launched = Launched(run=RunConfig(root=tmp_path), **LAUNCHED)
-
-    def lose_another_process(folder: Path) -> None:
-        (folder / "checkpoints" / "step-0000003").mkdir(parents=True)
-        (folder / "checkpoints" / "step-0000003" / "manifest.json").write_text("{}")
-        raise PeerError("process 2 of 2 failed: no sign of life.", exit_code=143)
-
+    lost = PeerError("process 2 of 2 failed: no sign of life.", exit_code=143)
     with pytest.raises(RunError) as error, open_run(launched, JOB, facts={}) as folder:
-        lose_another_process(folder)
+        leave(folder / "checkpoints/step-0000003/manifest.json", lost)
     assert error.value.problems == (f"process 2 of 2 failed: no sign of life. Then go on with resume={folder}.",)
     assert error.value.exit_code == 143
 
@@ -201,3 +196,27 @@ def test_eight_processes_get_eight_folders_and_the_lock_of_a_killed_one_is_free(
     assert [ended(path) for path in folders] == ["done"] * 8
     with open_run(config(tmp_path), JOB, resumed=folders[-1], facts={}) as again:
         assert again == folders[-1]
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    *((name, True) for name in ("api_key", "WANDB-API-KEY", "password", "webhook_url", "tokens")),
+    *((name, False) for name in ("passes", "keys", "author", "patience")),  # and the names of its docstring
+])  # fmt: skip
+def test_names_of_secrets_are_known_and_those_that_look_alike_are_none(name, expected):
+    assert is_secret(name) == expected
+
+
+def test_values_are_masked_at_any_depth_and_nothing_else():
+    values = {"logger": [{"token": "x", "url": "https://me:pw@host/a"}], "gamma": 2, "token": None}
+    assert mask(values) == {"logger": [{"token": MASK, "url": f"https://{MASK}@host/a"}], "gamma": 2, "token": None}
+    assert mask_override("+logger={api_key: x}") == f"+logger={MASK}"
+
+
+@pytest.mark.parametrize(("key", "change"), [
+    ("plugins", {"plugins": (MASK,)}),
+    ("run.name", {"run": RunConfig(name=MASK)}),
+])  # fmt: skip
+def test_a_masked_configuration_is_refused_with_the_place_of_the_secret(key, change, tmp_path):
+    with pytest.raises(ConfigError, match=rf"`{key}` is \[REDACTED\]"):
+        with open_run(config(tmp_path).replace(**change), JOB, facts={}):
+            pass

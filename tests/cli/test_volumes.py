@@ -1,7 +1,7 @@
 """Ten NIfTI volumes from `check` to label volumes on disk, measured again by tools that share no code with ours."""
 
 import json
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from segmeter.evaluation import predicted
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.data.sampling import SampleSource
-from tests.cli.sharded import contents, newest, run, run_shards, whole
+from tests.cli.sharded import contents, done, listed, newest, run, run_shards, whole
 from tests.volumes_made import EDGES, write_cases
 
 nibabel = pytest.importorskip("nibabel")
@@ -30,8 +30,7 @@ QUIET = ["report.html=false", "report.overlays=0", "report.worst=0", "metrics.bo
 def world(tmp_path_factory):
     """Ten volumes, of which one patient has two, and a network that was trained on their planes."""
     folder = tmp_path_factory.mktemp("volumes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with chdir(folder):
         write_cases(Path("scans"), 10)
         net = ["data.context=1", "training.epochs=12", "training.batch_size=8", "run.name=net"]
         assert run("train", *DATA, *NET, *net) == 0
@@ -73,8 +72,7 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
 def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_files(in_world):
     surfaces = pytest.importorskip("surface_distance")
     measure = "metrics.measures=[{name: surface, surface: marching_cubes}]"
-    assert run("eval", in_world, "data.split=all", *QUIET, measure) == 0
-    folder, table = newest("runs/eval"), {}
+    folder, table = done("eval", in_world, "data.split=all", *QUIET, measure), {}
     rows = read_cases(folder)
     assert len(rows) == 10
     for row in rows:
@@ -128,8 +126,7 @@ def test_label_volumes_lie_where_their_images_lie(form, in_world):
 
 def test_an_interrupted_eval_goes_on_to_the_same_bytes(in_world):
     line = ["eval", in_world, "data.split=all", *QUIET]
-    assert run(*line, "run.name=whole") == 0
-    whole = newest("runs/eval")
+    whole = done(*line, "run.name=whole")
     with stopped(predicted, "predict_volume", lambda calls: len(calls) <= 4):
         assert run(*line, "run.name=cut") == 3
     cut = newest("runs/eval")
@@ -143,7 +140,7 @@ def test_merged_shards_have_the_figures_and_the_files_of_the_whole(in_world):
     line = [in_world, "data.split=all", "metrics.measures=[surface]", "device=cpu", *QUIET]
     wanted = whole("eval", line)
     folders = run_shards("eval", 3, *line)
-    assert run("merge", f"runs=[{','.join(map(str, folders))}]", "run.name=merged", *QUIET[:3]) == 0
+    assert run("merge", listed(folders), "run.name=merged", *QUIET[:3]) == 0
     assert contents(newest("runs/merge")) == wanted
 
 
@@ -152,23 +149,15 @@ def test_merged_shards_have_the_figures_and_the_files_of_the_whole(in_world):
     ("postprocess.steps=[{name: watershed}]", "`watershed` to be left out for volumes"),
     ("export.objects=[coco]", "`objects` to be left out for volumes"),
 ], ids=lambda each: each.partition("=")[0])  # fmt: skip
-def test_what_volumes_can_not_have_is_refused_in_one_line(option, said, in_world, capsys):
-    assert run("predict", in_world, "input=scans/images", option) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if "expected" in line]
-    assert len(lines) == 1
-    assert said in lines[0]
+def test_what_volumes_can_not_have_is_refused_in_one_line(option, said, in_world, refused):
+    error = refused("predict", in_world, "input=scans/images", option)
+    (line,) = [line for line in error.splitlines() if "expected" in line]
+    assert said in line
 
 
 def test_an_interrupted_training_goes_on_to_the_same_weights(in_world):
-    line = [
-        "train",
-        *DATA,
-        *NET,
-        "training.epochs=3",
-        "training.batch_size=8",
-        "device=cpu",
-        "data.samples_per_epoch=32",
-    ]
+    line = ["train", *DATA, *NET, "training.epochs=3", "training.batch_size=8", "device=cpu"]
+    line += ["data.samples_per_epoch=32"]
     assert run(*line, "run.name=whole") == 0
     with stopped(SampleSource, "batch", lambda calls: calls[-1][1] != 2):  # of the third epoch
         assert run(*line, "run.name=cut") == 3

@@ -43,25 +43,22 @@ class Outer(Config):
     whatever: Any = None
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("bounded", "an integer >= 1 and <= 8"),
-        ("positive", "a number > 0 or null"),
-        ("word", "one of a, b or null"),
-        ("pair", "a list of 2, each a number"),
-        ("counts", "a list, each an integer >= 0"),
-        ("many", "a list, each an integer, of length >= 2"),
-        ("table", "a mapping, each value an integer"),
-        ("place", "text or a path or null"),
-        ("text", "text of length >= 1"),
-        ("large", "an integer <= 9223372036854775807"),
-        ("multiple", "an integer a multiple of 4"),
-        ("either", "one of auto, true"),
-        ("whatever", "a value"),
-        ("inner", "a group of keys"),
-    ],
-)
+@pytest.mark.parametrize(("key", "words"), [
+    ("bounded", "an integer >= 1 and <= 8"),
+    ("positive", "a number > 0 or null"),
+    ("word", "one of a, b or null"),
+    ("pair", "a list of 2, each a number"),
+    ("counts", "a list, each an integer >= 0"),
+    ("many", "a list, each an integer, of length >= 2"),
+    ("table", "a mapping, each value an integer"),
+    ("place", "text or a path or null"),
+    ("text", "text of length >= 1"),
+    ("large", "an integer <= 9223372036854775807"),
+    ("multiple", "an integer a multiple of 4"),
+    ("either", "one of auto, true"),
+    ("whatever", "a value"),
+    ("inner", "a group of keys"),
+])  # fmt: skip
 def test_a_type_is_described_as_an_engineer_would(key, words):
     assert node_of(Outer).keys[key].describe() == words
 
@@ -97,7 +94,8 @@ class Square(Config, title="square"):
 
 
 class Other(Config, title="other"):
-    name: str = "square"
+    name: str = "late"
+    edge: int = 5
 
 
 def area(config, *, factor):
@@ -121,12 +119,7 @@ def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
     shapes.register("late", builder="tests.schema.test_declared:area")(Other)
     shapes.register("nowhere", builder="no.such.module:build")(Square)  # not imported, as it is never built
     assert shapes.names() == ["late", "nowhere", "square"]
-
-    class Late(Config, title="late"):
-        name: str = "late"
-        edge: int = 5
-
-    assert shapes.build(Late(), factor=1) == 25
+    assert shapes.build(Other(), factor=1) == 25
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(shapes):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,11 @@ class Job:
 def run_name(config: Common, job: Job) -> str:
     """Return the last part of a new folder's name."""
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
+
+
+def usual_folder(config: Common, job: Job) -> Path:
+    """Return where a new run goes, unless it is a job of a sweep: it is named by the time, in this process's zone."""
+    return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from segmeter.cli.commands import find_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
-from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed, run_name
+from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed, usual_folder
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.run_folder import open_run
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
@@ -118,9 +117,8 @@ def run_job(config: Any, job: Job) -> float | None:
     if isinstance(launch, SlurmConfig):
         if job.folder is None:  # fixed now, so that it continues there however often SLURM requeues it
             holds = CHECKPOINTS if job.command == "train" else MANIFEST
-            resumed = find_resumed(here, job, holds=holds)
-            name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(here, job)}"
-            job = replace(job, folder=(resumed or here.run.root / job.command / name).absolute())
+            folder = find_resumed(here, job, holds=holds) or usual_folder(here, job)
+            job = replace(job, folder=folder.absolute())
         (outcome,) = _by_slurm([(here, job)], launch)
         return _value(outcome)
     if job.command != "train":

@@ -18,7 +18,7 @@ from filelock import FileLock
 from omegaconf import OmegaConf
 
 from segmeter.cli.config.schema import Common
-from segmeter.cli.folders import LOCK, OWNER, Job, not_writable, owner_of, read_record, run_name, take_lock
+from segmeter.cli.folders import LOCK, OWNER, Job, not_writable, owner_of, read_record, take_lock, usual_folder
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
 from segmeter.files import clear_leftovers, make_folder, new_folder, remove, write_bytes, write_json
@@ -142,8 +142,7 @@ def show_files(folder: Path) -> None:
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
     """Return a folder that this process alone writes to, and its lock."""
-    name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
-    wanted = resumed or job.folder or config.run.root / job.command / name
+    wanted = resumed or job.folder or usual_folder(config, job)
     try:
         if resumed:
             lock = take_lock(resumed)

@@ -1,7 +1,6 @@
 """`segmeter check`: what it prints of good data, and how little it prints of much that is wrong."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from segmeter.data.verification import verify as verified
 from tests.cli.sharded import run
 from tests.data.crafted import make_folder, noise, put
-
-check = partial(run, "check")
 
 DATA = ["data=folder", "data.task=binary", "data.classes=[background,cell]"]
 
@@ -28,16 +25,14 @@ def row(text: str, name: str) -> list[str]:
 
 
 def test_shares_of_multilabel_classes_are_of_their_own_plane(tmp_path, capsys):
-    """A vessel on 57 of 1000 pixels, 10 more ignored; a disc that overlaps it on half. Mutation seen to fail: the share
-    of all pixels.
-    """
+    """A vessel on 57 of 1000 pixels, 10 more ignored, under a disc. Mutation seen to fail: the share of all pixels."""
     put(tmp_path / "images" / "a.png", noise(25, 40))
     vessel, disc = np.zeros((25, 40), np.uint8), np.zeros((25, 40), np.uint8)
     vessel.flat[:57], vessel.flat[990:], disc[:, :20] = 1, 9, 1
     put(tmp_path / "masks" / "vessel" / "a.png", vessel)
     put(tmp_path / "masks" / "disc" / "a.png", disc)
     options = ["data=folder", "data.task=multilabel", "data.classes=[vessel,disc]", "data.ignore_index=9"]
-    assert check(*options, f"data.root={tmp_path}", "splits=[all]") == 0
+    assert run("check", *options, f"data.root={tmp_path}", "splits=[all]") == 0
     text = capsys.readouterr().out
     assert row(text, "vessel") == ["5.76 (1)"]  # 57 of 990
     assert row(text, "disc") == ["50.00 (1)"]
@@ -50,50 +45,43 @@ def test_twelve_bit_images_are_warned_of_once_for_all_splits(tmp_path, capsys):
         np.save(tmp_path / "images" / f"{number}.npy", noise(12, 10, seed=number).astype(np.uint16) * 16)
         put(tmp_path / "masks" / f"{number}.png", noise(12, 10, None, seed=number) % 2)
     for options, times in (([], 1), (["data.full_scale=4095"], 0)):
-        assert check(*DATA, f"data.root={tmp_path}", *options) == 0
+        assert run("check", *DATA, f"data.root={tmp_path}", *options) == 0
         assert capsys.readouterr().err.count("uint16 images of train, val, test is 4080 of 65535") == times
 
 
-def test_values_are_shown_per_channel_and_a_second_run_reads_nothing(tmp_path, capsys):
-    root = make_folder(tmp_path / "set")
-    pixels = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])
-    for known in ("0", "3"):
-        assert check(*DATA, f"data.root={root}", "splits=[all]") == 0
+PIXELS = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])  # of the images of `make_folder`
+
+
+def test_values_are_shown_per_channel_and_written_and_a_second_run_reads_nothing(tmp_path, capsys):
+    root, output = make_folder(tmp_path / "set"), tmp_path / "new" / "check.json"
+    line = ["check", *DATA, f"data.root={root}", "splits=[all]"]
+    named = ["data.channels=[red,green,blue]", f"output={output}"]
+    for more, names, known in (([], ["0", "1", "2"], "0"), (named, ["red", "green", "blue"], "3")):
+        assert run(*line, *more) == 0
         text = capsys.readouterr().out
         assert row(text, "unchanged, not read again")[:1] == [known]
         lines = [line.split("│")[1:-1] for line in text.splitlines() if "uint8" in line]
-        assert [cells[2].strip() for cells in lines] == ["0", "1", "2"]
+        assert [cells[2].strip() for cells in lines] == names
         for channel, cells in enumerate(lines):
-            low, _, median, _, high, mean, std = (float(cell) for cell in cells[3:])
-            assert (low, high) == (pixels[:, channel].min(), pixels[:, channel].max())
-            assert abs(median - np.median(pixels[:, channel])) < 12
-            assert mean == pytest.approx(pixels[:, channel].mean(), rel=5e-4)  # four digits
-            assert std == pytest.approx(pixels[:, channel].std(), rel=5e-4)
-    assert check(*DATA, f"data.root={root}", "splits=[all]", "data.verify=always") == 0
-    assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
-
-
-def test_all_of_it_is_written_as_json_with_what_it_suggests(tmp_path, capsys):
-    root, output = make_folder(tmp_path / "set"), tmp_path / "new" / "check.json"
-    names = "data.channels=[red,green,blue]"
-    assert check(*DATA, f"data.root={root}", "splits=[all]", f"output={output}", names) == 0
-    text = capsys.readouterr().out
+            low, _, median, _, high, *moments = (float(cell) for cell in cells[3:])
+            values = PIXELS[:, channel]
+            assert (low, high) == (values.min(), values.max())
+            assert abs(median - np.median(values)) < 12
+            assert moments == pytest.approx([values.mean(), values.std()], rel=5e-4)  # four digits
     written = json.loads(output.read_text())
-    found = written["splits"]["all"]
-    pixels = np.concatenate([noise(seed=seed).reshape(-1, 3) for seed in range(3)])
+    found, suggested = written["splits"]["all"], written["suggested"]
     (values,) = found["intensities"]
-    assert [line.split("│")[3].strip() for line in text.splitlines() if "uint8" in line] == ["red", "green", "blue"]
-    for channel, name in enumerate(["red", "green", "blue"]):
-        assert values["channels"][name]["mean"] == pytest.approx(pixels[:, channel].mean(), rel=1e-9)
-        assert values["channels"][name]["high"] == pixels[:, channel].max()
-    assert found["cases"] == 3
-    assert sum(each["pixels"] for each in found["classes"].values()) == len(pixels)
-    assert found["classes"]["cell"]["share"] * len(pixels) == pytest.approx(found["classes"]["cell"]["pixels"])
-    assert sum(size["cases"] for size in found["sizes"]) == 3
-    suggested = written["suggested"]
-    assert suggested["data.mean"] == pytest.approx(list(pixels.mean(0) / 255), rel=1e-9)
+    for channel, name in enumerate(names):
+        assert values["channels"][name]["mean"] == pytest.approx(PIXELS[:, channel].mean(), rel=1e-9)
+        assert values["channels"][name]["high"] == PIXELS[:, channel].max()
+    assert found["cases"] == sum(size["cases"] for size in found["sizes"]) == 3
+    assert sum(each["pixels"] for each in found["classes"].values()) == len(PIXELS)
+    assert found["classes"]["cell"]["share"] * len(PIXELS) == pytest.approx(found["classes"]["cell"]["pixels"])
+    assert suggested["data.mean"] == pytest.approx(list(PIXELS.mean(0) / 255), rel=1e-9)
     assert any(line.startswith("augment.crop=") for line in suggested["cpu"])
     assert " ".join(suggested["cpu"]).split()[0] in text
+    assert run(*line, "data.verify=always") == 0
+    assert row(capsys.readouterr().out, "unchanged, not read again")[:1] == ["0"]
 
 
 def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
@@ -102,7 +90,7 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
     for name in names:
         put(root / "masks" / f"{name}.png", np.full((4, 4), name in names[:3], np.uint8))
     folds = [f"data.root={root}", "data.fold=1/3", "data.strata=classes", "data.test_fraction=0"]
-    assert check(*DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
+    assert run("check", *DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
     text = capsys.readouterr().out
     table = text[text.index("cases per fold") :]
     assert row(table, "cell") == ["1", "1", "1"]
@@ -113,9 +101,10 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
 
 def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):
     root = make_folder(tmp_path / "set", tuple(f"Image_{i:02}{side}" for i in range(6) for side in "LR"))
-    given = [f"data.root={root}", "data.test_fraction=0", "splits=[train,val]", f"output={tmp_path / 'found.json'}"]
-    assert check(*DATA, *given) == 0
-    text = capsys.readouterr().out
+    given = [f"data.root={root}", "data.test_fraction=0", "data.val_fraction=0.4", "splits=[train,val]"]
+    assert run("check", *DATA, *given, f"output={tmp_path / 'found.json'}") == 0
+    text, errors = capsys.readouterr()
+    assert "warning: validation on two images: the best checkpoint is chosen by chance" in errors
     assert "few       12 images: `segmeter train folds=5 ...`" in text
     assert "pairs     6 names" in text
     hints = json.loads((tmp_path / "found.json").read_text())["hints"]

@@ -14,25 +14,20 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import read_json
 from tests.cli.commands.test_finished import make_run as make_scored
-from tests.cli.sharded import newest, run
+from tests.cli.sharded import done, latest, newest, run
 from tests.data.crafted import BINARY, put
 from tests.evaluation.decisions.test_suspects import NAMES, make_data, make_predicted, make_run
 
 PLAN = ["plan", "metrics.bootstrap=1000"]
 AGREE = ["agree", "data.task=binary", "data.classes=[ground,cell]", "metrics.bootstrap=0"]
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_tmp")
 
 
 def test_a_run_is_planned_for_and_its_files_are_written(capsys):
     make_scored(Path("pilot"), wrong=2, cases=24)
-    assert run(*PLAN, "run=pilot", "width=0.02") == 0
-    folder, printed = newest("runs/plan"), capsys.readouterr().out
+    folder, printed = done(*PLAN, "run=pilot", "width=0.02"), capsys.readouterr().out
     assert "95 % interval of width 0.02: cases needed" in printed
-    written = json.loads((folder / "plan.json").read_text())
+    written = latest("plan", "plan.json")
     assert f"{written['rows'][0]['width']['units']:,}" in printed
     ElementTree.fromstring((folder / "plan.svg").read_text())
     drawn = np.asarray(Image.open(folder / "plan.png"))
@@ -54,8 +49,8 @@ def put_readers(root: Path, shares: dict[str, float], cases: int = 9) -> None:
 
 def test_four_readers_and_a_model_are_compared(capsys):
     put_readers(Path(), {"ann": 0.02, "ben": 0.02, "cas": 0.02, "dee<b>": 0.3, "net": 0.01})
-    assert run(*AGREE, "folders=[ann,ben,cas,'dee<b>',net]", "models=[net]", "metrics.bootstrap=200") == 0
-    folder, printed = newest("runs/agree"), capsys.readouterr().out
+    folder = done(*AGREE, "folders=[ann,ben,cas,'dee<b>',net]", "models=[net]", "metrics.bootstrap=200")
+    printed = capsys.readouterr().out
     assert "stands apart: dee<b>" in printed
     assert any(words in printed for words in ("the human ceiling", "readers from each other", "closer"))
     result = read_json(folder / "agree.json", Agreement)
@@ -64,7 +59,7 @@ def test_four_readers_and_a_model_are_compared(capsys):
     assert "Stands apart: dee&lt;b&gt;" in page
     assert "Agreement is not accuracy" in page
     assert len(list((folder / "consensus" / "majority" / "labels").iterdir())) == 9
-    assert json.loads((folder / "run.json").read_text())["state"] == "done"
+    assert latest("agree", "run.json")["state"] == "done"
 
 
 def test_runs_are_readers_and_bring_their_classes():
@@ -72,7 +67,7 @@ def test_runs_are_readers_and_bring_their_classes():
         put_readers(Path(name, "predictions"), {"labels": 0.1}, cases=3)
         write_cases(Path(name), [CaseRow(case_id="c0", height=12, width=12, counts=np.diag([72, 72]))], BINARY)
     assert run("agree", "runs=[one,two]", "metrics.bootstrap=0", "consensus=[]") == 0
-    result = json.loads((newest("runs/agree") / "agree.json").read_text())
+    result = latest("agree", "agree.json")
     assert result["headline"] == "iou/cell"
     assert result["scores"]["iou/cell"]["matrix"]["one"]["two"]["mean"] == 1
 
@@ -97,16 +92,15 @@ def test_suspects_are_listed_and_drawn(capsys):
     page = (folder / "suspects.html").read_text()
     for words in ("missing cell in a", ">copy ids</button>", "not a verdict"):
         assert words in page
-    assert json.loads((folder / "run.json").read_text())["state"] == "done"
+    assert latest("suspects", "run.json")["state"] == "done"
 
 
 def test_images_to_label_next_have_a_page():
     make_predicted(Path("one"), {"x": 0.5, "y": 0.1})
     make_predicted(Path("two"), {"x": 0.5, "y": 0.9})
     assert run("suspects", "runs=[one,two]", "order=label_next") == 0
-    folder = newest("runs/suspects")
-    assert json.loads((folder / "label_next.json").read_text())["images"][0]["case_id"] == "y"
-    assert "not a random sample" in (folder / "label_next.html").read_text()
+    assert latest("suspects", "label_next.json")["images"][0]["case_id"] == "y"
+    assert "not a random sample" in (newest("runs/suspects") / "label_next.html").read_text()
 
 
 REFUSED = {
@@ -127,14 +121,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_can_not_be_decided_from_is_refused_in_one_line_and_leaves_nothing(line, told, capsys):
+def test_what_can_not_be_decided_from_is_refused_in_one_line_and_leaves_nothing(line, told, refused):
     make_scored(Path("pilot"), wrong=2)
     Path("scored").mkdir()
     Path("scored/run.json").write_text('{"command": "score", "state": "done"}')
     if "trained" in line[1]:
         Path("trained").mkdir()
         evaluation(Path("trained").absolute(), "train")
-    assert run(*line) == 2
-    (said,) = (text for text in capsys.readouterr().err.splitlines() if text.startswith("segmeter: "))
+    (said,) = (text for text in refused(*line).splitlines() if text.startswith("segmeter: "))
     assert told in said
     assert not Path("runs").exists()

@@ -1,69 +1,203 @@
-"""`segmeter eval`: what is refused before any data is read, what it takes from the checkpoint, and what it shows."""
+"""`segmeter eval`, `predict` and `tune`: what is refused before any data is read, label maps, figures, pictures."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
+import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.commands import eval as command
-from tests.cli.sharded import EVAL, newest, run
+from segmeter.evaluation.manifest import parse_records, read_records
+from segmeter.inference.predictor import Predictor
+from segmeter.models.checkpoint import read_checkpoint
+from tests.cli.sharded import EVAL, done, latest, newest, run
 from tests.data.crafted import noise, put
 
 pytestmark = pytest.mark.usefixtures("in_here")
-SMALL = [*EVAL, "report.overlays=0", "report.worst=0", "metrics.bootstrap=0"]
+SMALL = ["eval", *EVAL, "report.overlays=0", "report.worst=0", "metrics.bootstrap=0"]
+QUIET = ["report.html=false", "report.overlays=0"]
+PREDICT = ["predict", "checkpoint=net", "inference.precision=float32", "device=cpu"]
+FOLDER = [*PREDICT, "input=images"]
+
+
+def labels_in(folder: Path) -> dict[str, np.ndarray]:
+    return {path.stem: np.asarray(Image.open(path)) for path in (folder / "predictions/labels").iterdir()}
 
 
 def test_the_summary_is_that_of_the_label_maps_and_is_shown(capsys):
-    assert run("eval", *SMALL, "objective=mean_dice") == 0
-    folder = newest("runs/eval")
+    folder = done(*SMALL, "objective=mean_dice")
     out = capsys.readouterr().out
     counts = np.zeros((3, 3), int)
-    for path in Path("masks").iterdir():
-        target, labels = (np.asarray(Image.open(each)) for each in (path, folder / "predictions/labels" / path.name))
+    for name, labels in labels_in(folder).items():
+        target = np.asarray(Image.open(f"masks/{name}.png"))
         kept = target != 255
         counts += confusion_matrix(target[kept], labels[kept], labels=range(3))
-    assert json.loads((folder / "metrics.json").read_text())["confusion_matrix"] == counts.tolist()
+    assert latest("eval")["confusion_matrix"] == counts.tolist()
     assert f"metrics   {folder / 'metrics.json'}\ncases     {folder / 'cases.csv'}\n" in out
     assert not [word for word in ("worst  ", "overlays  ", "report  ") if word in out]
     dice = 2 * np.diag(counts) / (counts.sum(0) + counts.sum(1))
-    result = json.loads((folder / "run.json").read_text())["result"]
-    name, value = next(iter(result.items()))
+    name, value = next(iter(latest("eval", "run.json")["result"].items()))
     assert ("dice" in name.lower(), value) == (True, pytest.approx(dice.mean(), rel=1e-12))
 
 
 def test_what_is_written_beside_the_figures_is_named(capsys):
-    assert run("eval", *SMALL, "report.overlays=2", "report.worst=1", "report.html=true") == 0
-    folder, out = newest("runs/eval"), capsys.readouterr().out
+    folder, out = done(*SMALL, "report.overlays=2", "report.worst=1", "report.html=true"), capsys.readouterr().out
     for name, path in (("worst", "worst.csv"), ("overlays", "overlays"), ("report", "report.html")):
         assert f"\n{name:<10}{folder / path}\n" in out
         assert (folder / path).exists()
 
 
-@pytest.mark.parametrize(("overrides", "message"), [
-    (["metrics.spacing=[3,1,1]"], "metrics: expected `spacing` to have 2 values, as images do, got (3.0, 1.0, 1.0)"),
-    (["objective=iou"], "`objective` to be a metric that is measured, got 'iou'"),
-    (["metrics.groups={x: [nothing]}"], "nothing"),
-    (["postprocess.steps=[{name: fill_holes, classes: [road]}]"], "road"),
-    (["checkpoint=nowhere"], "nowhere"),
-    (["resume=images"], "`resume` to be a run folder with manifest.json"),
-], ids=["spacing", "objective", "groups", "class", "checkpoint", "resume"])  # fmt: skip
-def test_what_needs_no_data_is_checked_before_any_is_read(overrides, message, monkeypatch, tmp_path, capsys):
-    def refuse(*given):
-        raise AssertionError("data were read")
-
-    monkeypatch.setattr(command, "open_splits", refuse)
-    assert run("eval", *SMALL, *overrides, f"run.root={tmp_path / 'runs'}") == 2
-    assert message in capsys.readouterr().err
+@pytest.mark.parametrize(("line", "message"), [
+    ([*SMALL, "metrics.spacing=[3,1,1]"], "`spacing` to have 2 values, as images do, got (3.0, 1.0, 1.0)"),
+    ([*SMALL, "objective=iou"], "`objective` to be a metric that is measured, got 'iou'"),
+    ([*SMALL, "metrics.groups={x: [nothing]}"], "nothing"),
+    ([*SMALL, "postprocess.steps=[{name: fill_holes, classes: [road]}]"], "road"),
+    ([*SMALL, "checkpoint=nowhere"], "nowhere"),
+    ([*SMALL, "resume=images"], "`resume` to be a run folder with manifest.json"),
+    ([*PREDICT, "input=nowhere"], "`input` to be a folder or an image"),
+    ([*FOLDER, "resume=images"], "`resume` to be a run folder with manifest.json"),
+    ([*FOLDER, "shard=1/12", "inference.batch_size=1"], "at most 11 shards"),
+    ([*FOLDER, "device=cuda:9"], "`device` to be here, got 'cuda:9'"),
+], ids=lambda each: f"{each[0]}-{each[-1]}" if isinstance(each, list) else "")  # fmt: skip
+def test_what_can_not_begin_reads_no_data_and_leaves_no_folder(line, message, monkeypatch, tmp_path, refused):
+    monkeypatch.setattr(command, "open_splits", lambda *given: pytest.fail("data were read"))
+    assert message in refused(*line, f"run.root={tmp_path / 'runs'}")
     assert not (tmp_path / "runs").exists()
 
 
 def test_images_of_another_scale_are_warned_about(tmp_path, capsys):
     for path in Path("masks").iterdir():
         put(tmp_path / "masks" / path.name, path.read_bytes())
-        height, width = np.asarray(Image.open(path)).shape
-        put(tmp_path / "images" / path.name, noise(height, width) // 200)
-    assert run("eval", *SMALL, f"data.root={tmp_path}", "export.labels=false") == 0
+        put(tmp_path / "images" / path.name, noise(*np.asarray(Image.open(path)).shape) // 200)
+    assert run(*SMALL, f"data.root={tmp_path}", "export.labels=false") == 0
     assert "The model was trained on another scale or dtype" in capsys.readouterr().err
+
+
+def test_labels_are_those_of_the_network(tmp_path, capsys):
+    """One image, of a size that needs no padding, normalised by hand."""
+    image = noise(40, 48)
+    put(tmp_path / "x.png", image)
+    folder = done(*PREDICT, f"input={tmp_path / 'x.png'}", *QUIET)
+    said = capsys.readouterr().out
+    assert said.startswith(f"1 images   {folder / 'predictions'}\n")
+    assert said.endswith("precision  float32 on cpu\n")
+    network = read_checkpoint(Path("net")).load_segmenter("cpu").eval().network
+    normalised = (image.transpose(2, 0, 1)[None] / np.float32(255) - np.float32(0.5)) / np.float32(0.3)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(normalised)).argmax(1)[0].numpy()
+    assert len(np.unique(expected)) > 1
+    np.testing.assert_array_equal(labels_in(folder)["x"], expected)
+
+
+def test_a_folder_leaves_a_map_per_image_and_no_scores():
+    folder = done(*FOLDER, "report.overlays=2")
+    assert set(labels_in(folder)) == {path.stem for path in Path("images").iterdir()}
+    assert len(list((folder / "overlays").iterdir())) == 2
+    assert (folder / "report.html").is_file()
+    assert not (folder / "metrics.json").exists()
+    record = latest("predict", "run.json")
+    assert (record["state"], record["checkpoint_sha256"]) == ("done", read_checkpoint(Path("net")).sha256)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "predictions").rglob("*.png")}
+    assert run(*FOLDER, "report.overlays=2", f"resume={folder}") == 0
+    assert {path: path.stat().st_mtime_ns for path in (folder / "predictions").rglob("*.png")} == before
+
+
+def test_the_precision_that_auto_means_here_is_told(monkeypatch, capsys):
+    """Labels in bfloat16 differ from those in float32, and so from an exported file's, in a few near-ties."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert run("predict", "checkpoint=net", "device=cpu", "input=images", *QUIET) == 0
+    assert latest("predict", "run.json")["precision"] == "bfloat16"
+    assert capsys.readouterr().out.endswith("precision  bfloat16 on cpu\n")
+
+
+def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "x.tif", noise(130, 96), photometric="rgb", rowsperstrip=16)
+    notes = []
+    for most in (1 << 24, 100):
+        monkeypatch.setattr("segmeter.evaluation.evaluate.BANDED_PIXELS", most)
+        assert run(*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET, f"run.root={tmp_path}") == 0
+        notes.append(parse_records(read_records(newest(tmp_path / "predict")))["x"])
+    assert [note["image"][4:] for note in notes] == [[], ["by rows", "x"]]
+    assert notes[0]["files"] == notes[1]["files"]
+
+
+DRAWN = ["report.overlays=3", "report.worst=2"]
+
+
+@pytest.mark.parametrize("line", [SMALL, FOLDER], ids=lambda line: line[0])
+def test_pictures_come_from_the_label_maps_and_without_any_none_are_drawn(line, capsys):
+    folder = done(*line, "report.html=false", *DRAWN)
+    drawn = {path.stem for path in (folder / "overlays").iterdir()}
+    assert drawn == {path.name for path in (folder / "pictures").iterdir()}
+    assert drawn
+    assert line is SMALL or len(drawn) == 3  # without scores none is worst, so that all of them are the sample
+    assert (folder / "worst").exists() == (line is SMALL)
+    capsys.readouterr()
+    assert run(*line, "report.html=false", "export.labels=false", *DRAWN) == 0
+    assert "pictures: none are drawn, as export.labels=false keeps no label maps." in capsys.readouterr().err
+    assert not (newest(f"runs/{line[0]}") / "overlays").exists()
+    assert run(*line, *QUIET, "export.labels=false", "report.worst=0") == 0
+    assert "pictures" not in capsys.readouterr().err, "none are asked for"
+
+
+def test_objects_whose_numbers_are_not_kept_are_not_drawn_and_that_is_said(capsys):
+    """Connected parts would be drawn as missed objects where the measure matched the split ones."""
+    steps = ("postprocess.steps=[watershed]", "metrics.measures=[instances]", "report.html=false", "report.overlays=1")
+    for kept in (False, True):
+        assert run(*SMALL, *steps, f"export.instances={kept}") == 0
+        said = "pictures: no objects are drawn, as export.instances=false keeps none of their numbers."
+        assert (said in capsys.readouterr().err) == (not kept)
+        assert any((newest("runs/eval") / "pictures").glob("*/*-objects.png")) == kept
+
+
+OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
+
+
+def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
+    tried = ["over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000"]
+    folder, result = done("tune", *OWN, *tried, "inference.flips=true"), latest("tune", "tune.json")
+    assert [one["values"]["postprocess.min_size"] for one in result["settings"]] == ["0", "8", "64"]
+    assert {"tune.png", "tune.svg", "tune.parquet", "report.html"} <= {path.name for path in folder.iterdir()}
+    card = json.loads(Path("net/tuned.json").read_text())
+    assert Path(card["tuned"]) == (folder / "tuned.yaml").absolute()
+    capsys.readouterr()
+    quick = ["metrics.bootstrap=0", "report.overlays=0", "report.worst=0", "report.html=false"]
+    assert run("eval", *OWN, f"postprocess={folder}/tuned.yaml", *quick, "export.probs=true") == 0
+    assert "cases were used to choose" in capsys.readouterr().err
+    score = result["settings"][result["chosen"]]["score"]
+    assert latest("eval")["dataset"]["mean_iou"] == pytest.approx(score, rel=1e-12)
+    assert run("tune", *OWN, f"probs={newest('runs/eval')}", *tried) == 0
+    assert latest("tune", "tune.json")["settings"] == result["settings"]
+    assert not (done("tune", *OWN, f"probs={folder}", *tried) / "predictions").exists()  # nothing is kept twice
+    rounded = latest("tune", "tune.json")["settings"]
+    for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
+        assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
+
+
+def test_no_probabilities_are_computed_that_would_not_be_kept(monkeypatch, capsys):
+    predict, asked = Predictor.predict, list[bool]()
+
+    def noted(self, samples, *, probs):
+        asked.append(probs)
+        return predict(self, samples, probs=probs)
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    tried = ["over=[postprocess.min_size=0|8]", "metrics.bootstrap=1000"]
+    assert run("tune", *OWN, *tried, "keep_gb=1e-9") == 0
+    assert "none are kept" in capsys.readouterr().err
+    assert run("tune", *OWN, *tried) == 0
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["data.split=test", "over=[postprocess.min_size=0|8]"], "data.split"),
+    (["over=[threshold=0.2:0.8:0.1]"], "no threshold"),
+    ([], "over"),
+], ids=["test split", "threshold", "nothing"])  # fmt: skip
+def test_the_test_split_and_unknown_settings_are_refused(more, said, refused):
+    (line,) = refused("tune", *OWN, *more).splitlines()
+    assert said in line

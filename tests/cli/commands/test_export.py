@@ -1,6 +1,5 @@
 """`segmeter export`, the lines of its page that run its file without segmeter, and the images it is compared on."""
 
-import json
 import re
 import textwrap
 from pathlib import Path
@@ -10,81 +9,69 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from segmeter.cli.main import main
-from tests.cli.sharded import make_checkpoint, run
+from tests.cli.sharded import done, latest, make_checkpoint, newest, run
 from tests.data.crafted import noise, put
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three images, none of a size that the network takes without padding."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _images(in_tmp: None) -> None:
+    """Three, none of a size that the network takes without padding."""
     for index in range(3):
-        put(tmp_path / "images" / f"case{index}.png", noise(70 + 5 * index, 50 + 3 * index, seed=index))
-    return tmp_path
+        put(Path(f"images/case{index}.png"), noise(70 + 5 * index, 50 + 3 * index, seed=index))
 
 
-def test_the_lines_of_the_page_give_the_labels_that_predict_gives(here: Path, monkeypatch, capsys):
+def labels_of(folder: Path) -> dict[str, np.ndarray]:
+    return {path.name: np.asarray(Image.open(path)) for path in (folder / "predictions/labels").iterdir()}
+
+
+def test_the_lines_of_the_page_give_the_labels_that_predict_gives(monkeypatch, capsys):
     """They are taken from the page as they stand, and run beside the model."""
-    make_checkpoint(here / "step", seed=1)
-    main(["export", "checkpoint=step", "input=images", "cases=2"])
+    make_checkpoint(Path("step"), seed=1)
+    assert run("export", "checkpoint=step", "input=images", "cases=2") == 0
     assert "100.0000% of " in capsys.readouterr().out
-    main(["predict", "checkpoint=step", "input=images", "inference.precision=float32"])
-    (run,) = (here / "runs/export").iterdir()
-    assert json.loads((run / "comparison.json").read_text())["cases"] == ["case0", "case2"]
-    assert json.loads((run / "run.json").read_text())["state"] == "done"
+    assert run("predict", "checkpoint=step", "input=images", "inference.precision=float32") == 0
+    assert latest("export", "comparison.json")["cases"] == ["case0", "case2"]
+    assert latest("export", "run.json")["state"] == "done"
     lines = textwrap.dedent(re.search(r"\n((?: {4}.*\n)*.*InferenceSession.*\n(?: {4}.*\n)*)", PAGE.read_text())[1])
     assert len(lines.splitlines()) == 5
-    monkeypatch.chdir(run)
-    Image.open(here / "images/case1.png").save(run / "image.png")
+    expected, folder = labels_of(newest("runs/predict"))["case1.png"], newest("runs/export")
+    Image.open("images/case1.png").save(folder / "image.png")
+    monkeypatch.chdir(folder)
     found: dict[str, np.ndarray] = {}
     exec(lines, found)
-    (written,) = (here / "runs/predict").glob("*/predictions/labels/case1.png")
-    np.testing.assert_array_equal(found["labels"], np.asarray(Image.open(written)))
+    np.testing.assert_array_equal(found["labels"], expected)
 
 
 @pytest.mark.slow
-def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean(here: Path):
+def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean():
     """By their command lines; all three hold the same labels, which are of neither model alone."""
-    make_checkpoint(here / "a", seed=1)
-    make_checkpoint(here / "b", seed=2)
-    (here / "data").mkdir()
-    (here / "images").rename(here / "data/images")
-    for path in (here / "data/images").iterdir():
-        put(here / "data/masks" / path.name, noise(*np.asarray(Image.open(path)).shape[:2], None) % 3)
+    make_checkpoint(Path("a"), seed=1)
+    make_checkpoint(Path("b"), seed=2)
+    for path in Path("images").iterdir():
+        put(Path("masks") / path.name, noise(*np.asarray(Image.open(path)).shape[:2], None) % 3)
     plain = ["inference.precision=float32", "device=cpu"]
-    data = ["data=folder", "data.root=data", "data.split=all"]
-    main(["eval", "checkpoint=[a,b]", *data, *plain, "report.html=false", "run.name=both"])
-    main(["predict", "checkpoint=[a,b]", "input=data/images", *plain, "run.name=both"])
-    main(["predict", "checkpoint=a", "input=data/images", *plain, "run.name=alone"])
-    main(["export", "checkpoint=[a,b]", "input=data/images", "cases=3"])
-    ways = [("eval", "both"), ("predict", "both"), ("predict", "alone")]
-    both, predicted, alone = (labels_of(here, *names) for names in ways)
-    (run,) = (here / "runs/export").iterdir()
-    exported = onnxruntime.InferenceSession(run / "model.onnx", providers=["CPUExecutionProvider"])
+    assert run("eval", "checkpoint=[a,b]", "data=folder", "data.root=.", "data.split=all", *plain) == 0
+    alone = labels_of(done("predict", "checkpoint=a", "input=images", *plain))
+    predicted = labels_of(done("predict", "checkpoint=[a,b]", "input=images", *plain, "run.name=both"))
+    assert run("export", "checkpoint=[a,b]", "input=images", "cases=3") == 0
+    exported = onnxruntime.InferenceSession(newest("runs/export") / "model.onnx", providers=["CPUExecutionProvider"])
+    both = labels_of(newest("runs/eval"))
     for name, labels in both.items():
         np.testing.assert_array_equal(labels, predicted[name])
-        image = np.asarray(Image.open(here / "data/images" / name))
+        image = np.asarray(Image.open(Path("images") / name))
         np.testing.assert_array_equal(labels, exported.run(None, {"images": image[None]})[0][0])
     assert any(not np.array_equal(labels, alone[name]) for name, labels in both.items())
 
 
-def labels_of(here: Path, command: str, name: str) -> dict[str, np.ndarray]:
-    paths = (here / "runs" / command).glob(f"*_{name}/predictions/labels/*.png")
-    return {path.name: np.asarray(Image.open(path)) for path in paths}
-
-
 @pytest.mark.parametrize(("arguments", "message"), [
     (["format=tensorrt"], "format"),
-    (["format=aot"], "format"),
     (["device=cuda"], "'device'"),
     (["input=nowhere"], "`input` to be a folder or an image"),
     ([], "name some with input=FOLDER_OR_FILE"),
 ], ids=" ".join)  # fmt: skip
-def test_bad_requests_end_before_any_work(here: Path, capsys, arguments: list[str], message: str):
-    make_checkpoint(here / "step")
-    assert run("export", "checkpoint=step", *arguments) == 2
-    assert message in capsys.readouterr().err
-    assert not (here / "runs").exists()
+def test_bad_requests_end_before_any_work(arguments: list[str], message: str, refused):
+    make_checkpoint(Path("step"))
+    assert message in refused("export", "checkpoint=step", *arguments)
+    assert not Path("runs").exists()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,13 +12,13 @@ from segmeter.cli import launch
 from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.main import main
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
 from segmeter.distributed.shards import Place
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
-from tests.data.crafted import make_folder
+from tests.cli.sharded import run
+from tests.data.crafted import make_folder, put
 
 DATA = FolderConfig(root="eyes", classes=("background", "cell"))
 
@@ -27,26 +28,21 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that were run; each leaves the folder that it would."""
     found: list[list[str]] = []
 
-    def run(arguments: list[str]) -> None:
+    def leave(arguments: list[str]) -> None:
         found.append(arguments)
-        root, name = (
-            next(line.partition("=")[2].strip('"') for line in arguments if line.startswith(key))
-            for key in ("run.root", "run.name")
-        )
-        folder = Path(root) / arguments[0] / f"2026_{name}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "checkpoints" / "step-1").mkdir(parents=True, exist_ok=True)
+        given = {key: value.strip('"') for key, _, value in (line.partition("=") for line in arguments)}
+        folder = Path(given["run.root"]) / arguments[0] / f"2026_{given['run.name']}"
         for file in ("metrics.json", "checkpoints/step-1/manifest.json"):
-            (folder / file).write_text("{}")
+            put(folder / file, "{}")
 
-    monkeypatch.setattr(folds, "_run", run)
+    monkeypatch.setattr(folds, "_run", leave)
     return found
 
 
 def config(tmp_path: Path, **values: Any) -> Any:
     usual = {"data": DATA, "run": RunConfig(root=tmp_path, name="eyes"), "resume": None, "launch": LocalConfig()}
-    model = {"device": "cpu", "plugins": (), "inference": InferenceConfig(tile=64)}
-    return SimpleNamespace(**{**usual, **model, **values})
+    usual |= {"device": "cpu", "plugins": (), "inference": InferenceConfig(tile=64)}
+    return SimpleNamespace(**(usual | values))
 
 
 def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started):
@@ -81,23 +77,21 @@ def test_a_fold_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path
     assert started[1][1].endswith('2026_fold1"'), "the run that has a checkpoint"
 
 
-def test_folds_that_can_not_be_run_or_resumed_are_refused(tmp_path, started, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("in_tmp")
+@pytest.mark.parametrize(("values", "said"), [
+    ({"data": DATA.replace(fold="1/5")}, "expected `folds` to be null"),
+    ({"data": CellsConfig()}, "expected `folds` to be null"),
+    ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
+    ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
+    ({"place": Place(0, 2, 0)}, "expected `folds` to be null where torchrun"),
+    *(({"resume": name}, "expected `resume` with folds to name the folder") for name in ("auto", "missing", "a_run")),
+], ids=["fold", "cells", "slurm", "dask", "torchrun", "auto", "missing", "a run"])  # fmt: skip
+def test_folds_that_can_not_be_run_or_resumed_are_refused(values, said, tmp_path, started, monkeypatch):
     for folder in ("auto", "a_run/checkpoints"):
-        (tmp_path / folder).mkdir(parents=True)
-    resumed = "expected `resume` with folds to name the folder of a cross-validation"
-    for values, said in (
-        ({"data": DATA.replace(fold="1/5")}, "expected `folds` to be null"),
-        ({"data": CellsConfig()}, "expected `folds` to be null"),
-        ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
-        ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
-        *(({"resume": name}, resumed) for name in ("auto", "missing", "a_run")),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
-    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
-    with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
-        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
+        Path(folder).mkdir(parents=True)
+    monkeypatch.setattr(folds, "find_place", lambda: values.get("place"))
+    with pytest.raises(ConfigError, match=said):
+        folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
     assert started == []
 
 
@@ -114,33 +108,20 @@ def test_files_of_the_users_own_reach_the_trainings_and_the_evaluation_reads_dat
 
 def test_a_signal_is_passed_on_once(monkeypatch):
     """The terminal sends Ctrl-C to a whole group, so a command in ours would hear two signals."""
-    heard: list[Any] = []
-
-    class Child:
-        def __init__(self, arguments: list[str], *, process_group: int) -> None:
-            heard.append(process_group)
-
-        def wait(self) -> int:
-            heard.append("waited")
-            if heard.count("waited") == 1:
-                raise KeyboardInterrupt
-            return 143
-
-        def terminate(self) -> None:
-            heard.append("terminated")
-
-    monkeypatch.setattr(folds.subprocess, "Popen", Child)
+    child = Mock()
+    child.wait.side_effect = [KeyboardInterrupt, 143]
+    started = Mock(return_value=child)
+    monkeypatch.setattr(folds.subprocess, "Popen", started)
     with pytest.raises(KeyboardInterrupt):
         folds._run(["train"])
-    assert heard == [0, "waited", "terminated", "waited"]
+    assert started.call_args.kwargs == {"process_group": 0}
+    assert [name for name, *_ in child.method_calls] == ["wait", "terminate", "wait"]
 
 
-def test_folds_in_a_sweep_are_refused(tmp_path, capsys):
+def test_folds_in_a_sweep_are_refused(tmp_path, refused):
     data = ["data=folder", f"data.root={tmp_path}", "data.classes=[background,cell]", f"run.root={tmp_path}"]
-    with pytest.raises(SystemExit) as leaving:
-        main(["train", "--multirun", "folds=2", "optimizer.lr=0.1,0.01", *data])
-    assert leaving.value.code == 2
-    assert capsys.readouterr().err == "segmeter: config: expected `folds` to be null with --multirun, got 2.\n"
+    said = refused("train", "--multirun", "folds=2", "optimizer.lr=0.1,0.01", *data)
+    assert said == "segmeter: config: expected `folds` to be null with --multirun, got 2.\n"
     assert not any(tmp_path.iterdir())
 
 
@@ -151,27 +132,13 @@ def test_the_trainings_are_launched_and_not_the_whole(tmp_path, started, monkeyp
     assert ["launch=processes" in each for each in started] == [True, False, True, False, False]
 
 
-class Cases(list):
-    """As much of a data set as advice needs."""
-
-    case_ids = property(tuple)
-
-
-def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
-    names = [f"Image_{number:02}{side}" for number in range(4) for side in "LR"]
-    folds.advise(DATA, Cases(names[:6]), Cases(names[6:]))
-    out = capsys.readouterr().out
-    assert "8 images: `segmeter train folds=5" in out
-    assert "4 names with a left and a right side: data.group_by=pair" in out
-    assert "validation on two images" in caplog.text
-
-
 @pytest.mark.slow
 def test_a_whole_cross_validation_has_each_case_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     root = make_folder(tmp_path / "set", tuple(f"eye{i}{side}" for i in range(2) for side in "LR"))
     data = ["data=folder", f"data.root={root}", "data.task=binary", "data.classes=[background,cell]"]
     short = ["model.encoder=resnet18", "training.steps=1", "training.batch_size=2", "training.workers=0", "device=cpu"]
-    main(["train", "folds=2", *data, *short, f"run.root={tmp_path / 'runs'}", "data.group_by=pair", "run.name=eyes"])
+    more = [f"run.root={tmp_path / 'runs'}", "data.group_by=pair", "run.name=eyes"]
+    assert run("train", "folds=2", *data, *short, *more) == 0
     (merged,) = (tmp_path / "runs" / "folds").glob("*/merge/*/metrics.json")
     assert json.loads(merged.read_text())["n_cases"] == 4

@@ -1,7 +1,6 @@
 """Scored cases are drawn with their images: which cases, what is in the pictures, and images that do not fit."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +14,24 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures import finished
+from tests.cli.sharded import make_pairs
 from tests.data.crafted import THREE as SPEC
 from tests.data.crafted import noise, put
 from tests.data.volumes import save_nifti, save_volume
 from tests.evaluation.masks import pair_masks
 
+VOLUME = noise(4 * 20, 30, None).reshape(4, 20, 30)
 DRAWN = ReportConfig(panel=128, overlays=1, worst=1)
 
 
-def scored(root: Path, **changes) -> Scoring:
+def scored(root: Path) -> Scoring:
     """The finished run of the folders `references` and `predictions`."""
-    job = Scoring(
-        pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
-        reading=Reading(spec=SPEC, label_map={}, max_pixels=100_000),
-        metrics=MetricsConfig(bootstrap=0),
-        folder=root / "run",
+    pairing, reading = (
+        pair_masks(root / "predictions", root / "references", spec=SPEC),
+        Reading(spec=SPEC, label_map={}),
     )
+    job = Scoring(pairing=pairing, reading=reading, metrics=MetricsConfig(bootstrap=0), folder=root / "run")
     job.folder.mkdir()
-    job = replace(job, **changes)
     score(job)
     return job
 
@@ -44,12 +43,7 @@ def images_of(root: Path) -> dict[str, Path]:
 @pytest.fixture
 def cases(tmp_path: Path) -> Path:
     """Three images with masks, of which "c" is the worst."""
-    for seed, name in enumerate("abc"):
-        target = noise(20, 30, None, seed=seed) % 3
-        wrong = noise(20, 30, None, seed=seed + 9) < 40 * (seed + 1)
-        put(tmp_path / "references" / f"{name}.png", target)
-        put(tmp_path / "predictions" / f"{name}.png", np.where(wrong, (target + 1) % 3, target).astype(np.uint8))
-        put(tmp_path / "images" / f"{name}.png", noise(20, 30, seed=seed))
+    make_pairs(tmp_path, "abc", wrong=lambda seed: 40 * (seed + 1))
     return tmp_path
 
 
@@ -77,7 +71,7 @@ def test_the_chosen_cases_are_drawn_and_the_worst_cropped(cases, overlays, worst
 
 def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypatch):
     """Its errors are in the second of four slices; the image is in Hounsfield units, in another format."""
-    target = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
+    target = VOLUME % 3
     labels = target.copy()
     labels[1, :10] = 0
     image = noise(4 * 20, 30, None, seed=9).reshape(4, 20, 30).astype(np.int16) * 20 - 1000
@@ -99,24 +93,18 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     assert json.loads((job.folder / "worst/a/crop.json").read_text())["slice"] == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ("size", "`image` to have the size of its reference, 20 x 30, got 5 x 6 (height x width)."),
-        ("depth", "the size of its reference, 4 x 20 x 30, got 3 x 20 x 30 (depth x height x width)."),
-        ("prediction", "c: its files changed while they were scored"),
-    ],
-)
-def test_what_can_not_be_drawn_is_said(cases, change, line):
-    changed = {"size": ("images/c.png", noise(5, 6)), "prediction": ("predictions/c.png", noise(20, 30, None) // 255)}
-    if change == "depth":
-        volume = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
+@pytest.mark.parametrize(("name", "content", "line"), [
+    ("images/c.png", noise(5, 6), "of its reference, 20 x 30, got 5 x 6 (height x width)."),
+    ("volumes/images/a.npy", VOLUME[:3], "4 x 20 x 30, got 3 x 20 x 30 (depth x height x width)."),
+    ("predictions/c.png", noise(20, 30, None) // 255, "c: its files changed while they were scored"),
+], ids=["size", "depth", "prediction"])  # fmt: skip
+def test_what_can_not_be_drawn_is_said(cases, name, content, line):
+    if name.startswith("volumes"):
         cases = cases / "volumes"
-        for side, one in (("references", volume), ("predictions", volume), ("images", volume[:3])):
-            save_volume(cases / side / "a.npy", one)
+        for side in ("references", "predictions", "images"):
+            save_volume(cases / side / "a.npy", VOLUME % 3)
     job = scored(cases)
-    if change != "depth":
-        put(cases / changed[change][0], changed[change][1])
+    put(cases / name.removeprefix("volumes/"), content)
     with pytest.raises(DataError) as error:
         draw_cases(job, images_of(cases), DRAWN)
     assert any(line in problem for problem in error.value.problems), error.value.problems

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,14 @@ import pytest
 from segmeter.cli import run_folder
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import JOURNAL, Entry, Manifest
-from tests.cli.sharded import newest, run
-from tests.data.crafted import noise, put
+from tests.cli.sharded import done, make_pairs, newest, run
+from tests.data.crafted import put
 
 FAST = ["metrics.bootstrap=20", "data.num_classes=3", "data.ignore_index=255", "run.name=x", "report.html=false"]
 SCORE = ["score", "predictions=predictions", "references=references", *FAST, "metrics.measures=[boundary,events]"]
 RESULTS = ("metrics.json", "cases.parquet", "cases.csv", "objects.parquet")
 CASES = 12
+NAMES = [f"case{seed:02}" for seed in range(CASES)]
 KILLED = """
 import os, signal, sys
 from segmeter.cli.main import main
@@ -40,23 +42,13 @@ main(sys.argv[1:])
 """
 
 
-def make_cases(root: Path) -> None:
-    for seed in range(CASES):
-        target = noise(20, 30, None, seed=seed) % 3
-        labels = np.where(noise(20, 30, None, seed=seed + 99) < 60, 0, target).astype(np.uint8)
-        put(root / "references" / f"case{seed:02}.png", target)
-        put(root / "predictions" / f"case{seed:02}.png", labels)
-        put(root / "images" / f"case{seed:02}.png", noise(20, 30, seed=seed))
-
-
 def results(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
 @pytest.fixture(autouse=True)
-def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_cases(tmp_path)
+def _cases(in_tmp: None) -> None:
+    make_pairs(Path(), NAMES, wrong=lambda seed: 60)
 
 
 def killed_after(count: int, how: str = "whole") -> Path:
@@ -73,12 +65,9 @@ def killed_after(count: int, how: str = "whole") -> Path:
 def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The results of a run that nothing interrupted."""
     root = tmp_path_factory.mktemp("clean")
-    make_cases(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert run(*SCORE) == 0
-    (folder,) = root.glob("runs/score/*")
-    return results(folder)
+    make_pairs(root, NAMES, wrong=lambda seed: 60)
+    with chdir(root):
+        return results(done(*SCORE))
 
 
 def stopped_after(count: int) -> Path:
@@ -113,29 +102,27 @@ def test_a_killed_run_goes_on_to_the_same_bytes(count: int, how: str, clean: dic
 
 
 def test_a_finished_run_is_shown_again_and_not_done_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*SCORE, "images=images", "report.overlays=1") == 0
-    folder = newest("runs/score")
+    line = [*SCORE, "images=images", "report.overlays=1"]
+    folder = done(*line)
     before = {name: (folder / name).stat().st_ino for name in RESULTS}
-    assert run(*SCORE, "images=images", "report.overlays=1", f"resume={folder}") == 0
+    assert run(*line, f"resume={folder}") == 0
     assert {name: (folder / name).stat().st_ino for name in RESULTS} == before
     assert capsys.readouterr().out.count("mean IoU") == 2
 
 
-def test_other_configurations_changed_files_and_new_cases_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_configurations_changed_files_and_new_cases_are_refused(refused) -> None:
     folder = stopped_after(3)
     records = (folder / "config.yaml").read_bytes()
-    assert run(*SCORE, "metrics.background=false", "data.ignore_index=254", f"resume={folder}") == 2
-    text = capsys.readouterr().err
+    text = refused(*SCORE, "metrics.background=false", "data.ignore_index=254", f"resume={folder}")
     assert "resume: `metrics.background` was True and is False now." in text
     assert "resume: `data.ignore_index` was 255 and is 254 now." in text
     assert (folder / "config.yaml").read_bytes() == records
     put(Path("predictions/case01.png"), np.zeros((20, 30), np.uint8))
-    assert run(*SCORE, f"resume={folder}") == 2
-    assert "the files of cases changed since they were measured (1: case01)" in capsys.readouterr().err
+    changed = "the files of cases changed since they were measured (1: case01)"
+    assert changed in refused(*SCORE, f"resume={folder}")
     for role in ("references", "predictions"):
         shutil.copy(f"{role}/case00.png", f"{role}/new.png")
-    assert run(*SCORE, f"resume={folder}") == 2
-    assert "resume: cases that were not there (1: new)." in capsys.readouterr().err
+    assert "resume: cases that were not there (1: new)." in refused(*SCORE, f"resume={folder}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -144,7 +131,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_files_of_another_model_are_refused(finished: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_another_model_are_refused(finished: bool, refused) -> None:
     """In a folder of their own, and written over those that were measured."""
     assert not finished or run(*SCORE) == 0
     folder = newest("runs/score") if finished else stopped_after(CASES)
@@ -152,27 +139,23 @@ def test_files_of_another_model_are_refused(finished: bool, capsys: pytest.Captu
     shutil.copytree("predictions", "modelB")
     for other in ("modelB", "predictions"):
         put(Path(other) / "case03.png", np.ones((20, 30), np.uint8))
-        assert run(*SCORE, f"predictions={other}", "resume=auto") == 2
-        assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
+        said = refused(*SCORE, f"predictions={other}", "resume=auto")
+        assert "the files of cases changed since they were measured (1: case03)" in said
         assert contents(folder) == before
 
 
-def test_other_probabilities_of_a_finished_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("probs").mkdir()
+def test_other_probabilities_of_a_finished_run_are_refused(refused) -> None:
+    probs = np.full((3, 20, 30), 1 / 3, np.float32)
     for seed in range(CASES):
-        np.save(f"probs/case{seed:02}.npy", np.full((3, 20, 30), 1 / 3, np.float32))
+        put(Path(f"probs/case{seed:02}.npy"), probs)
     again = [*SCORE, "probs=probs", "resume=auto"]
     assert [run(*again[:-1]), run(*again)] == [0, 0]
-    np.save(
-        "probs/case05.npy", np.full((3, 20, 30), 1 / 3, np.float32)[:, ::-1] + np.float32([[[0.1]], [[-0.1]], [[0]]])
-    )
-    assert run(*again) == 2
-    assert "changed since they were measured (1: case05)" in capsys.readouterr().err
+    put(Path("probs/case05.npy"), probs + np.float32([[[0.1]], [[-0.1]], [[0]]]))
+    assert "changed since they were measured (1: case05)" in refused(*again)
 
 
 def test_a_damaged_result_of_a_finished_run_is_made_again(clean, capsys):
-    assert run(*SCORE) == 0
-    folder = newest("runs/score")
+    folder = done(*SCORE)
     for name in RESULTS:
         (folder / name).write_bytes(b"")
         assert run(*SCORE, "resume=auto") == 0
@@ -180,13 +163,13 @@ def test_a_damaged_result_of_a_finished_run_is_made_again(clean, capsys):
         assert results(folder) == clean
 
 
-def test_much_work_before_bad_input_is_kept_and_said(clean, monkeypatch, capsys):
+def test_much_work_before_bad_input_is_kept_and_said(clean, monkeypatch, refused):
     monkeypatch.setattr(run_folder, "KEEP_SECONDS", 0.0)
     good = Path("predictions/case05.png").read_bytes()
     put(Path("predictions/case05.png"), good[:50])
-    assert run(*SCORE) == 2
+    said = refused(*SCORE)
     folder = newest("runs/score")
-    assert f"segmeter: run: the finished work is kept. Go on with resume={folder}." in capsys.readouterr().err
+    assert f"segmeter: run: the finished work is kept. Go on with resume={folder}." in said
     put(Path("predictions/case05.png"), good)
     assert run(*SCORE, "resume=auto") == 0
     assert results(folder) == clean
@@ -194,9 +177,7 @@ def test_much_work_before_bad_input_is_kept_and_said(clean, monkeypatch, capsys)
 
 @pytest.mark.slow
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
-    assert run(*SCORE, "workers=2") == 0
-    folder = newest("runs/score")
-    assert results(folder) == clean
+    assert results(done(*SCORE, "workers=2")) == clean
 
 
 SLOW = """
@@ -219,8 +200,7 @@ def stopped_by(name: str, *, times: int = 1) -> tuple[int, str, Path]:
     for _ in range(times):
         os.kill(child.pid, getattr(signal, name))
     _, errors = child.communicate(timeout=60)
-    folder = newest("runs/score")
-    return child.returncode, errors, folder
+    return child.returncode, errors, newest("runs/score")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """`segmeter score` with slices and objects as a user types it."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,44 +8,36 @@ import pytest
 
 from segmeter.evaluation import drive
 from segmeter.metrics.summary.summarise import summarise
-from tests.cli.sharded import run as code_of
-from tests.data.crafted import noise, put
+from tests.cli.sharded import done, latest, listed, make_pairs, newest, run
+from tests.data.crafted import put
 
 SCORE = ["score", "predictions=predictions", "references=references", "data.num_classes=3", "metrics.bootstrap=100"]
 SLICED = ["metrics.slices=cases.csv", "metrics.slice_by=[ward]", "report.html=false"]
 
 
 @pytest.fixture(autouse=True)
-def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = ["case_id,ward"]
-    for seed in range(12):
-        target = noise(20, 30, None, seed=seed) % 3
-        wrong = noise(20, 30, None, seed=seed + 99) < (90 if seed % 2 else 20)
-        put(tmp_path / "references" / f"case{seed:02}.png", target)
-        put(tmp_path / "predictions" / f"case{seed:02}.png", np.where(wrong, 0, target).astype(np.uint8))
-        lines.append(f"case{seed:02},{'south' if seed % 2 else 'north'}")
-    (tmp_path / "cases.csv").write_text("\n".join(lines) + "\n")
+def _cases(in_tmp: None) -> None:
+    names = [f"case{seed:02}" for seed in range(12)]
+    make_pairs(Path(), names, wrong=lambda seed: 90 if seed % 2 else 20)
+    lines = [f"{name},{'south' if seed % 2 else 'north'}\n" for seed, name in enumerate(names)]
+    put(Path("cases.csv"), "".join(["case_id,ward\n", *lines]))
 
 
 def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest.CaptureFixture[str]) -> None:
     measures = "metrics.measures=[content,events]"
     by = "metrics.slice_by=[ward,share/class_1,touches_border/class_2]"
-    assert code_of(*SCORE, *SLICED[:1], by, measures, "report.html=false") == 0
+    assert run(*SCORE, *SLICED[:1], by, measures, "report.html=false") == 0
     printed = capsys.readouterr().out
     assert "south (worst)" in printed
     assert "by slice" in printed
-    (folder,) = Path("runs/score").iterdir()
-    summary = json.loads((folder / "metrics.json").read_text())
+    summary = latest("score")
     assert summary["slices"]["worst"] == {"by": "ward", "slice": "south"}
     assert [each["n"] for each in summary["slices"]["by"]["ward"].values()] == [6, 6]
-    objects = pq.read_table(folder / "objects.parquet")
-    numbers = summary["measures"]
-    events = objects.to_pydict()
+    events = pq.read_table(newest("runs/score") / "objects.parquet").to_pydict()
     for name, side in (("missed", "target"), ("spurious", "prediction"), ("matched", "target")):
         for region in ("class_0", "class_1", "class_2"):
-            rows = zip(events["region"], events["side"], events["event"], strict=True)
-            assert sum(row == (region, side, name) for row in rows) == numbers[f"objects_{name}"][region]["dataset"]
+            rows = [*zip(events["region"], events["side"], events["event"], strict=True)]
+            assert rows.count((region, side, name)) == summary["measures"][f"objects_{name}"][region]["dataset"]
 
 
 BRIGHT = ["images=images", "metrics.slice_by=[brightness]", "metrics.measures=[content]", "report.html=false"]
@@ -60,30 +50,32 @@ def _images() -> None:
         put(Path(f"images/case{seed:02}.png"), np.full((20, 30, 3), 20 * seed, np.uint8))
 
 
+def halved(*arguments: str) -> str:
+    """Run both shards; gives what names them to merge."""
+    for shard in (1, 2):
+        assert run(*SCORE, *arguments, f"shard={shard}/2", f"run.name=part{shard}") == 0
+    return listed(Path("runs/score").glob("*part*"))
+
+
 @pytest.mark.usefixtures("_images")
 def test_images_are_sliced_by_brightness_alone_or_in_shards() -> None:
     """Mutation seen to fail: images that are not handed on."""
-    assert code_of(*SCORE, *BRIGHT, "run.name=whole") == 0
-    for shard in (1, 2):
-        assert code_of(*SCORE, *BRIGHT, f"shard={shard}/2", f"run.name=part{shard}") == 0
-    parts = sorted(str(path) for path in Path("runs/score").glob("*part*"))
-    assert code_of("merge", f"runs=[{','.join(parts)}]", "report.html=false") == 0
-    (whole,), (merged,) = (list(Path("runs").glob(name)) for name in ("score/*whole", "merge/*"))
+    whole = done(*SCORE, *BRIGHT, "run.name=whole")
+    assert run("merge", halved(*BRIGHT), "report.html=false") == 0
     for name in ("metrics.json", "cases.csv"):
-        assert (merged / name).read_bytes() == (whole / name).read_bytes()
-    found = json.loads((whole / "metrics.json").read_text())["slices"]["by"]["brightness"]
+        assert (newest("runs/merge") / name).read_bytes() == (whole / name).read_bytes()
+    found = latest("merge")["slices"]["by"]["brightness"]
     assert [each["n"] for each in found.values()] == [4, 4, 4]
 
 
 @pytest.mark.usefixtures("_images")
-def test_images_that_changed_are_seen_when_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_that_changed_are_seen_when_a_run_is_resumed(refused) -> None:
     """Their brightness decides a case's slice. Mutation seen to fail: a hash of the masks alone."""
-    assert code_of(*SCORE, *BRIGHT) == 0
-    assert code_of(*SCORE, *BRIGHT, "resume=auto") == 0
+    assert run(*SCORE, *BRIGHT) == 0
+    assert run(*SCORE, *BRIGHT, "resume=auto") == 0
     put(Path("images/case03.png"), np.full((20, 30, 3), 250, np.uint8))
-    capsys.readouterr()
-    assert code_of(*SCORE, *BRIGHT, "resume=auto") == 2
-    assert "the files of cases changed since they were measured (1: case03)" in capsys.readouterr().err
+    said = refused(*SCORE, *BRIGHT, "resume=auto")
+    assert "the files of cases changed since they were measured (1: case03)" in said
 
 
 @pytest.mark.parametrize(
@@ -96,11 +88,10 @@ def test_images_that_changed_are_seen_when_a_run_is_resumed(capsys: pytest.Captu
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],
 )
-def test_a_case_without_a_slice_is_named_before_anything_is_measured(arguments, message, tmp_path, capsys):
+def test_a_case_without_a_slice_is_named_before_anything_is_measured(arguments, message, refused):
     for folder in ("references", "predictions"):
-        put(tmp_path / folder / "case12.png", np.zeros((20, 30), np.uint8))
-    assert code_of(*SCORE, *arguments) == 2
-    assert message in capsys.readouterr().err
+        put(Path(folder, "case12.png"), np.zeros((20, 30), np.uint8))
+    assert message in refused(*SCORE, *arguments)
     assert not Path("runs").exists()
 
 
@@ -112,38 +103,29 @@ TABLES = ["metrics.slices=cases.csv", "metrics.cluster=cases.csv:ward", "metrics
 
 
 @pytest.mark.parametrize("name", ["cases.csv", "other.csv"])
-def test_a_table_that_changed_since_a_run_is_another_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_changed_since_a_run_is_another_run(name: str, refused) -> None:
     """Mutation seen to fail: the figures of before, and no word of the table."""
     Path("other.csv").write_bytes(Path("cases.csv").read_bytes())
-    run = [*SCORE, *TABLES, "report.html=false", "run.name=x"]
-    assert code_of(*run) == 0
-    (folder,) = Path("runs/score").iterdir()
+    line = [*SCORE, *TABLES, "report.html=false", "run.name=x"]
+    folder = done(*line)
     before = (folder / "run.json").read_bytes()
     move_south(Path(name))
-    assert code_of(*run, f"resume={folder}") == 2
-    assert f"resume: `tables.{name}` was " in capsys.readouterr().err
+    assert f"resume: `tables.{name}` was " in refused(*line, f"resume={folder}")
     assert (folder / "run.json").read_bytes() == before
 
 
-def test_a_table_that_changes_while_it_is_used_leaves_no_metrics(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def summarise_and_move(*given: object) -> dict[str, Any]:
+def test_a_table_that_changes_while_it_is_used_leaves_no_metrics(monkeypatch, refused) -> None:
+    def summarise_and_move(*given: object) -> dict[str, object]:
         move_south(Path("cases.csv"))
         return summarise(*given)
 
     monkeypatch.setattr(drive, "summarise", summarise_and_move)
-    assert code_of(*SCORE, *SLICED) == 2
-    assert "cases.csv: expected `table` to stay as it is, got a change while it was used. Run again." in (
-        capsys.readouterr().err
-    )
+    said = "cases.csv: expected `table` to stay as it is, got a change while it was used. Run again."
+    assert said in refused(*SCORE, *SLICED)
     assert not [*Path("runs").rglob("metrics.json")]
 
 
-def test_shards_are_not_merged_by_a_table_that_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    for shard in (1, 2):
-        assert code_of(*SCORE, *SLICED, f"shard={shard}/2", f"run.name=part{shard}") == 0
+def test_shards_are_not_merged_by_a_table_that_changed(refused) -> None:
+    parts = halved(*SLICED)
     move_south(Path("cases.csv"))
-    parts = sorted(map(str, Path("runs/score").glob("*part*")))
-    assert code_of("merge", f"runs=[{','.join(parts)}]") == 2
-    assert "where other is tables.cases.csv" in capsys.readouterr().err
+    assert "where other is tables.cases.csv" in refused("merge", parts)

@@ -1,37 +1,34 @@
-"""What `segmeter train` says of a run at its end; how it is run is tested in the other files of this command."""
+"""`segmeter train` as it may be started, with its presets, and what it says and draws of a run."""
 
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pytest
+import torch
+import yaml
 from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _scores, _show, draw_batch, draw_validated
 from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
+from segmeter.models.config import UnetConfig
+from segmeter.models.segmenter import build_segmenter
+from segmeter.records import read_json_lines
 from segmeter.report.pictures.flatten import GAP, MARGIN, draw_overlay, flatten
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.training.config import TrainingConfig
 from segmeter.training.job import TrainResult
+from tests.cli.sharded import done, latest, run
+from tests.data.crafted import make_folder, noise, write_zarr
+from tests.models.parts import make_card, make_spec
 
 RESULT = TrainResult(
-    steps=20,
-    epochs=2.5,
-    reason="steps=20",
-    monitor="iou/car",
-    score=0.25,
-    best=Path("best"),
-    values={"iou/car": 0.25, "mean_iou": None},
-    unlearned=(),
-    last=Path("last"),
-    seconds=61.26,
-    images_per_second=3.14,
-)
-
-
-def changed(**values: Any) -> TrainResult:
-    return TrainResult(**(vars(RESULT) | values))
+    steps=20, epochs=2.5, reason="steps=20", monitor="iou/car", score=0.25, best=Path("best"), last=Path("last"),
+    values={"iou/car": 0.25, "mean_iou": None}, unlearned=(), seconds=61.26, images_per_second=3.14,
+)  # fmt: skip
 
 
 def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
@@ -45,13 +42,13 @@ def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
     assert err == ""
     _show(tmp_path, TrainingConfig(), RESULT, 300)
     assert capsys.readouterr().out.startswith("20 of 300 planned steps, 2.5 epochs")
-    _show(tmp_path, TrainingConfig(), changed(unlearned=("car", "tree")), 0)
+    _show(tmp_path, TrainingConfig(), replace(RESULT, unlearned=("car", "tree")), 0)
     said = "warning: IoU below 0.01 at the best checkpoint, though the validation masks hold them: car, tree.\n"
     assert capsys.readouterr().err == said
 
 
 def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(tmp_path, capsys):
-    result = changed(score=None, best=None, values={})
+    result = replace(RESULT, score=None, best=None, values={})
     _show(tmp_path, TrainingConfig(), result, 0)
     assert f"last      not validated   {tmp_path / 'checkpoints' / 'last'}\n" in capsys.readouterr().out
     assert _scores(result) == {}
@@ -100,3 +97,113 @@ def test_the_picture_has_image_target_prediction_and_errors_with_the_score_of_th
     )
     np.testing.assert_array_equal(found, wanted)
     assert path.parent == tmp_path
+
+
+MODEL = ["model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]
+CELLS = [
+    *("data.size=64", "data.train_cases=6", "data.val_cases=6", "data.test_cases=1", "model.encoder=tu-test_resnet"),
+    *("model.depth=3", "model.decoder_channels=[32,16,8]", "optimizer.lr=0.01", "device=cpu", "training.workers=0"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _here(in_tmp, monkeypatch):
+    monkeypatch.setenv("SEGMETER_CACHE", "cache")
+
+
+def planned(*more: str) -> tuple[dict, dict]:
+    """The record and the configuration of a training on seven images."""
+    make_folder(Path("set"), tuple(f"field{i}" for i in range(7)), height=264, width=272)
+    data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]"]
+    folder = done("train", *data, *MODEL, "training.workers=0", "training.steps=2", *more)
+    return latest("train", "run.json"), yaml.safe_load((folder / "config.yaml").read_text())
+
+
+@pytest.mark.slow
+def test_seven_images_train_without_an_override_beside_the_data(capsys):
+    record, config = planned("training=auto")
+    found = record["planned"]
+    assert found["augment.crop"] == [256, 256]
+    assert found["training.batch_size"] == 4
+    assert "training.time_budget" not in found  # a limit was given
+    for key, value in found.items():
+        group, _, name = key.partition(".")
+        assert config[group][name] == value, key
+    assert "planned   training.batch_size=4 data.mean=auto data.std=auto" in capsys.readouterr().out
+    assert latest("train", "checkpoints/best/manifest.json")["card"]["mean"] != [0.485, 0.456, 0.406]
+
+
+def test_what_is_given_stays():
+    given = ["augment.crop=[64,64]", "augment.balance=0", "data.samples_per_epoch=9", "training.batch_size=3"]
+    record, config = planned("training=auto", *given, "data.mean=[0.5,0.5,0.5]", "data.std=auto")
+    assert record["planned"] == {}
+    assert (config["training"]["batch_size"], config["data"]["mean"]) == (3, [0.5, 0.5, 0.5])
+
+
+def test_weights_of_a_file_are_recorded_and_tuned_gently():
+    torch.manual_seed(7)
+    config = UnetConfig(encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4))
+    torch.save(build_segmenter(make_card(make_spec(5), model=config)).network.state_dict(), "weights.pt")
+    tuning = ["optimizer.encoder_lr=0.1", "training.freeze_encoder=1", "training.freeze_norm=encoder"]
+    record, _ = planned("model.weights=weights.pt", *tuning, "model.norm=batch", "augment.crop=[64,64]")
+    assert "of encoder" in record["initial_weights"]
+    assert "weights.pt" in record["initial_weights"]
+    assert datetime.fromisoformat(record["start"]).tzinfo
+
+
+@pytest.mark.slow
+def test_overfit_says_that_a_batch_fits_and_validates_on_its_cases(capsys):
+    folder = done("train", "debug=overfit", *CELLS, "training.stop_at=0.6", "training.validate_every=10")
+    out = capsys.readouterr().out
+    assert "overfit   fits: mean_iou 0." in out
+    assert "ended by: stop_at=0.6" in out
+    last = sorted((folder / "validation").iterdir())[-1]
+    assert len(list(last.iterdir())) == 4
+    hashes = latest("train", "data.json")
+    assert hashes["train"] == hashes["val"]
+
+
+def test_overfit_says_that_a_batch_does_not_fit(capsys):
+    done("train", "debug=overfit", *CELLS, "training.steps=2", "training.validate_every=1", "optimizer.lr=1e-6")
+    assert "overfit   DOES NOT FIT: below 0.95: mean_iou 0." in capsys.readouterr().out
+
+
+def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):
+    folder = done("train", "debug=fast", *CELLS)
+    rows = read_json_lines(folder / "history.jsonl")
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows if "val" in row] == [2, 4]
+    assert "4 steps" in capsys.readouterr().out
+    assert len(latest("train", "data.json")["val"]) == 2 * 4, "images and masks of 4 cases of 6"
+    pictures = sorted((folder / "validation").rglob("*.png"))
+    assert len(pictures) == 2 * 4
+    with Image.open(pictures[0]) as picture:
+        assert picture.width > 4 * 320
+    assert (folder / "checkpoints" / "best" / "model.safetensors").is_file()
+    assert latest("train", "run.json")["state"] == "done"
+
+
+def test_profile_leaves_a_table_and_a_trace(capsys):
+    folder = done("train", "debug=profile", *CELLS, "training.steps=5", "training.profile_steps=2")
+    assert f"profile   {folder / 'profile' / 'table.txt'}" in capsys.readouterr().out
+    assert (folder / "profile" / "trace.json").is_file()
+
+
+def test_zarr_folders_are_trained_on_by_chunks_and_validated_as_eval_measures_them():
+    for number in range(5):
+        size = (100 + 9 * number, 120)
+        mask = (noise(*size, None, seed=number) > 128).astype(np.uint8)
+        image = np.repeat(mask[..., None] * 90, 3, -1) + noise(*size, 3, seed=number) // 3
+        for folder, array, axes in (("images", image.astype(np.uint8), "yxc"), ("masks", mask, "yx")):
+            Path("set", folder).mkdir(parents=True, exist_ok=True)
+            write_zarr(Path("set", folder, f"f{number}.zarr"), array, axes, chunks=(64, 64, 3)[: array.ndim])
+    data = ["data=folder", "data.root=set", "data.task=binary", "data.classes=[background,cell]", "data.fold=1/5"]
+    same = [*data, "data.test_fraction=0", "device=cpu", "inference.tile=64", "inference.precision=float32"]
+    small = ["training.steps=4", "training.batch_size=2", "augment.crop=[64,64]", "augment.balance=0.5"]
+    folder = done("train", *same, *MODEL, *small, "training.precision=float32")
+    (found,) = [row["val"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
+    assert list((folder / "validation").glob("step-*/f*.png"))
+    assert run("eval", f"checkpoint={folder}", "data.split=val", *same, "metrics.bootstrap=0") == 0
+    summary = latest("eval")
+    assert summary["dataset"]["mean_iou"] == pytest.approx(found["mean_iou"], abs=1e-12)
+    assert summary["loss"]["dataset"] == pytest.approx(found["loss"], rel=1e-6)

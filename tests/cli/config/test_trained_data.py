@@ -16,6 +16,7 @@ from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import write_checkpoint
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
+from tests.data.crafted import put
 from tests.models.parts import TINY
 
 NUCLEI = FolderConfig(
@@ -34,12 +35,11 @@ def write_run(
         model=dict(TINY), spec=config.spec(), in_channels=n, mean=(0.5,) * n,
         std=(0.25,) * n, data=describe_data(config) if data is None else data,
     )  # fmt: skip
-    segmenter = build_segmenter(card)
     (folder / "checkpoints").mkdir(parents=True)
-    state, best = segmenter.state_dict(), folder / "checkpoints" / "best"
-    write_checkpoint(best, segmenter_state=state, card=segmenter.card, state=None, progress={})
+    state, best = build_segmenter(card).state_dict(), folder / "checkpoints" / "best"
+    write_checkpoint(best, segmenter_state=state, card=card, state=None, progress={})
     if root:
-        (folder / "run.json").write_text(json.dumps({"data_root": root}))
+        put(folder / "run.json", {"data_root": root})
     return folder
 
 
@@ -95,16 +95,13 @@ def test_what_is_set_goes_first(run: Path, choice: list[str]) -> None:
     assert composed(f"checkpoint={run}", *FOLDER, "data.masks=masks").data.masks == "masks", "the default, but set"
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.clip=[1,99]", "`data.clip` to be the checkpoint's None, got [1, 99]. Leave it out."),
-        ("data.task=multiclass", "`data.task` to be the checkpoint's binary, got multiclass. Leave it out."),
-        ("data.classes=[a,b]", "`data.classes` to be the checkpoint's ['background', 'nucleus'], got ['a', 'b']"),
-        ("data.in_channels=3", "`data.in_channels` to be the checkpoint's 1, got 3."),
-        ("data.mean=[0.1]", "`data.mean` to be the checkpoint's [0.5], got [0.1]."),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    ("data.clip=[1,99]", "`data.clip` to be the checkpoint's None, got [1, 99]. Leave it out."),
+    ("data.task=multiclass", "`data.task` to be the checkpoint's binary, got multiclass. Leave it out."),
+    ("data.classes=[a,b]", "`data.classes` to be the checkpoint's ['background', 'nucleus'], got ['a', 'b']"),
+    ("data.in_channels=3", "`data.in_channels` to be the checkpoint's 1, got 3."),
+    ("data.mean=[0.1]", "`data.mean` to be the checkpoint's [0.5], got [0.1]."),
+])  # fmt: skip
 def test_contradictions_are_refused_by_name(run: Path, override: str, message: str) -> None:
     choice = FOLDER if "channels" in override or "mean" in override else []
     (problem,) = problems_of(f"checkpoint={run}", *choice, override)
@@ -148,15 +145,12 @@ def test_its_own_fold_is_evaluated_and_every_checkpoint_must_have_it(folds: list
     assert composed(*other, "data.split=test").data.split == "test", "of which a fold decides nothing"
 
 
-@pytest.mark.parametrize(
-    ("choice", "split", "override", "trained"),
-    [
-        ([], "train", "data.split_seed=1", "0"),
-        (FOLDER, "val", "data.test_fraction=0.5", "0.15"),
-        ([], "test", "data.val_fraction=0.2", "0.15"),
-        (FOLDER, "test", "data.group_until=_", "''"),
-    ],
-)
+@pytest.mark.parametrize(("choice", "split", "override", "trained"), [
+    ([], "train", "data.split_seed=1", "0"),
+    (FOLDER, "val", "data.test_fraction=0.5", "0.15"),
+    ([], "test", "data.val_fraction=0.2", "0.15"),
+    (FOLDER, "test", "data.group_until=_", "''"),
+])  # fmt: skip
 def test_a_split_that_is_drawn_otherwise_than_for_training_is_refused(run, choice, split, override, trained):
     """Cases for testing would be among those that the model was trained on."""
     asked = [f"checkpoint={run}", *choice, f"data.split={split}"]

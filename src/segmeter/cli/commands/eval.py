@@ -52,37 +52,35 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
-    config = config.replace(metrics=completed(config.metrics, checkpoint.card.spec, instances=config.data.instances))
+    card = checkpoint.card
+    config = config.replace(metrics=completed(config.metrics, card.spec, instances=config.data.instances))
     axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
     if len(config.metrics.spacing or (1,) * axes) != axes:
         rule = f"to have {axes} values, as {kind} do"
         raise ConfigError(expected("metrics", "spacing", rule, config.metrics.spacing))
-    objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
-    build_steps(config.postprocess.steps, checkpoint.card.spec)
-    weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
+    objective = find_objective(config.objective, config.metrics, card.spec)
+    build_steps(config.postprocess.steps, card.spec)
+    weighted = fix_weights(config.loss, card.spec, checkpoint.class_pixels)
     resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
-    card = checkpoint.card
     unlike = mismatch_warnings(report.intensities, card.mean, card.std, card.clip)
     for line in (*unlike, *tuning_warnings(checkpoint.folders, dataset.case_ids)):
         _LOG.warning("%s", line)
-    measured = loss.to(device) if checkpoint.card.output == "logits" else None  # labels have none
-    decided = config.replace(loss=weighted)
-    content = report.content_sha256
+    measured = loss.to(device) if card.output == "logits" else None  # labels have none
+    content, decided = report.content_sha256, config.replace(loss=weighted)
     with predicting(
         config, job, checkpoint, dataset, content=content, device=device, resumed=resumed, decided=decided
     ) as run:
-        folder, predictor = run.folder, run.predictor
         summary = evaluate(run, metrics=config.metrics, loss=measured)
         draw_predicted(run, config, config.metrics)
-        write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
-        value = finish(folder, summary, config.report, objective)
+        write_worst_list(run.folder, dataset.spec, config.metrics, config.report.worst)
+        value = finish(run.folder, summary, config.report, objective)
     print_summary(summary)
-    show_files(folder)
-    sys.stdout.write(f"{predictor.stages.report()}\n")
+    show_files(run.folder)
+    sys.stdout.write(f"{run.predictor.stages.report()}\n")
     return value
 
 
@@ -102,14 +100,13 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     )
     content = dataset.fingerprint()
     with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
-        folder, predictor = run.folder, run.predictor
         count = predict(run)
         draw_predicted(run, config)
-        finish(folder, {}, config.report)
-    sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
-    sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
+        finish(run.folder, {}, config.report)
+    sys.stdout.write(f"{count} images   {run.folder / 'predictions'}\n{run.predictor.stages.report()}\n")
+    sys.stdout.write(f"precision  {run.predictor.precision} on {device}\n")
     if config.report.html:
-        sys.stdout.write(f"report     {folder / 'report.html'}\n")
+        sys.stdout.write(f"report     {run.folder / 'report.html'}\n")
 
 
 def identify_run(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:

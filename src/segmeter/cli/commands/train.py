@@ -77,8 +77,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     resumed = find_resumed(config, job, holds=CHECKPOINTS) if world.leads else None
     if world.size == 1:
         keep_threads(device, resumed, trains=True)
-    matched = bool(_steps(config))
-    find_monitor(config.training.monitor, config.data.spec(), objects=matched)  # before any data is read, or drawn
+    # before any data is read, or drawn
+    find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
         (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
@@ -211,7 +211,9 @@ def _open_data(
         cases, presence = CachedDataset(planes, Budget(0)), planes.presence  # unpacked planes need no cache
         sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
     else:
-        cases = CachedDataset(replace(data, core_depth=_core_depth(config)), budget, parts=PartReader(data))
+        cases = CachedDataset(
+            replace(data, core_depth=getattr(config.data, "core_depth", None)), budget, parts=PartReader(data)
+        )
     source = SampleSource(
         cases,
         config.augment,
@@ -234,14 +236,9 @@ def _open_data(
     )
 
 
-def _core_depth(config: TrainConfig) -> float | None:
-    """Return where the cores of objects begin in training targets."""
-    return getattr(config.data, "core_depth", None)
-
-
 def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
     """Return the post-processing of a validation that matches objects, which eval takes for such a checkpoint."""
-    return () if _core_depth(config) is None else SEPARATING
+    return () if getattr(config.data, "core_depth", None) is None else SEPARATING
 
 
 def _say(plan: TrainPlan) -> None:
