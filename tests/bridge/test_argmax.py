@@ -22,8 +22,10 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
 def draw(shape, seed=0, dtype=torch.float32):
-    """Small integers, so that equal channels are common."""
-    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    """Small integers, so that equal channels are common, zeros of either sign, and the largest numbers of the dtype."""
+    rng = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(-3, 4, shape, generator=rng).to(dtype) * (1 - 2 * torch.randint(2, shape, generator=rng))
+    return torch.where(drawn.abs() == 3, drawn.sign() * torch.finfo(dtype).max, drawn)
 
 
 def channels_last(logits):
@@ -56,7 +58,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("shape", [(1, 2, 1), (2, 19, 50), (3, 1, 8), (2, 4, 70), (1, 300, 15), (1, 3, 2100)])
 def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
     """Mutations seen to fail, in each loop: >= for >; high not set anew per block; every second part skipped; rows of
-    a crop read one after the other; the buffer's lines not cut to the part.
+    a crop read one after the other; the buffer's lines not cut to the part; finite numbers added up.
     """
     logits = LAYOUTS[layout](draw(shape, dtype=dtype))
     found, extremes = winners(logits, torch.uint16)
@@ -74,26 +76,6 @@ def test_a_few_logits_need_no_compiled_loop(monkeypatch, layout):
     np.testing.assert_array_equal(found.numpy(), logits.numpy().argmax(1))
     np.testing.assert_array_equal(lows.numpy(), logits.numpy().min(1))
     np.testing.assert_array_equal(highs.numpy(), logits.numpy().max(1))
-
-
-@pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-def test_equal_channels_and_signed_zeros_go_to_the_first(layout):
-    logits = torch.tensor([[-0.0, 0.0, -1.0], [0.0, -0.0, -0.0], [-1.0, 0.0, 0.0], [-0.0, -1.0, 0.0]]).t()[None]
-    found, _ = winners(LAYOUTS[layout](logits), torch.uint8)
-    assert found.tolist() == [[0, 0, 1, 0]]
-
-
-@pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
-    """A sum of them is not."""
-    largest = torch.finfo(dtype).max
-    logits = torch.tensor([[largest, -largest, largest], [largest, largest, largest]], dtype=dtype).t()[None]
-    found, extremes = winners(LAYOUTS[layout](logits), torch.uint8)
-    assert extremes is None
-    assert found.tolist() == [[0, 0]]
 
 
 @pytest.mark.usefixtures("compiled")

@@ -43,10 +43,6 @@ CASES = [
 ]
 
 
-def spec(task):
-    return make_spec(2 if task == "binary" else CLASSES, task)
-
-
 def images_and_targets(task):
     """Eight images that differ much in ignored pixels and classes; the last is ignored altogether."""
     rng = np.random.default_rng(4)
@@ -88,7 +84,7 @@ def step_over(loss, sizes, task, **options):
 
 @pytest.mark.parametrize(("task", "name", "config"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_accumulating_is_one_large_batch(task, name, config):
-    loss = losses.build_loss(config, spec(task))
+    loss = losses.build_loss(config, make_spec(CLASSES, task))
     assert loss.adds
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
@@ -100,7 +96,7 @@ def test_accumulating_is_one_large_batch(task, name, config):
 
 
 def test_clipping_sees_the_whole_gradient():
-    loss = losses.build_loss(SUM, spec("multiclass"))
+    loss = losses.build_loss(SUM, make_spec())
     one, many = (step_over(loss, sizes, "multiclass", clip_norm=1e-3) for sizes in ([8], [5, 3]))
     assert one[1] > 1e-3
     torch.testing.assert_close(many, one, rtol=1e-6, atol=1e-9)  # the optimizer clips in float32
@@ -120,7 +116,7 @@ def test_soft_targets_accumulate_too(loss):
 
 @pytest.mark.parametrize("config", [losses.DiceConfig(), losses.LovaszConfig()], ids=["dice", "lovasz"])
 def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
-    loss = losses.build_loss(config, spec("multiclass"))
+    loss = losses.build_loss(config, make_spec())
     assert not loss.adds
     image, target = images_and_targets("multiclass")
     parts = [
@@ -136,7 +132,7 @@ def test_a_step_in_which_everything_is_ignored_changes_nothing():
     image, target = images_and_targets("multiclass")
     data = (image, torch.full_like(target, 255))
     for sizes in ([8], [4, 4]):
-        value, norm, gradient = step_over(losses.build_loss(SUM, spec("multiclass")), sizes, "multiclass", data=data)
+        value, norm, gradient = step_over(losses.build_loss(SUM, make_spec()), sizes, "multiclass", data=data)
         assert (float(value), float(norm)) == (0.0, 0.0)
         assert not gradient.any()
 
@@ -148,7 +144,7 @@ def test_the_denominators_are_those_of_the_augmented_targets():
         target[image[:, 0, 0, 0] > 0, :, :3] = 255
         return image, target
 
-    loss = losses.build_loss(losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), make_spec())
     one, many = (step_over(loss, sizes, "multiclass", augment=hide_half) for sizes in ([8], [3, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
 
@@ -162,7 +158,7 @@ def test_augmented_images_do_not_stay_in_memory():
         most.append(sum(each() is not None for each in alive))
         return image, target
 
-    loss = losses.build_loss(losses.FocalConfig(), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(), make_spec())
     step_over(loss, [1] * 8, "multiclass", augment=spy)
     assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
     assert max(most) <= 2

@@ -67,6 +67,7 @@ def test_every_difference_is_one_line_and_keys_that_came_or_went_are_differences
     assert {"data.val_cases", "loss.name", "optimizer.name", "optimizer.beta1", "optimizer.momentum"} <= set(keys)
     assert "optimizer.lr" not in keys
     assert "resume: `loss.name` was 'dice' and is None now." in caught.value.problems
+    assert f"with 'allow_changes=[{','.join(keys)}]'." in caught.value.problems[-1]
 
 
 def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):

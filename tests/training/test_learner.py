@@ -29,14 +29,6 @@ def learner_of(folder, **changes):
     return parts.Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 
 
-def test_the_learning_rate_follows_the_schedule(tmp_path):
-    learner, job, batch = learner_of(tmp_path)
-    for progress in (0.0, 0.5, 0.9):
-        lr = take_step(job, learner, [batch], Order(0, progress, validates=False)).lr
-        assert lr == job.settings.optimizer.lr * learner.schedule(progress)
-        assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
-
-
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
     """Mutation seen to fail: the segmenter itself trained, which shrinks the samples once more."""
     segmenter = tiny_segmenter()
