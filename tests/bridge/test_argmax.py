@@ -3,7 +3,6 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from unittest.mock import MagicMock, Mock
 
 import numpy as np
@@ -178,21 +177,13 @@ def test_the_kernel_takes_floats_of_32_bits_and_less_on_cuda_with_triton(on_a_gp
 
 def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
     """Triton takes the current device, which cuda:1 need not be."""
-    calls, kernel = [], MagicMock()
-    kernel.__getitem__.return_value = lambda *arguments, **options: calls.append("launch")
-
-    @contextmanager
-    def on(tensor):
-        calls.append(f"on {tensor.device}")
-        yield
-        calls.append("left")
-
-    monkeypatch.setattr(torch.cuda, "device_of", on)
-    monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=kernel), raising=False)
-    properties = Mock(multi_processor_count=4)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    asked = MagicMock()
+    monkeypatch.setattr(torch.cuda, "device_of", asked.on)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Mock(multi_processor_count=4))
+    monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=asked.kernel), raising=False)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():
-        logits = torch.empty(2, 3, 40, device="cuda:1")
-        argmax.argmax_labels(logits, torch.uint8)
-    assert calls == ["on cuda:1", "launch", "left"]
+        argmax.argmax_labels(torch.empty(2, 3, 40, device="cuda:1"), torch.uint8)
+    names = ["on", "on().__enter__", "kernel.__getitem__", "kernel.__getitem__()", "on().__exit__"]
+    assert list(dict.fromkeys(name for name, *_ in asked.mock_calls)) == names
+    assert asked.on.call_args.args[0].device == torch.device("cuda:1")

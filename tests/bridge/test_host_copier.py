@@ -1,7 +1,6 @@
 import logging
 import random
-from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
+from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
@@ -131,20 +130,31 @@ def test_arrays_arrive_as_they_are(dtype, turn):
     np.testing.assert_array_equal(tensor.numpy(), np.stack(kept))
 
 
-def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(monkeypatch):
-    """CUDA's streams are stood in for."""
-    calls, upload = [], Uploader("cpu")
-    current = SimpleNamespace(wait_stream=lambda side: calls.append("the computation waits"))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
-    monkeypatch.setattr(torch.cuda, "stream", lambda side: nullcontext())
-    upload._side = "side"
+@pytest.fixture
+def asked(monkeypatch):
+    """Keeps in order what is asked of CUDA, of pinned memory and of the tensors that are its attributes."""
+    made = MagicMock(**{"cuda.current_device.return_value": 0, "cuda.device_count.return_value": 1})
+    monkeypatch.setattr(torch, "cuda", made.cuda)
+    monkeypatch.setattr(host_copier, "empty_pinned", lambda shape, dtype: made.host)
+    return made
 
-    def host(name):
-        moved = SimpleNamespace(name=name, record_stream=lambda stream: calls.append(f"{name} kept"))
-        return SimpleNamespace(to=lambda device, non_blocking: calls.append(f"{name} {non_blocking}") or moved)
 
-    assert [moved.name for moved in upload.move([host("image"), host("target")])] == ["image", "target"]
-    assert calls == ["image True", "target True", "the computation waits", "image kept", "target kept"]
+def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(asked):
+    upload = Uploader("cuda")
+    asked.reset_mock()
+    assert upload.move([asked.image, asked.target]) == [asked.image.to(), asked.target.to()]
+    side, current = asked.cuda.Stream.return_value, asked.cuda.current_stream.return_value
+    assert asked.mock_calls[:-2] == [
+        call.cuda.current_stream(upload.device),
+        call.cuda.stream(side),
+        call.cuda.stream().__enter__(),
+        call.image.to(upload.device, non_blocking=True),
+        call.target.to(upload.device, non_blocking=True),
+        call.cuda.stream().__exit__(None, None, None),
+        call.cuda.current_stream().wait_stream(side),
+        call.image.to().record_stream(current),
+        call.target.to().record_stream(current),
+    ]
 
 
 @pytest.mark.gpu
@@ -188,53 +198,26 @@ def test_the_fake_stream_shows_reading_early_and_sources_that_are_overwritten_or
         transport.wait(event)
 
 
-@pytest.fixture
-def cuda(monkeypatch):
-    """A transport whose streams, events and tensors only note what is done in which order: `calls`."""
-    calls, on_side = [], []
-
-    def named(name, **methods):
-        return type("Stand-in", (), {"__str__": lambda _: name, **methods})()
-
-    def copy(_, source, non_blocking):
-        calls.append((f"{source} to host", non_blocking, bool(on_side)))
-
-    @contextmanager
-    def enter(stream):
-        on_side.append(stream)
-        yield
-        on_side.clear()
-
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "compute")
-    monkeypatch.setattr(torch.cuda, "stream", enter)
-    side = named("side", wait_stream=lambda _, other: calls.append(f"side waits for {other}"))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
-    event = {"record": lambda _, stream: calls.append(f"event on {stream}")}
-    event |= {"synchronize": lambda _: calls.append("host waits for the event")}
-    monkeypatch.setattr(torch.cuda, "Event", lambda: named("event", **event))
-    made = CudaTransport(torch.device("cuda"))
-    made.calls = calls
-    monkeypatch.setattr(host_copier, "empty_pinned", lambda shape, dtype: named("host", copy_=copy))
-    kept = {"record_stream": lambda self, stream: calls.append(f"{self} kept for {stream}"), "shape": (), "dtype": None}
-    made.source = lambda name: named(name, **kept)
-    return made
-
-
-def test_the_side_stream_waits_then_copies_then_records(cuda):
-    assert cuda.device == torch.device("cuda", 0)
-    hosts, event = cuda.start([cuda.source("x"), cuda.source("y")])
-    assert len(hosts) == 2
-    assert cuda.calls == [
-        "side waits for compute",
-        ("x to host", True, True),  # without blocking, on the side stream
-        "x kept for side",
-        ("y to host", True, True),
-        "y kept for side",
-        "event on side",
+def test_the_side_stream_waits_then_copies_without_blocking_then_records(asked):
+    transport = CudaTransport(torch.device("cuda"))
+    assert transport.device == torch.device("cuda", 0)
+    _, event = transport.start([asked.x, asked.y])
+    transport.wait(event)
+    side, current = asked.cuda.Stream.return_value, asked.cuda.current_stream.return_value
+    assert [each for each in asked.mock_calls if ".shape" not in each[0]][2:] == [
+        call.cuda.current_stream(transport.device),
+        call.cuda.Stream().wait_stream(current),
+        call.cuda.stream(side),
+        call.cuda.stream().__enter__(),
+        call.host.copy_(asked.x, non_blocking=True),
+        call.x.record_stream(side),
+        call.host.copy_(asked.y, non_blocking=True),
+        call.y.record_stream(side),
+        call.cuda.Event(),
+        call.cuda.Event().record(side),
+        call.cuda.stream().__exit__(None, None, None),
+        call.cuda.Event().synchronize(),
     ]
-    cuda.wait(event)
-    assert cuda.calls[6:] == ["host waits for the event"]
 
 
 def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, caplog):

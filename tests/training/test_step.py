@@ -80,12 +80,12 @@ def taken(step, loss, norm=1.0, indices=(0, 1)):
 
 
 def test_figures_are_read_together_and_handed_out_once():
-    guard = guard_of()
-    for step, loss in ((1, 0.5), (2, 0.25)):
-        guard.note(taken(step, loss, 2.0 * step))
+    guard = guard_of(scaled=True)
+    for step, loss, norm in ((1, 0.5, 2.0), (2, 0.25, math.inf), (3, 0.75, 4.0)):
+        guard.note(taken(step, loss, norm))
     assert guard.take() == {}
     guard.read()
-    assert guard.take() == {"loss": 0.375, "grad_norm": 3.0}
+    assert guard.take() == {"loss": 0.5, "grad_norm": 3.0, "skipped_updates": 1}
     guard.read()
     assert guard.take() == {}
 
