@@ -10,19 +10,24 @@ from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
-from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
+from tests.bridge.tensors import DEVICES, LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*NATIVE, *WIDE])
-def test_to_numpy_keeps_value_dtype_and_layout(name, layout):
+@pytest.mark.parametrize("device", DEVICES)
+def test_to_numpy_keeps_value_dtype_and_layout(name, layout, device):
     """Mutations seen to fail: no .contiguous() in pack; WIDENED maps bfloat16 to float64."""
-    source = LAYOUTS[layout](tensor(name))
+    source = LAYOUTS[layout](tensor(name).to(device))
     array = to_numpy(source)
     assert array.dtype == np.dtype(WIDE.get(name, name))
     np.testing.assert_array_equal(array, laid_out(values(name), layout))
     assert array.flags.c_contiguous
-    if array.size and not array.flags.writeable:
+    if device == "cuda":
+        assert array.flags.writeable
+        with pytest.raises(ValueError, match="copy=False"):
+            to_numpy(source, copy=False)
+    elif array.size and not array.flags.writeable:
         assert np.shares_memory(array, source.detach().numpy())
 
 

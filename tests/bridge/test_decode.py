@@ -7,6 +7,7 @@ import torch
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.errors import InputError
+from tests.bridge.tensors import DEVICES
 
 SHAPES = {"multiclass": (2, 5, 6, 7), "binary": (2, 1, 6, 7), "multilabel": (2, 3, 6, 7)}
 CLASSES = {"multiclass": 5, "binary": 2, "multilabel": 3}
@@ -151,7 +152,8 @@ def test_labels_to_numpy_refuses_what_does_not_fit(shape, more, message):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("task", SHAPES)
-def test_probs_are_those_of_float64_as_float32(task, dtype):
+@pytest.mark.parametrize("device", DEVICES)
+def test_probs_are_those_of_float64_as_float32(device, task, dtype):
     logits = random_logits(task, dtype=dtype)
     wide = logits.double().numpy()
     if task == "multiclass":
@@ -159,7 +161,7 @@ def test_probs_are_those_of_float64_as_float32(task, dtype):
         expected = powers / powers.sum(1, keepdims=True)
     else:
         expected = 1 / (1 + np.exp(-wide))
-    probs = probs_to_numpy(logits.contiguous(memory_format=torch.channels_last), task=task)
+    probs = probs_to_numpy(logits.to(device, memory_format=torch.channels_last), task=task)
     assert probs.dtype == np.float32
     assert probs.flags.c_contiguous
     assert probs.flags.writeable

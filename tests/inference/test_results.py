@@ -219,7 +219,6 @@ def test_the_ignore_value_decides_the_dtype_of_labels():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_a_gpu_says_what_its_synchronous_calls_say():
     cuda = Predictor(make_pointwise(), InferenceConfig(precision="float32", batch_size=2), torch.device("cuda"))
     for each, case in zip(list(cuda.predict(MIXED, probs=True)), MIXED, strict=True):

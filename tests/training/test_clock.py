@@ -57,6 +57,7 @@ def test_progress_follows_the_limit_that_is_nearest_to_its_end():
     both = limits(epochs=None, steps=100, time_budget="200s")
     assert [both.progress(10, seconds) for seconds in (10.0, 50.0, 500.0)] == [0.1, 0.25, 1.0]
     assert limits(epochs=None, time_budget=200).progress(10**9, 50.0) == 0.25
+    assert limits(accumulate=2).epochs(3) == pytest.approx(6 / 7)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,3 @@ def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "FIRST_LOSS_S", 0.0)
     train(tiny_job(tmp_path, epochs=None, steps=3, log_every=50, validate_every=None))
     assert "step 1, epoch 0.5, loss" in shown[0]
-
-
-@pytest.mark.parametrize(("step", "epochs"), [(0, 0.0), (7, 2.0), (3, 6 / 7)])
-def test_epochs_of_a_step(step, epochs):
-    assert limits(accumulate=2).epochs(step) == pytest.approx(epochs)

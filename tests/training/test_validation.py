@@ -1,7 +1,6 @@
 """What a validation computes, says and draws, and the score at which a run ends."""
 
 import math
-import signal
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -56,9 +55,6 @@ def validate(predictor, cases, loss, **options):
     return join_shares([share_of(predictor, cases, loss, **options)], cases.spec, total=len(cases))[0]
 
 
-ALL_VALID = np.ones((16, 16), np.uint8)
-
-
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter, seen = TinyCases(count=5), tiny_segmenter(), []
     values = validate(predictor_of(segmenter, batch_size=2), cases, CrossEntropy(), on_case=seen.append).values
@@ -106,19 +102,9 @@ def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
     segmenter = tiny_segmenter().eval()
     for parameter in segmenter.parameters():
         torch.nn.init.zeros_(parameter)
-    cases = ArrayCases(spec=SPEC, samples=tuple(replace(TinyCases()[index], target=ALL_VALID) for index in range(3)))
+    cases = ArrayCases(SPEC, [replace(TinyCases()[index], target=np.ones((16, 16), np.uint8)) for index in range(3)])
     found = validate(predictor_of(segmenter), cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
     assert found.values["loss"] == pytest.approx(16 * 16 * math.log(3) / 8)
-
-
-def test_a_validation_that_is_stopped_says_by_what():
-    stop = StopSignals()
-
-    def hear(done):
-        stop.hear(int(signal.SIGTERM) if done == 2 else 0)
-
-    share = share_of(predictor_of(), TinyCases(), CrossEntropy(), stop=stop, on_case=hear)
-    assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
 
 
 def test_shares_are_added_up_in_the_order_of_the_cases():
@@ -184,7 +170,7 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     """And whole where a loss needs whole maps. Mutation seen to fail: the loss of the large cases left out."""
     samples, predictor = [large_set[index] for index in range(3)], predictor_of(tile=64, overlap=0.25)
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
-    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), loss)
+    whole = validate(predictor, ArrayCases(large_set.spec, samples), loss)
     read = type(large_set).__getitem__
     monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
     cases = CachedDataset(large_set, Budget(10**9))
@@ -201,7 +187,7 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     assert seen["a"].labels.shape == (150, 170)
     monkeypatch.undo()
     dice = build_loss(DiceConfig(over="sample"), large_set.spec)
-    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), dice)
+    whole = validate(predictor, ArrayCases(large_set.spec, samples), dice)
     assert validate(predictor, CachedDataset(large_set, Budget(0)), dice) == whole
 
 

@@ -84,22 +84,12 @@ class TinyCases:
         return {f"images/{name}.png": f"{self.salt}-{name}" for name in self.case_ids}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArrayCases:
+class ArrayCases(list):
     """Samples in memory as a data set."""
 
-    spec: ClassSpec
-    samples: tuple[Sample, ...]
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        return self.samples[index]
-
-    @property
-    def case_ids(self):
-        return tuple(sample.case_id for sample in self.samples)
+    def __init__(self, spec, samples):
+        super().__init__(samples)
+        self.spec, self.case_ids = spec, tuple(sample.case_id for sample in samples)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from tests.training.tiny import ArrayCases
 def array_cases(pairs, spec=None):
     """Cases in memory."""
     samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
-    return ArrayCases(spec=spec or make_spec(), samples=tuple(samples))
+    return ArrayCases(spec or make_spec(), samples)
 
 
 def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
