@@ -8,7 +8,6 @@ import torch
 
 from segmeter.bridge import host_copier
 from segmeter.bridge.arrays import to_numpy
-from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import CudaTransport, HostCopier, Transport, Uploader, open_transport
 from segmeter.errors import InputError
 from tests.bridge.fake_stream import POISON, FakeTransport
@@ -33,34 +32,19 @@ def test_results_are_those_of_to_numpy(open_copier, name, layout):
     np.testing.assert_array_equal(array, laid_out(values(name), layout))
 
 
-def test_labels_and_probs_are_those_of_the_synchronous_calls(open_copier):
-    logits = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(1))
-    copier = open_copier()
-    labels = copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=4)
-    probs = copier.submit_probs(logits, case_id="a", task="multiclass", dtype="float16")
-    np.testing.assert_array_equal(labels.result(), labels_to_numpy(logits, task="multiclass", num_classes=4))
-    np.testing.assert_array_equal(probs.result(), probs_to_numpy(logits, task="multiclass", dtype="float16"))
-    assert labels.result().dtype == np.uint8
-
-
 def test_submitting_waits_for_nothing_and_a_result_for_its_own_event():
     transport = FakeTransport()
     copier = HostCopier(device="cpu", transport=transport)
     first, second = (copier.submit(torch.full((3,), value), case_id=str(value)) for value in (1.0, 2.0))
+    bad = copier.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
     assert transport.waits == transport.done == 0
-    assert first.result().tolist() == [1, 1, 1]
-    assert transport.waits == transport.done == 1
-    assert second.result().tolist() == [2, 2, 2]
-
-
-def test_payload_and_record_start_together_and_share_one_wait():
-    transport = FakeTransport()
-    copier = HostCopier(device="cpu", transport=transport)
-    pending = copier.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
-    assert transport.starts == [[2, 48]]
+    assert transport.starts[2] == [2, 48], "payload and record start together"
+    for number, pending in enumerate((first, second), 1):
+        assert pending.result().tolist() == [number] * 3
+        assert transport.waits == transport.done == number
     with pytest.raises(InputError, match=r"1 bad value\(s\), the first at index \(1,\) of case 'late'"):
-        pending.result()
-    assert transport.waits == 1
+        bad.result()
+    assert transport.waits == 3
 
 
 def test_rows_before_the_first_bad_one_come_before_the_error(open_copier):

@@ -5,13 +5,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.device import (
-    autocast,
-    is_out_of_memory,
-    pick_device,
-    pick_dtype,
-    training_precision,
-)
+from segmeter.inference.device import autocast, is_out_of_memory, pick_device, pick_dtype, training_precision
 
 
 def pretend(monkeypatch, *, gpus, apple=False):

@@ -12,10 +12,11 @@ import torch
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import open_transport
 from segmeter.data.sample import Sample
-from segmeter.errors import DataError, InputError, RunError
+from segmeter.errors import DataError, RunError
 from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.losses.focal import FocalLoss
 from tests.bridge.fake_stream import FakeTransport
 from tests.inference import parts
 from tests.inference.parts import labels_of, stub
@@ -198,16 +199,12 @@ MEAN, STD = (np.array(getattr(make_card(), name), np.float32) for name in ("mean
 
 
 @pytest.mark.usefixtures("either")
-def test_a_target_that_the_loss_refuses_is_named():
-    def refuse(logits, target):
-        if target.max() > 2:
-            raise InputError("target has 9")
-        return logits.mean()
-
-    cases = samples(3, target=True)
+@pytest.mark.parametrize("values", [{}, {"tile": 32}], ids=str)
+def test_a_target_that_the_loss_refuses_is_named(values):
+    cases = samples(3, (40, 40), target=True)
     cases[1].target[0, 0] = 9
-    with pytest.raises(DataError, match="case 'case1': target has 9"):
-        list(predictor().predict(cases, loss=refuse))
+    with pytest.raises(DataError, match="case 'case1': focal_loss: expected `target` to hold"):
+        list(predictor(**values).predict(cases, loss=FocalLoss("multiclass")))
 
 
 @pytest.mark.usefixtures("either")

@@ -11,11 +11,9 @@ from torch.nn import functional
 from segmeter.losses import config as losses
 from segmeter.losses.additive import additive
 from segmeter.losses.focal import FocalLoss
-from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Draws
-from segmeter.training.optimizers import build_sgd
 from tests.models.parts import make_spec
-from tests.training.tiny import stepper
+from tests.training.tiny import PLAIN, stepper
 
 CLASSES = 3
 SPLITS = {"1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
@@ -64,15 +62,7 @@ def step_over(loss, sizes, task, **options):
     model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, channels, 1)).double()
     before = [parameter.detach().clone() for parameter in model.parameters()]
     image, target = options.pop("data", None) or images_and_targets(task)
-    step = stepper(
-        forward=model,
-        loss=loss,
-        optimizer=build_sgd(SgdConfig(lr=1.0, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
-        scaler=None,
-        augment=options.pop("augment", None),
-        config=TrainingConfig(precision="float32", **{"clip_norm": None, **options}),
-        device=torch.device("cpu"),
-    )
+    step = stepper(model, loss=loss, augment=options.pop("augment", None), config=PLAIN.replace(**options))
     batches = [
         Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
         for x, t in zip(image.split(sizes), target.split(sizes), strict=True)
@@ -103,9 +93,7 @@ def test_clipping_sees_the_whole_gradient():
 
 
 @pytest.mark.parametrize(
-    "loss",
-    [FocalLoss("multiclass"), FocalLoss("multiclass", normalizer="elements")],
-    ids=["focal", "elements"],
+    "loss", [FocalLoss("multiclass"), FocalLoss("multiclass", normalizer="elements")], ids=["focal", "elements"]
 )
 def test_soft_targets_accumulate_too(loss):
     image, _ = images_and_targets("multiclass")

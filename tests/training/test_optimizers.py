@@ -77,27 +77,16 @@ QUARTER = 0.1 + 0.9 * (1 + np.sqrt(0.5)) / 2  # of the way from 1 to 0.1, where 
 @pytest.mark.parametrize(
     ("name", "options", "factors"),
     [
-        ("cosine", {"warmup": 0.2, "final": 0.1}, {0.0: 0.01, 0.1: 0.505, 0.2: 1.0, 0.4: QUARTER, 0.6: 0.55, 1.0: 0.1}),
-        ("one_cycle", {"rise": 0.25, "start": 0.2, "final": 0.1}, {0: 0.2, 0.125: 0.6, 0.25: 1, 0.625: 0.55, 1: 0.1}),
-        ("poly", {"warmup": 0.5, "power": 2.0}, {0.5: 1.0, 0.75: 0.25, 1.0: 0.0}),
-        ("constant", {"warmup": 0.0}, {0.5: 1.0}),
+        ("cosine", {"warmup": 0.2, "final": 0.1}, {0.0: 0.01, 0.1: 0.505, 0.2: 1.0, 0.4: QUARTER, 0.6: 0.55, 9: 0.1}),
+        ("one_cycle", {"rise": 0.25, "start": 0.2, "final": 0.1}, {0: 0.2, 0.125: 0.6, 0.25: 1, 0.625: 0.55, 9: 0.1}),
+        ("poly", {"warmup": 0.5, "power": 2.0}, {0.25: 0.505, 0.5: 1.0, 0.75: 0.25, 9: 0.0}),
+        ("constant", {"warmup": 0.5}, {0.25: 0.505, 0.5: 1.0, 9: 1.0}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_schedules_by_hand(name, options, factors):
     factor = SCHEDULES.build(SCHEDULES.schema(name)(**options))
     assert {progress: factor(progress) for progress in factors} == pytest.approx(factors)
-
-
-@pytest.mark.parametrize("name", SCHEDULES.names())
-def test_every_schedule_rises_then_falls_and_stays_within_0_and_1_beyond_the_end(name):
-    factor = SCHEDULES.build(SCHEDULES.schema(name)())
-    values = np.array([factor(p) for p in np.linspace(0.0, 1.2, 241)])
-    peak = int(values.argmax())
-    assert values.min() >= 0.0
-    assert values.max() == pytest.approx(1.0)
-    assert np.all(np.diff(values[: peak + 1]) >= 0)
-    assert np.all(np.diff(values[peak:]) <= 1e-12)
 
 
 class TwoParts(nn.Module):

@@ -14,24 +14,16 @@ from segmeter.losses.additive import additive
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
-from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch
-from segmeter.training.optimizers import build_sgd, update_weights
+from segmeter.training.optimizers import update_weights
 from segmeter.training.step import DivergenceGuard, Taken
 from segmeter.training.trainer import train
-from tests.training.tiny import SPEC, CrossEntropy, stepper, tiny_job, tiny_segmenter
+from tests.training.tiny import PLAIN, SPEC, CrossEntropy, stepper, tiny_job, tiny_segmenter
 
 
-def make_stepper(model, *, augment=None, scaler=None, **values):
-    return stepper(
-        forward=model,
-        loss=additive(CrossEntropy(), SPEC),
-        optimizer=build_sgd(SgdConfig(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
-        scaler=scaler,
-        augment=augment,
-        config=TrainingConfig(precision="float32", **{"clip_norm": None, **values}),
-        device=torch.device("cpu"),
-    )
+def make_stepper(model, *, scaler=None, **values):
+    loss = additive(CrossEntropy(), SPEC)
+    return stepper(model, loss=loss, lr=0.1, scaler=scaler, config=PLAIN.replace(**values))
 
 
 def model_without_batch_norm():

@@ -17,9 +17,10 @@ from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
+from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
+from segmeter.training.optimizers import build_sgd
 from segmeter.training.step import update
 
 SPEC = ClassSpec(
@@ -233,7 +234,14 @@ def weights(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
+PLAIN = TrainingConfig(precision="float32", clip_norm=None)
+
+
 def stepper(forward, **parts):
-    """Batches -> one update of the weights by these parts of a learner."""
+    """Batches -> one update of the weights by these parts of a learner: plain SGD in float32 where nothing is said."""
+    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "config": PLAIN}
+    if "optimizer" not in parts:
+        sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
+        usual["optimizer"] = build_sgd(sgd, model=forward)
     forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
-    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **parts))
+    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))
