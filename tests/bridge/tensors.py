@@ -39,7 +39,6 @@ def values(name: str) -> np.ndarray:
 
 
 def tensor(name: str) -> Tensor:
-    """The torch tensor of `values(name)`, contiguous."""
     array = values(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls making a complex32 experimental

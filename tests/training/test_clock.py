@@ -126,7 +126,6 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
 
 
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):
-    """Mutations seen to fail: the model itself trained; the generators left as they are."""
     job = tiny_job(tmp_path)
     before = weights(job.segmenter)
     state = torch.get_rng_state()

@@ -21,7 +21,6 @@ CPU = torch.device("cpu")
 
 
 def learner_of(folder, **changes):
-    """A learner, its job and a batch for it."""
     job = tiny_job(folder, **changes)
     with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
         batch = batches.take()
@@ -29,7 +28,6 @@ def learner_of(folder, **changes):
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
-    """Mutation seen to fail: the segmenter itself trained, which shrinks the samples once more."""
     segmenter = tiny_segmenter()
     segmenter.network.downsample = 2
     segmenter = Segmenter(segmenter.network, segmenter.card)

@@ -123,8 +123,7 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
     scores = [row["val"]["mean_iou"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
     found = client.get_metric_history(run.info.run_id, "val/mean_iou")
     assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
-    assert run.data.params["loss.gamma"] == "2.0"
-    assert run.info.status == "FINISHED"
+    assert (run.data.params["loss.gamma"], run.info.status) == ("2.0", "FINISHED")
     names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
     assert sorted(name.partition("+timestamp")[0] for name in names) == [
         "images/validation~case01+step+2",
@@ -152,23 +151,26 @@ def test_mlflow_is_told_how_a_training_ended_in_the_relative_folder_of_a_run(tmp
         assert status() == wanted
 
 
+@pytest.fixture
+def wandb(monkeypatch):
+    """Stands for the library."""
+    made = Mock(Error=RuntimeError)
+    monkeypatch.setattr(loggers, "_import", lambda name: made)
+    return made
+
+
 @pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("interrupted", 1), ("failed", 1)])
-def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code):
-    wandb, run, teardown = Mock(Error=RuntimeError), Mock(), Mock()
-    wandb.init.return_value, wandb.teardown = run, teardown
-    run.finish.side_effect = OSError("no route to host")
-    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+def test_wandb_is_told_how_a_training_ended(tmp_path, wandb, outcome, code):
+    wandb.init.return_value.finish.side_effect = OSError("no route to host")
     logger = WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
     with pytest.raises(OSError, match="no route"):
         logger.close(outcome)
-    run.finish.assert_called_once_with(exit_code=code)
-    teardown.assert_called_once_with()
+    wandb.init.return_value.finish.assert_called_once_with(exit_code=code)
+    wandb.teardown.assert_called_once_with()
 
 
-def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, monkeypatch):
-    wandb = Mock(Error=RuntimeError)
+def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, wandb):
     wandb.init.side_effect = RuntimeError(f"no key.\n  {'Ask. ' * 60}Done")
-    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
     with pytest.raises(ConfigError) as caught:
         WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
     assert str(caught.value) == f"logger: wandb did not start: no key. {'Ask. ' * 60}Done"

@@ -29,10 +29,8 @@ def test_norms_and_biases_do_not_decay_and_frozen_weights_are_left_out():
     model = TinyNetwork()
     model.layers[4].weight.requires_grad_(False)
     decayed, plain = parameter_groups(model, 0.5)
-    assert [tuple(p.shape) for p in decayed["params"]] == [(8, 3, 3, 3)]
-    assert decayed["weight_decay"] == 0.5
-    assert [tuple(p.shape) for p in plain["params"]] == [(8,), (8,), (8,), (3,)]
-    assert plain["weight_decay"] == 0.0
+    assert ([tuple(p.shape) for p in decayed["params"]], decayed["weight_decay"]) == ([(8, 3, 3, 3)], 0.5)
+    assert ([tuple(p.shape) for p in plain["params"]], plain["weight_decay"]) == ([(8,), (8,), (8,), (3,)], 0.0)
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "not fused"])

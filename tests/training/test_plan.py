@@ -67,9 +67,7 @@ def test_whatever_is_given_stays(seen, data):
     data = data.replace(mean=(0.5,) * 3, std=(0.2,) * 3, samples_per_epoch=17)
     augment = AugmentConfig(crop=(128, 96), balance=0.0)
     found = plan(seen, data, {(960, 999): 7}, training=training, augment=augment)
-    assert found.chosen == {}
-    assert found.training == training
-    assert found.data == data
+    assert (found.chosen, found.training, found.data) == ({}, training, data)
 
 
 @pytest.mark.parametrize(

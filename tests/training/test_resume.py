@@ -185,8 +185,6 @@ LED = {"epochs": 3, "accumulate": 2, "val_cases": None}
 
 @dataclass(frozen=True)
 class Announced(World):
-    """Keeps what rank 0 announces."""
-
     orders: list = field(default_factory=list)
 
     def tell(self, order, signal):
@@ -218,7 +216,6 @@ def led(tmp_path_factory):
 
 
 def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
-    """Mutations seen to fail: one batch for each step; the schedule at its start."""
     orders, expected = led
     assert [order.step for order in orders] == list(range(3))
     assert [order.progress for order in orders] == pytest.approx([0, 1 / 3, 2 / 3])

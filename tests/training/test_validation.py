@@ -35,7 +35,6 @@ from tests.training.tiny import SPEC, ArrayCases, CrossEntropy, TinyCases, tiny_
 
 
 def share_of(run, cases, loss, *, pictures=0, on_case=lambda done: None):
-    """What one process scores."""
     settings = SimpleNamespace(steps=(), training=TrainingConfig(pictures=pictures))
     job = SimpleNamespace(data=SimpleNamespace(val_cases=cases), settings=settings, world=ALONE, draw=pictures > 0)
     learner = SimpleNamespace(predictor=run, validation_loss=additive(loss, cases.spec), published=torch.nn.Module())
@@ -43,7 +42,6 @@ def share_of(run, cases, loss, *, pictures=0, on_case=lambda done: None):
 
 
 def validate(run, cases, loss, **options):
-    """The validation of one process."""
     return join_shares([share_of(run, cases, loss, **options)], cases.spec, total=len(cases))[0]
 
 
@@ -92,17 +90,14 @@ def test_shares_are_added_up_in_the_order_of_the_cases():
 
 
 def test_a_case_without_a_mask_is_refused_by_name():
-    class NoMask(TinyCases):
-        def __getitem__(self, index):
-            sample = super().__getitem__(index)
-            return sample if index != 2 else replace(sample, target=None)
-
+    run, samples = predictor(tiny_segmenter()), [TinyCases()[index] for index in range(4)]
+    samples[2] = replace(samples[2], target=None)
     with pytest.raises(DataError, match="case02: has no mask") as error:
-        validate(predictor(tiny_segmenter()), NoMask(), CrossEntropy())
+        validate(run, ArrayCases(SPEC, samples), CrossEntropy())
     assert error.tb, "whose frames hold what was predicted"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("read")]
     with pytest.raises(DataError, match="no case to validate on"):
-        validate(predictor(tiny_segmenter()), TinyCases(count=0), CrossEntropy())
+        validate(run, TinyCases(count=0), CrossEntropy())
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
@@ -189,6 +184,5 @@ def test_a_run_ends_at_the_score_that_was_asked_for_which_is_the_lowest_of_a_los
     result = train(tiny_job(tmp_path, epochs=50, stop_at=least, monitor=monitor))
     scores = [row["val"][monitor] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
     reached = [score <= least if monitor == "loss" else score >= least for score in scores]
-    assert result.reason == f"stop_at={least}"
-    assert result.score == scores[-1]
+    assert (result.reason, result.score) == (f"stop_at={least}", scores[-1])
     assert reached == [False] * (len(scores) - 1) + [True]

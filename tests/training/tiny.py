@@ -164,7 +164,6 @@ class CrossEntropy(nn.Module):
 
 
 def draw_red(prediction, folder):
-    """A small red picture of a validated case."""
     path = folder / f"{prediction.sample.case_id}.png"
     Image.new("RGB", (5, 4), (255, 0, 0)).save(path)
     return path
@@ -230,7 +229,6 @@ def assert_same(one, other, where=""):
 
 
 def weights(model):
-    """A copy of all weights and statistics."""
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 

@@ -20,7 +20,6 @@ from tests.training.tiny import ArrayCases
 
 
 def array_cases(pairs, spec=None):
-    """Cases in memory."""
     samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
     return ArrayCases(spec or make_spec(), samples)
 
@@ -41,7 +40,6 @@ def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSou
 
 
 def sample(source: SampleSource, *place, **options) -> tuple[np.ndarray, np.ndarray]:
-    """Image and target of one sample, resized."""
     image, target, size = source.cut(*place, **options)
     return resize_image(image, size), resize_target(target, size)
 
