@@ -155,18 +155,11 @@ def test_one_bad_flip_is_not_averaged_away(task, channels, value):
     assert found[0, :, 1].isfinite().all()
 
 
-def sample(name, shape=(4, 5, 3), dtype=np.uint8):
-    return Sample(case_id=name, image=np.zeros(shape, dtype), target=None)
-
-
-def names(groups):
-    return [[each.case_id for each in group] for group in groups]
-
-
-def test_groups_hold_consecutive_samples_of_one_shape_and_dtype():
-    samples = [
-        sample("a"), sample("b"), sample("c"), sample("d", (4, 6, 3)), sample("e"), sample("f", dtype=np.uint16)
-    ]  # fmt: skip
-    assert names(same_shape_groups(samples, 2)) == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
-    assert names(same_shape_groups(samples[:3], 8)) == [["a", "b", "c"]]
-    assert names(same_shape_groups([], 2)) == []
+@pytest.mark.parametrize(
+    ("count", "size", "groups"), [(6, 2, ["ab", "c", "d", "e", "f"]), (3, 8, ["abc"]), (0, 2, [])], ids=str
+)
+def test_groups_hold_consecutive_samples_of_one_shape_and_dtype(count, size, groups):
+    arrays = [np.zeros((4, 6 if name == "d" else 5, 3), np.uint16 if name == "f" else np.uint8) for name in "abcdef"]
+    samples = [Sample(case_id=name, image=each, target=None) for name, each in zip("abcdef", arrays, strict=True)]
+    found = same_shape_groups(samples[:count], size)
+    assert ["".join(each.case_id for each in group) for group in found] == groups
