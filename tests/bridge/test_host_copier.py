@@ -36,14 +36,6 @@ def test_submitting_waits_for_nothing_and_a_result_for_its_own_event():
     assert transport.waits == 3
 
 
-def test_rows_before_the_first_bad_one_come_before_the_error(open_copier):
-    tensor = torch.tensor([[1, 2], [3, 4], [5, 256], [7, 300]])
-    rows = open_copier().submit(tensor, case_id="batch", dtype="uint8").rows()
-    assert [next(rows).tolist(), next(rows).tolist()] == [[1, 2], [3, 4]]
-    with pytest.raises(InputError, match=r"2 bad value\(s\), the first at index \(2, 1\) of case 'batch'"):
-        next(rows)
-
-
 def test_a_failed_check_is_raised_where_the_result_is_taken_each_time(open_copier):
     logits = torch.zeros(1, 3, 2, 2)
     logits[0, 1, 1, 0] = float("nan")

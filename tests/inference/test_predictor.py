@@ -195,16 +195,6 @@ def test_a_loss_in_tiles_is_that_of_the_whole_image_whatever_number_of_lines_it_
     assert divide_terms(found.loss[None]) == pytest.approx(float(whole), rel=1e-5)
 
 
-def test_a_streamed_image_without_finite_logits_is_named():
-    [array] = images(1, (200, 40, 3))
-    array = array.astype(np.float32)
-    array[150] = np.nan
-    bands = predictor(stub(lambda image: image), tile=64).stream(Windows(array), case_id="a")
-    assert next(bands).top == 0
-    with pytest.raises(RunError, match="the logits of case 'a' hold NaN or infinity"):
-        list(bands)
-
-
 def test_freed_memory_is_given_back_now_and_then_and_an_image_is_put_together_without_keeping_its_bands(monkeypatch):
     given, alive, kept = [], [], []
     monkeypatch.setattr("segmeter.inference.predictor._PIXELS", 100 * 40)

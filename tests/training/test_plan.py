@@ -117,13 +117,6 @@ def test_a_busy_machine_gets_a_smaller_step_that_fits(seen, data, step_s, batch,
     assert found.data.samples_per_epoch == EPOCH_BATCHES * batch
 
 
-def test_a_step_takes_longer_than_its_share_of_the_pixels(seen, data):
-    """The update of the weights costs 52,000 pixels: 2 x 256^2 take (131,072 + 52,000) / (262,144 + 52,000) of 4."""
-    found = fit(seen, data, 2.5)
-    assert found.step_s == pytest.approx(2.5 * 183_072 / 314_144)
-    assert found.steps == int(480 / found.step_s)
-
-
 def test_a_budget_that_is_too_short_says_what_would_do(seen, data):
     """A step of 40 s becomes 40 x 183,072 / 314,144 x .69 x (2 x 128^2 + 52,000) / 183,072 = 7.45 s, or 2,793 s."""
     found = fit(seen, data, 40.0)
