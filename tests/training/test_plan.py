@@ -120,6 +120,7 @@ def test_a_busy_machine_gets_a_smaller_step_that_fits(seen, data, step_s, batch,
 def test_a_budget_that_is_too_short_says_what_would_do(seen, data):
     """A step of 40 s becomes 40 x 183,072 / 314,144 x .69 x (2 x 128^2 + 52,000) / 183,072 = 7.45 s, or 2,793 s."""
     found = fit(seen, data, 40.0)
+    assert found.steps == 64
     assert "holds about 64 steps of 7.4 s" in found.problem
     assert "2793 s would be enough" in found.problem
     assert found.model == {"encoder": "resnet18"}, "half of the resolution, 5.29 s, would be lost for nothing"
