@@ -92,7 +92,6 @@ def check_wide_range(device):
 
 
 def main(device, rounds, seed):
-    """Run everything; give what was done."""
     check_far_channels(device)
     check_wide_range(device)
     triton = nullcontext() if device != "cpu" else mock.patch.object(argmax, "fused_takes", return_value=True)

@@ -4,9 +4,11 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 NATIVE = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
 WIDE = {
@@ -37,7 +39,6 @@ def values(name: str) -> np.ndarray:
 
 
 def tensor(name: str) -> Tensor:
-    """The torch tensor of `values(name)`, contiguous."""
     array = values(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls making a complex32 experimental

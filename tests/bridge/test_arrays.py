@@ -10,19 +10,35 @@ from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.host_copier import HostCopier
 from segmeter.bridge.transfer import check_device
 from segmeter.errors import InputError
-from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
+from tests.bridge.fake_stream import FakeTransport
+from tests.bridge.tensors import DEVICES, LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", [*NATIVE, *WIDE])
-def test_to_numpy_keeps_value_dtype_and_layout(name, layout):
+@pytest.mark.parametrize("transport", [None, FakeTransport()], ids=["plain", "fake stream"])
+def test_a_copier_keeps_value_dtype_and_layout(name, layout, transport):
+    copier = HostCopier(device="cpu", transport=transport)
+    array = copier.submit(LAYOUTS[layout](tensor(name)), case_id="a").result()
+    assert (array.dtype, array.flags.c_contiguous) == (np.dtype(WIDE.get(name, name)), True)
+    np.testing.assert_array_equal(array, laid_out(values(name), layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
+@pytest.mark.parametrize("device", DEVICES)
+def test_to_numpy_keeps_value_dtype_and_layout(name, layout, device):
     """Mutations seen to fail: no .contiguous() in pack; WIDENED maps bfloat16 to float64."""
-    source = LAYOUTS[layout](tensor(name))
+    source = LAYOUTS[layout](tensor(name).to(device))
     array = to_numpy(source)
     assert array.dtype == np.dtype(WIDE.get(name, name))
     np.testing.assert_array_equal(array, laid_out(values(name), layout))
     assert array.flags.c_contiguous
-    if array.size and not array.flags.writeable:
+    if device == "cuda":
+        assert array.flags.writeable
+        with pytest.raises(ValueError, match="copy=False"):
+            to_numpy(source, copy=False)
+    elif array.size and not array.flags.writeable:
         assert np.shares_memory(array, source.detach().numpy())
 
 
@@ -68,7 +84,6 @@ def test_to_numpy_resolves_conj_and_neg_bits():
 @pytest.mark.parametrize(
     ("given", "dtype"),
     [
-        (torch.tensor([0, 255]), "uint8"),
         (torch.tensor([2**24], dtype=torch.int32), "float32"),
         (torch.tensor([-(2**63), 2**62]), "float64"),
         (torch.tensor([1.5], dtype=torch.bfloat16), "float16"),
@@ -93,7 +108,6 @@ def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
     ],
 )
 def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
-    """The limits of every dtype are tried in test_dtypes."""
     wide = torch.tensor(given)
     wide = torch.tensor(given, dtype=torch.float64) if wide.is_floating_point() else wide
     with pytest.raises(InputError, match=message):
@@ -105,12 +119,6 @@ def test_to_numpy_keeps_nan_infinity_and_negative_zero():
     assert np.isnan(array[0])
     assert array[1:3].tolist() == [math.inf, -math.inf]
     assert np.signbit(array[3])
-
-
-@pytest.mark.parametrize(("dtype", "message"), [("bfloat16", "to be one of bool.*got 'b"), ("U3", "to be one of bool")])
-def test_to_numpy_refuses_unknown_dtypes(dtype, message):
-    with pytest.raises(InputError, match=f"`dtype` {message}"):
-        to_numpy(torch.zeros(2), dtype=dtype)
 
 
 def read_only(array):

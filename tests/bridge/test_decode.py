@@ -7,6 +7,7 @@ import torch
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.errors import InputError
+from tests.bridge.tensors import DEVICES
 
 SHAPES = {"multiclass": (2, 5, 6, 7), "binary": (2, 1, 6, 7), "multilabel": (2, 3, 6, 7)}
 CLASSES = {"multiclass": 5, "binary": 2, "multilabel": 3}
@@ -35,9 +36,7 @@ def to_labels(logits, task, **more):
 def test_labels_agree_with_the_definition(task, threshold, dtype):
     logits = random_logits(task, dtype=dtype)
     labels = to_labels(logits, task, threshold=threshold)
-    assert labels.dtype == np.uint8
-    assert labels.flags.c_contiguous
-    assert labels.flags.writeable
+    assert (labels.dtype, labels.flags.c_contiguous, labels.flags.writeable) == (np.uint8, True, True)
     np.testing.assert_array_equal(labels, reference(logits, task, threshold))
 
 
@@ -68,8 +67,7 @@ def test_the_label_dtype_follows_classes_and_ignore_value(num_classes, ignore_in
     last = num_classes - 1 if ignore_index is None else ignore_index
     labels = torch.tensor([[0, num_classes - 1, last]])
     array = labels_to_numpy(labels, task="multiclass", num_classes=num_classes, ignore_index=ignore_index)
-    assert array.dtype == expected
-    assert array.tolist() == labels.tolist()
+    assert (array.dtype, array.tolist()) == (expected, labels.tolist())
 
 
 CALLS = {"labels_to_numpy": to_labels, "probs_to_numpy": lambda logits, task: probs_to_numpy(logits, task=task)}
@@ -118,8 +116,7 @@ def test_labels_of_any_integer_dtype_pass_as_a_copy(dtype):
     given = torch.tensor([[0, 1], [1, 0]]).to(getattr(torch, dtype))
     for ignored, wanted in ((60000, np.uint16), (255, np.uint8)):
         array = labels_to_numpy(given, task="multiclass", num_classes=2, ignore_index=ignored)
-        assert array.dtype == wanted
-        assert array.tolist() == [[0, 1], [1, 0]]
+        assert (array.dtype, array.tolist()) == (wanted, [[0, 1], [1, 0]])
         array[...] = 1
         assert given.tolist() == [[0, 1], [1, 0]]
 
@@ -149,27 +146,20 @@ def test_labels_to_numpy_refuses_what_does_not_fit(shape, more, message):
         labels_to_numpy(torch.zeros(shape), **{"task": "multiclass", "num_classes": 5, **more})
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("task", SHAPES)
-def test_probs_agree_with_float64(task):
-    logits = random_logits(task)
+@pytest.mark.parametrize("device", DEVICES)
+def test_probs_are_those_of_float64_as_float32(device, task, dtype):
+    logits = random_logits(task, dtype=dtype)
     wide = logits.double().numpy()
     if task == "multiclass":
         powers = np.exp(wide - wide.max(1, keepdims=True))
         expected = powers / powers.sum(1, keepdims=True)
     else:
         expected = 1 / (1 + np.exp(-wide))
-    probs = probs_to_numpy(logits.contiguous(memory_format=torch.channels_last), task=task)
-    assert probs.dtype == np.float32
-    assert probs.flags.c_contiguous
-    assert probs.flags.writeable
+    probs = probs_to_numpy(logits.to(device, memory_format=torch.channels_last), task=task)
+    assert (probs.dtype, probs.flags.c_contiguous, probs.flags.writeable) == (np.float32, True, True)
     np.testing.assert_allclose(probs, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_probs_of_half_logits_are_computed_in_float32(dtype):
-    logits = random_logits("multiclass", dtype=dtype)
-    half, full = (probs_to_numpy(each, task="multiclass") for each in (logits, logits.float()))
-    np.testing.assert_array_equal(half, full)
 
 
 def test_quantised_probs_are_rounded_half_to_even_and_saturate():

@@ -9,9 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.bridge.arrays import to_numpy, to_torch
-from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
+from segmeter.bridge.decode import labels_to_numpy
 from segmeter.bridge.host_copier import HostCopier
-from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 pytestmark = pytest.mark.gpu
 ROUNDS = int(os.environ.get("SEGMETER_GPU_ROUNDS", "1000"))
@@ -32,27 +31,6 @@ class Crossing(TorchDispatchMode):
 
 def draw(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name not in ("parameter", "inference", "subclass")])
-@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
-def test_to_numpy_is_bitwise_that_of_the_cpu(name, layout):
-    source = LAYOUTS[layout](tensor(name).cuda())
-    array = to_numpy(source)
-    assert array.dtype == np.dtype(WIDE.get(name, name))
-    assert array.flags.c_contiguous
-    assert array.flags.writeable
-    np.testing.assert_array_equal(array, laid_out(values(name), layout))
-    with pytest.raises(ValueError, match="copy=False"):
-        to_numpy(source, copy=False)
-
-
-@pytest.mark.parametrize("task", ["multiclass", "multilabel", "binary"])
-def test_probs_are_those_of_the_cpu(task):
-    """Labels, and what is said of bad logits, are compared in test_argmax."""
-    logits = draw(2, 1 if task == "binary" else 7, 65, 129)
-    found, expected = (probs_to_numpy(each, task=task) for each in (logits.cuda(), logits))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_round_trip_through_the_device_changes_nothing():

@@ -1,7 +1,6 @@
 import logging
 import random
-from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
+from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
@@ -9,11 +8,9 @@ import torch
 
 from segmeter.bridge import host_copier
 from segmeter.bridge.arrays import to_numpy
-from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import CudaTransport, HostCopier, Transport, Uploader, open_transport
 from segmeter.errors import InputError
 from tests.bridge.fake_stream import POISON, FakeTransport
-from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 
 DEVICES = {"cpu": lambda: None, "fake stream": FakeTransport}
 
@@ -24,52 +21,19 @@ def open_copier(request):
     return lambda **more: HostCopier(device="cpu", transport=DEVICES[request.param](), **more)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
-def test_results_are_those_of_to_numpy(open_copier, name, layout):
-    copier = open_copier()
-    array = copier.submit(LAYOUTS[layout](tensor(name)), case_id="a").result()
-    assert array.dtype == np.dtype(WIDE.get(name, name))
-    assert array.flags.c_contiguous
-    np.testing.assert_array_equal(array, laid_out(values(name), layout))
-
-
-def test_labels_and_probs_are_those_of_the_synchronous_calls(open_copier):
-    logits = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(1))
-    copier = open_copier()
-    labels = copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=4)
-    probs = copier.submit_probs(logits, case_id="a", task="multiclass", dtype="float16")
-    np.testing.assert_array_equal(labels.result(), labels_to_numpy(logits, task="multiclass", num_classes=4))
-    np.testing.assert_array_equal(probs.result(), probs_to_numpy(logits, task="multiclass", dtype="float16"))
-    assert labels.result().dtype == np.uint8
-
-
 def test_submitting_waits_for_nothing_and_a_result_for_its_own_event():
     transport = FakeTransport()
     copier = HostCopier(device="cpu", transport=transport)
     first, second = (copier.submit(torch.full((3,), value), case_id=str(value)) for value in (1.0, 2.0))
+    bad = copier.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
     assert transport.waits == transport.done == 0
-    assert first.result().tolist() == [1, 1, 1]
-    assert transport.waits == transport.done == 1
-    assert second.result().tolist() == [2, 2, 2]
-
-
-def test_payload_and_record_start_together_and_share_one_wait():
-    transport = FakeTransport()
-    copier = HostCopier(device="cpu", transport=transport)
-    pending = copier.submit(torch.tensor([1, 256]), case_id="late", dtype="uint8")
-    assert transport.starts == [[2, 48]]
+    assert transport.starts[2] == [2, 48], "payload and record start together"
+    for number, pending in enumerate((first, second), 1):
+        assert pending.result().tolist() == [number] * 3
+        assert transport.waits == transport.done == number
     with pytest.raises(InputError, match=r"1 bad value\(s\), the first at index \(1,\) of case 'late'"):
-        pending.result()
-    assert transport.waits == 1
-
-
-def test_rows_before_the_first_bad_one_come_before_the_error(open_copier):
-    tensor = torch.tensor([[1, 2], [3, 4], [5, 256], [7, 300]])
-    rows = open_copier().submit(tensor, case_id="batch", dtype="uint8").rows()
-    assert [next(rows).tolist(), next(rows).tolist()] == [[1, 2], [3, 4]]
-    with pytest.raises(InputError, match=r"2 bad value\(s\), the first at index \(2, 1\) of case 'batch'"):
-        next(rows)
+        bad.result()
+    assert transport.waits == 3
 
 
 def test_a_failed_check_is_raised_where_the_result_is_taken_each_time(open_copier):
@@ -106,7 +70,6 @@ def test_results_are_owned_by_the_caller_and_the_same_on_every_call(open_copier)
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_schedules_never_show_poison_or_another_result(seed):
-    """Mutations seen to fail: no snapshot; no wait; sources not kept."""
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     transport = FakeTransport(seed)
     copier, held = HostCopier(device="cpu", transport=transport), []
@@ -120,14 +83,6 @@ def test_random_schedules_never_show_poison_or_another_result(seed):
         np.testing.assert_array_equal(pending.result(), expected)
 
 
-def test_tensors_of_another_device_and_bad_arguments_are_refused(open_copier):
-    copier = open_copier()
-    with pytest.raises(InputError, match="a meta tensor"):
-        copier.submit(torch.ones(1, device="meta"), case_id="a")
-    with pytest.raises(InputError, match="`dtype` to be one of float32"):
-        copier.submit_probs(torch.ones(1, 2, 1, 1), case_id="a", task="multiclass", dtype="x")
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float32", "bool", ">u2"])
 @pytest.mark.parametrize("turn", [lambda x: x, np.flipud, np.asfortranarray], ids=["plain", "flipped", "Fortran"])
 def test_arrays_arrive_as_they_are(dtype, turn):
@@ -139,20 +94,31 @@ def test_arrays_arrive_as_they_are(dtype, turn):
     np.testing.assert_array_equal(tensor.numpy(), np.stack(kept))
 
 
-def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(monkeypatch):
-    """CUDA's streams are stood in for."""
-    calls, upload = [], Uploader("cpu")
-    current = SimpleNamespace(wait_stream=lambda side: calls.append("the computation waits"))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
-    monkeypatch.setattr(torch.cuda, "stream", lambda side: nullcontext())
-    upload._side = "side"
+@pytest.fixture
+def asked(monkeypatch):
+    """Keeps in order what is asked of CUDA, of pinned memory and of the tensors that are its attributes."""
+    made = MagicMock(**{"cuda.current_device.return_value": 0, "cuda.device_count.return_value": 1})
+    monkeypatch.setattr(torch, "cuda", made.cuda)
+    monkeypatch.setattr(host_copier, "empty_pinned", lambda shape, dtype: made.host)
+    return made
 
-    def host(name):
-        moved = SimpleNamespace(name=name, record_stream=lambda stream: calls.append(f"{name} kept"))
-        return SimpleNamespace(to=lambda device, non_blocking: calls.append(f"{name} {non_blocking}") or moved)
 
-    assert [moved.name for moved in upload.move([host("image"), host("target")])] == ["image", "target"]
-    assert calls == ["image True", "target True", "the computation waits", "image kept", "target kept"]
+def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(asked):
+    upload = Uploader("cuda")
+    asked.reset_mock()
+    assert upload.move([asked.image, asked.target]) == [asked.image.to(), asked.target.to()]
+    side, current = asked.cuda.Stream.return_value, asked.cuda.current_stream.return_value
+    assert asked.mock_calls[:-2] == [
+        call.cuda.current_stream(upload.device),
+        call.cuda.stream(side),
+        call.cuda.stream().__enter__(),
+        call.image.to(upload.device, non_blocking=True),
+        call.target.to(upload.device, non_blocking=True),
+        call.cuda.stream().__exit__(None, None, None),
+        call.cuda.current_stream().wait_stream(side),
+        call.image.to().record_stream(current),
+        call.target.to().record_stream(current),
+    ]
 
 
 @pytest.mark.gpu
@@ -183,72 +149,39 @@ def test_an_upload_does_not_wait_for_the_device():
         torch.cuda.set_sync_debug_mode("default")
 
 
-def naive(transport, source):
-    """What is often written: start a non-blocking copy and hand out its destination at once."""
-    (host,), event = transport.start([source])
-    return host.numpy(), event
-
-
 def test_the_fake_stream_shows_reading_early_and_sources_that_are_overwritten_or_freed():
     """Otherwise the tests that use it prove nothing."""
     transport, source = FakeTransport(), torch.arange(4.0)
-    array, event = naive(transport, source)
-    assert (array.view("uint8") == POISON).all()
+    (early,), event = transport.start([source])  # and taken at once
+    assert (early.numpy().view("uint8") == POISON).all()
     source.fill_(9)
     transport.wait(event)
-    assert array.tolist() == [9, 9, 9, 9]
-    _, event = naive(transport, torch.arange(4.0))
+    assert early.tolist() == [9, 9, 9, 9]
+    _, event = transport.start([torch.arange(4.0)])
     with pytest.raises(AssertionError, match="freed while its copy was in flight"):
         transport.wait(event)
 
 
-@pytest.fixture
-def cuda(monkeypatch):
-    """A transport whose streams, events and tensors only note what is done in which order: `calls`."""
-    calls, on_side = [], []
-
-    def named(name, **methods):
-        return type("Stand-in", (), {"__str__": lambda _: name, **methods})()
-
-    def copy(_, source, non_blocking):
-        calls.append((f"{source} to host", non_blocking, bool(on_side)))
-
-    @contextmanager
-    def enter(stream):
-        on_side.append(stream)
-        yield
-        on_side.clear()
-
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "compute")
-    monkeypatch.setattr(torch.cuda, "stream", enter)
-    side = named("side", wait_stream=lambda _, other: calls.append(f"side waits for {other}"))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
-    event = {"record": lambda _, stream: calls.append(f"event on {stream}")}
-    event |= {"synchronize": lambda _: calls.append("host waits for the event")}
-    monkeypatch.setattr(torch.cuda, "Event", lambda: named("event", **event))
-    made = CudaTransport(torch.device("cuda"))
-    made.calls = calls
-    monkeypatch.setattr(host_copier, "empty_pinned", lambda shape, dtype: named("host", copy_=copy))
-    kept = {"record_stream": lambda self, stream: calls.append(f"{self} kept for {stream}"), "shape": (), "dtype": None}
-    made.source = lambda name: named(name, **kept)
-    return made
-
-
-def test_the_side_stream_waits_then_copies_then_records(cuda):
-    assert cuda.device == torch.device("cuda", 0)
-    hosts, event = cuda.start([cuda.source("x"), cuda.source("y")])
-    assert len(hosts) == 2
-    assert cuda.calls == [
-        "side waits for compute",
-        ("x to host", True, True),  # without blocking, on the side stream
-        "x kept for side",
-        ("y to host", True, True),
-        "y kept for side",
-        "event on side",
+def test_the_side_stream_waits_then_copies_without_blocking_then_records(asked):
+    transport = CudaTransport(torch.device("cuda"))
+    assert transport.device == torch.device("cuda", 0)
+    _, event = transport.start([asked.x, asked.y])
+    transport.wait(event)
+    side, current = asked.cuda.Stream.return_value, asked.cuda.current_stream.return_value
+    assert [each for each in asked.mock_calls if ".shape" not in each[0]][2:] == [
+        call.cuda.current_stream(transport.device),
+        call.cuda.Stream().wait_stream(current),
+        call.cuda.stream(side),
+        call.cuda.stream().__enter__(),
+        call.host.copy_(asked.x, non_blocking=True),
+        call.x.record_stream(side),
+        call.host.copy_(asked.y, non_blocking=True),
+        call.y.record_stream(side),
+        call.cuda.Event(),
+        call.cuda.Event().record(side),
+        call.cuda.stream().__exit__(None, None, None),
+        call.cuda.Event().synchronize(),
     ]
-    cuda.wait(event)
-    assert cuda.calls[6:] == ["host waits for the event"]
 
 
 def test_where_pinning_fails_plain_memory_serves_with_one_warning(monkeypatch, caplog):

@@ -79,12 +79,8 @@ def test_18_a_batch_that_does_not_fit_is_halved_from_the_images_there_are_and_gi
     ]
     passes.run(batch(2))
     assert sizes == [6, 3, *[1] * 6, 1, 1]  # what was learnt is kept
-
-
-def test_tiles_are_halved_in_number_but_never_in_size():
-    passes = passes_of(failing_above(1)[0], tile_batch=2)
     passes.run(batch(2), tile=32)
-    assert (passes.batch_size, passes.tile_batch) == (4, 1)
+    assert (passes.batch_size, passes.tile_batch) == (1, 1), "tiles keep their size"
 
 
 @pytest.mark.parametrize(
@@ -159,18 +155,11 @@ def test_one_bad_flip_is_not_averaged_away(task, channels, value):
     assert found[0, :, 1].isfinite().all()
 
 
-def sample(name, shape=(4, 5, 3), dtype=np.uint8):
-    return Sample(case_id=name, image=np.zeros(shape, dtype), target=None)
-
-
-def names(groups):
-    return [[each.case_id for each in group] for group in groups]
-
-
-def test_groups_hold_consecutive_samples_of_one_shape_and_dtype():
-    samples = [
-        sample("a"), sample("b"), sample("c"), sample("d", (4, 6, 3)), sample("e"), sample("f", dtype=np.uint16)
-    ]  # fmt: skip
-    assert names(same_shape_groups(samples, 2)) == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
-    assert names(same_shape_groups(samples[:3], 8)) == [["a", "b", "c"]]
-    assert names(same_shape_groups([], 2)) == []
+@pytest.mark.parametrize(
+    ("count", "size", "groups"), [(6, 2, ["ab", "c", "d", "e", "f"]), (3, 8, ["abc"]), (0, 2, [])], ids=str
+)
+def test_groups_hold_consecutive_samples_of_one_shape_and_dtype(count, size, groups):
+    arrays = [np.zeros((4, 6 if name == "d" else 5, 3), np.uint16 if name == "f" else np.uint8) for name in "abcdef"]
+    samples = [Sample(case_id=name, image=each, target=None) for name, each in zip("abcdef", arrays, strict=True)]
+    found = same_shape_groups(samples[:count], size)
+    assert ["".join(each.case_id for each in group) for group in found] == groups

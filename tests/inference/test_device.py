@@ -5,13 +5,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.device import (
-    autocast,
-    is_out_of_memory,
-    pick_device,
-    pick_dtype,
-    training_precision,
-)
+from segmeter.inference.device import autocast, is_out_of_memory, pick_device, pick_dtype, training_precision
 
 
 def pretend(monkeypatch, *, gpus, apple=False):
@@ -214,7 +208,6 @@ def test_float32_on_a_gpu_is_not_tf32():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_a_float32_convolution_on_a_gpu_is_that_of_the_cpu():
     rng = torch.Generator().manual_seed(0)
     image, weight = torch.randn(2, 64, 32, 32, generator=rng), torch.randn(64, 64, 3, 3, generator=rng)

@@ -4,26 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import build_segmenter
+from tests.models.parts import make_card
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none"),
-]
-COLOURS = ((0, 0, 0), (255, 0, 0), (0, 255, 0))
-SPEC = ClassSpec(task="multiclass", names=("ground", "cell", "edge"), colours=COLOURS)
+pytestmark = pytest.mark.gpu
 
 
 def make_predictor(device, **config):
     torch.manual_seed(0)
-    card = ModelCard(
-        model={"name": "unet", "encoder": "resnet18"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
-    )
+    card = make_card(model={"name": "unet", "encoder": "resnet18"})
     return Predictor(build_segmenter(card), InferenceConfig(**config), torch.device(device))
 
 

@@ -20,13 +20,6 @@ def test_starts_cover_the_extent_evenly_with_at_least_the_overlap(extent, overla
     assert not gaps or max(gaps) - min(gaps) <= 1
 
 
-def test_starts_are_the_fewest():
-    # 100 pixels by tiles of 40 with a quarter over: steps of at most 30, 60 pixels to go, so 2 steps
-    assert tile_starts(100, tile=40, overlap=0.25) == (0, 30, 60)
-    # one pixel more takes one tile more, and the steps shrink alike: 61 / 3
-    assert tile_starts(101, tile=40, overlap=0.25) == (0, 20, 41, 61)
-
-
 def test_where_one_tile_lies_alone_its_weight_is_one_exactly():
     axis = build_grid(56, 32, tile=32, overlap=0.25, blend="gaussian").rows
     assert axis.starts == (0, 24)

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.classes import ClassSpec
-
 TASKS = ["binary", "multiclass", "multilabel"]
 Loss = Callable[[torch.Tensor], torch.Tensor]
 
@@ -27,12 +25,6 @@ def make_case(task: str, *, num_classes: int = 5, size: tuple[int, int] = (7, 9)
         target[0, ..., 0, :] = 255
         target[2, ..., 3] = 255
     return Case(logits, target)
-
-
-def make_spec(task: str, num_classes: int = 3, *, ignore_index: int | None = 255) -> ClassSpec:
-    """Classes "a", "b" and so on; two for binary."""
-    names = tuple("abcdefgh"[: 2 if task == "binary" else num_classes])
-    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * len(names), ignore_index=ignore_index)
 
 
 def run(loss: Loss, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

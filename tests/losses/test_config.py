@@ -9,9 +9,10 @@ import torch
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses import config as losses
 from segmeter.losses.additive import divide
-from tests.losses.cases import TASKS, make_case, make_spec
+from tests.losses.cases import TASKS, make_case, run
+from tests.models.parts import make_spec
 
-SPEC = make_spec("multiclass")
+SPEC = make_spec()
 
 
 @pytest.mark.parametrize(
@@ -45,21 +46,21 @@ def test_values_out_of_range_are_refused(schema, options, words):
 )
 def test_options_that_do_not_fit_the_classes_are_refused(task, options, words):
     with pytest.raises(ConfigError, match=words):
-        losses.build_loss(losses.FocalConfig(**options), make_spec(task))
+        losses.build_loss(losses.FocalConfig(**options), make_spec(task=task))
 
 
 @pytest.mark.parametrize("name", losses.LOSSES.names())
 @pytest.mark.parametrize("task", TASKS)
-def test_every_registered_loss_trains_under_bfloat16(name, task):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_logits_are_computed_in_float32_and_the_gradient_rounded_once(name, task, dtype):
     case = make_case(task, num_classes=3)
-    loss = losses.build_loss(losses.LOSSES.schema(name)(), make_spec(task))
-    leaf = case.logits.bfloat16().requires_grad_()
-    value = loss(leaf, case.target)
-    value.backward()
-    assert value.dtype == torch.float32
-    assert value.ndim == 0
-    assert leaf.grad.isfinite().all()
-    assert leaf.grad.any()
+    loss, logits = losses.build_loss(losses.LOSSES.schema(name)(), make_spec(task=task)), case.logits.to(dtype)
+    with torch.autocast("cpu", dtype=dtype):
+        value, gradient = run(lambda x: loss(x, case.target), logits)
+    exact = run(lambda x: loss(x, case.target), logits.double())
+    assert (value.dtype, value.ndim, gradient.dtype) == (torch.float32, 0, dtype)
+    torch.testing.assert_close(value.double(), exact[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), exact[1], rtol=torch.finfo(dtype).eps, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", losses.LOSSES.names())
@@ -67,7 +68,7 @@ def test_every_registered_loss_trains_under_bfloat16(name, task):
 def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_way(name, task):
     """A tensor of the device "meta" has a shape and no values: reading one, as a GPU would have to, raises."""
     case = make_case(task, num_classes=3)
-    loss = losses.build_loss(losses.LOSSES.schema(name)(), make_spec(task))
+    loss = losses.build_loss(losses.LOSSES.schema(name)(), make_spec(task=task))
     sums, denominators = loss.sums(case.logits, case.target), loss.denominators(case.target)
     assert sums.shape == denominators.shape == (2 if name == "sum" else 1,)
     assert denominators.dtype == torch.float64
@@ -76,6 +77,30 @@ def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_
     target = case.target.to("meta")
     divide(loss.to("meta").sums(leaf, target), loss.denominators(target)).backward()
     assert leaf.grad.shape == leaf.shape
+
+
+IGNORING = {
+    **{name: losses.LOSSES.schema(name)() for name in losses.LOSSES.names()},
+    "numba": losses.FocalConfig(backend="numba"),
+    "smoothed": losses.FocalConfig(label_smoothing=0.1),
+    "elements": losses.FocalConfig(normalizer="elements"),
+}
+
+
+@pytest.mark.parametrize("name", IGNORING)
+@pytest.mark.parametrize("task", TASKS)
+def test_ignored_pixels_are_excluded_even_where_logits_are_nan_and_nothing_else_gives_0(name, task):
+    case, loss = make_case(task, num_classes=3), losses.build_loss(IGNORING[name], make_spec(task=task))
+    logits = case.logits.float() if name == "numba" else case.logits
+    hidden = case.target == 255 if task == "multilabel" else (case.target == 255).unsqueeze(1)
+    value, gradient = run(lambda x: loss(x, case.target), logits)
+    again = run(lambda x: loss(x, case.target), torch.where(hidden, torch.nan, logits))
+    torch.testing.assert_close(again, (value, gradient), rtol=0, atol=0)
+    assert not gradient[hidden.expand_as(gradient)].any()
+    for target in (torch.full_like(case.target, 255), case.target[:0]):
+        value, gradient = run(lambda x, y=target: loss(x, y), logits[: len(target)])
+        assert value == 0
+        assert not gradient.any()
 
 
 def test_cross_entropy_is_torchs():

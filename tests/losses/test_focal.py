@@ -54,7 +54,6 @@ def test_binary_focal_loss_is_the_hand_worked_value(backend):
 
 
 def torch_loss(x, target, task, *, reduction, label_smoothing, class_weights=None, alpha=None):
-    """The loss at gamma 0, with torch's own functions."""
     if task == "multiclass":
         weight = None if class_weights is None else class_weights.to(x.dtype)
         options = {"ignore_index": 255, "label_smoothing": label_smoothing, "reduction": reduction, "weight": weight}
@@ -82,26 +81,10 @@ def test_gamma_0_is_cross_entropy_in_value_and_gradient(backend, reduction, task
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0, 5.0, 8.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_value_and_gradient_are_finite_for_finite_logits(backend, gamma, dtype):
-    if backend == "numba" and dtype == torch.float64:
-        pytest.skip("the numba kernels take no float64")
-    largest = torch.finfo(dtype).max
-    values = [0.0, 1e-30, 1e-3, 1, 15, 17, 80, 89, 104, 1e3, 1e4, 3e38]
-    values = torch.tensor([min(v, largest) for v in values], dtype=torch.float64)
-    values = torch.cat([values, -values]).to(dtype)
-    pairs = torch.cartesian_prod(values, values)
-    logits = pairs.T.reshape(1, 2, -1, 1).contiguous()
-    for label in (0, 1):
-        target = torch.full((1, *logits.shape[2:]), label, dtype=torch.uint8)
-        for smoothing in (0.0, 0.1) if backend != "numba" else (0.0,):
-            reduction = "none" if backend == "torch" else "sum"
-            options = {"gamma": gamma, "label_smoothing": smoothing, "reduction": reduction, "backend": backend}
-            for task, x in [("multiclass", logits), ("binary", logits[:, :1].contiguous())]:
-                value, gradient = run(partial(focal_loss, target=target, task=task, **options), x)
-                assert not value.isnan().any(), (task, label, smoothing)
-                assert gradient.isfinite().all(), (task, label, smoothing)
+def test_value_and_gradient_are_finite_for_finite_logits(backend, dtype):
+    if (backend, dtype) != ("numba", torch.float64):
+        focal_fuzz.check_finite("cpu", backend, dtype, smoothings=(0.0, 0.1) if backend == "torch" else (0.0,))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -126,33 +109,6 @@ def test_sum_is_mean_times_the_normaliser(backend, task):
         torch.testing.assert_close(each.sum(), total)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("normalizer", ["valid", "elements"])
-def test_all_ignored_is_0_with_a_connected_zero_gradient(backend, task, normalizer):
-    case = make_case(task)
-    target = torch.full_like(case.target, 255)
-    options = options_of(backend, task, normalizer=normalizer)
-    value, gradient = run(lambda x: focal_loss(x, target, **options), as_taken(backend, case.logits))
-    assert value == 0
-    assert not gradient.any()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("task", TASKS)
-def test_ignored_pixels_are_excluded_even_where_logits_are_nan(backend, task):
-    case = make_case(task)
-    logits = as_taken(backend, case.logits.clone())
-    hidden = (case.target == 255).unsqueeze(1) if task != "multilabel" else case.target == 255
-    options = options_of(backend, task, label_smoothing=0.1 if backend != "numba" else 0.0)
-    value, gradient = run(lambda x: focal_loss(x, case.target, **options), logits)
-    spoilt = torch.where(hidden, torch.nan, logits)
-    again = run(lambda x: focal_loss(x, case.target, **options), spoilt)
-    assert torch.equal(again[0], value)
-    assert torch.equal(again[1], gradient)
-    assert not gradient[hidden.expand_as(gradient)].any()
-
-
 def test_soft_targets_at_gamma_0_are_cross_entropy():
     case = make_case("multiclass", ignored=False)
     rng = torch.Generator().manual_seed(3)
@@ -173,20 +129,6 @@ def test_an_ignore_index_that_the_dtype_cannot_hold_ignores_nothing_and_nan_is_s
     assert torch.equal(value, focal_loss(logits, case.target, **options))
     logits[1, 2, 3, 4] = torch.nan
     assert focal_loss(logits, case.target, **options).isnan()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_logits_are_computed_in_float32(backend, dtype):
-    logits = torch.tensor([8.0, 0.0]).to(dtype).view(1, 2, 1, 1)
-    target = torch.zeros(1, 1, 1, dtype=torch.uint8)
-    with torch.autocast("cpu", dtype=dtype):
-        value, gradient = run(lambda x: focal_loss(x, target, task="multiclass", backend=backend), logits)
-    assert value.dtype == torch.float32
-    assert gradient.dtype == dtype
-    q = 1 / (1 + math.exp(8))
-    # 3.8e-11: 0 in half precision. Plain torch has 4 digits where p is this near to 1.
-    assert value.item() == pytest.approx(q**2 * -math.log1p(-q), rel=1e-5 if backend == "numba" else 1e-3)
 
 
 def test_any_view_type_and_option_agrees_with_the_formula():

@@ -18,7 +18,6 @@ def test_the_kernels_logic_agrees_with_the_definition_under_the_interpreter():
 
 @pytest.mark.fuzz
 def test_any_view_type_and_option_agrees_with_the_formula():
-    """Mutations seen to fail: any stride of logits or gradient, in either kernel; weights as they lie."""
     count = rounds(20, 600)
     found = interpreted("tests.losses.focal_fuzz", "cpu", count, 0)
     assert found["compared"]["triton"] == count
@@ -43,7 +42,6 @@ def test_any_view_agrees_with_the_formula_on_the_gpu():
 
 
 def on_the_gpu(task="multiclass", size=(64, 64)):
-    """A loss with its logits and target."""
     case = make_case(task, size=size)
     return FocalLoss(task, ignore_index=255).cuda(), case.logits.float().cuda(), case.target.cuda()
 

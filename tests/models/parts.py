@@ -13,6 +13,7 @@ TINY = UnetConfig(encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4))
 
 
 def make_spec(num_classes: int = 3, task: Task = "multiclass") -> ClassSpec:
+    num_classes = 2 if task == "binary" else num_classes
     names = tuple(f"class{index}" for index in range(num_classes))
     ignore_index = 255 if num_classes < 256 else 65535
     return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * num_classes, ignore_index=ignore_index)

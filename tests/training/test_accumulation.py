@@ -11,11 +11,9 @@ from torch.nn import functional
 from segmeter.losses import config as losses
 from segmeter.losses.additive import additive
 from segmeter.losses.focal import FocalLoss
-from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Draws
-from segmeter.training.optimizers import build_sgd
 from tests.models.parts import make_spec
-from tests.training.tiny import stepper
+from tests.training.tiny import PLAIN, stepper
 
 CLASSES = 3
 SPLITS = {"1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
@@ -26,25 +24,17 @@ SUM = losses.SumConfig(
     focal={"normalizer": "elements"},
     **dict.fromkeys(("dice", "tversky", "focal_tversky", "lovasz"), SAMPLES),
 )
-ANY_TASK = {
+CONFIGS = {
     "focal": losses.FocalConfig(),
     "focal smoothed": losses.FocalConfig(label_smoothing=0.1, gamma=0.5),
     "focal by a number": losses.FocalConfig(normalizer=37.0),
     "sum of all": SUM,
-}
-MULTICLASS = {
     "focal weighted smoothed": losses.FocalConfig(class_weights=(0.0, 3.0, 11.0), label_smoothing=0.2),
     "sum weighted": losses.SumConfig(focal={"class_weights": (0.2, 3.0, 11.0)}, dice=SAMPLES),
+    "sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES),
 }
-SIGMOID = {"sum by positives": losses.SumConfig(focal={"normalizer": "positives", "alpha": 0.25}, dice=SAMPLES)}
-CASES = [
-    *(("multiclass", name, config) for name, config in {**ANY_TASK, **MULTICLASS}.items()),
-    *((task, name, config) for task in ("binary", "multilabel") for name, config in {**ANY_TASK, **SIGMOID}.items()),
-]
-
-
-def spec(task):
-    return make_spec(2 if task == "binary" else CLASSES, task)
+KINDS = [("multiclass", name) for name in CONFIGS if "positives" not in name]
+KINDS += [(task, name) for task in ("binary", "multilabel") for name in CONFIGS if "weighted" not in name]
 
 
 def images_and_targets(task):
@@ -68,15 +58,7 @@ def step_over(loss, sizes, task, **options):
     model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Tanh(), nn.Conv2d(6, channels, 1)).double()
     before = [parameter.detach().clone() for parameter in model.parameters()]
     image, target = options.pop("data", None) or images_and_targets(task)
-    step = stepper(
-        forward=model,
-        loss=loss,
-        optimizer=build_sgd(SgdConfig(lr=1.0, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
-        scaler=None,
-        augment=options.pop("augment", None),
-        config=TrainingConfig(precision="float32", **{"clip_norm": None, **options}),
-        device=torch.device("cpu"),
-    )
+    step = stepper(model, loss=loss, augment=options.pop("augment", None), config=PLAIN.replace(**options))
     batches = [
         Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
         for x, t in zip(image.split(sizes), target.split(sizes), strict=True)
@@ -86,9 +68,9 @@ def step_over(loss, sizes, task, **options):
     return value, norm, gradient.detach()
 
 
-@pytest.mark.parametrize(("task", "name", "config"), CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_accumulating_is_one_large_batch(task, name, config):
-    loss = losses.build_loss(config, spec(task))
+@pytest.mark.parametrize(("task", "name"), KINDS)
+def test_accumulating_is_one_large_batch(task, name):
+    loss = losses.build_loss(CONFIGS[name], make_spec(CLASSES, task))
     assert loss.adds
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
@@ -100,16 +82,14 @@ def test_accumulating_is_one_large_batch(task, name, config):
 
 
 def test_clipping_sees_the_whole_gradient():
-    loss = losses.build_loss(SUM, spec("multiclass"))
+    loss = losses.build_loss(SUM, make_spec())
     one, many = (step_over(loss, sizes, "multiclass", clip_norm=1e-3) for sizes in ([8], [5, 3]))
     assert one[1] > 1e-3
     torch.testing.assert_close(many, one, rtol=1e-6, atol=1e-9)  # the optimizer clips in float32
 
 
 @pytest.mark.parametrize(
-    "loss",
-    [FocalLoss("multiclass"), FocalLoss("multiclass", normalizer="elements")],
-    ids=["focal", "elements"],
+    "loss", [FocalLoss("multiclass"), FocalLoss("multiclass", normalizer="elements")], ids=["focal", "elements"]
 )
 def test_soft_targets_accumulate_too(loss):
     image, _ = images_and_targets("multiclass")
@@ -120,7 +100,7 @@ def test_soft_targets_accumulate_too(loss):
 
 @pytest.mark.parametrize("config", [losses.DiceConfig(), losses.LovaszConfig()], ids=["dice", "lovasz"])
 def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
-    loss = losses.build_loss(config, spec("multiclass"))
+    loss = losses.build_loss(config, make_spec())
     assert not loss.adds
     image, target = images_and_targets("multiclass")
     parts = [
@@ -136,7 +116,7 @@ def test_a_step_in_which_everything_is_ignored_changes_nothing():
     image, target = images_and_targets("multiclass")
     data = (image, torch.full_like(target, 255))
     for sizes in ([8], [4, 4]):
-        value, norm, gradient = step_over(losses.build_loss(SUM, spec("multiclass")), sizes, "multiclass", data=data)
+        value, norm, gradient = step_over(losses.build_loss(SUM, make_spec()), sizes, "multiclass", data=data)
         assert (float(value), float(norm)) == (0.0, 0.0)
         assert not gradient.any()
 
@@ -148,7 +128,7 @@ def test_the_denominators_are_those_of_the_augmented_targets():
         target[image[:, 0, 0, 0] > 0, :, :3] = 255
         return image, target
 
-    loss = losses.build_loss(losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(class_weights=(0.2, 3.0, 11.0)), make_spec())
     one, many = (step_over(loss, sizes, "multiclass", augment=hide_half) for sizes in ([8], [3, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
 
@@ -162,7 +142,7 @@ def test_augmented_images_do_not_stay_in_memory():
         most.append(sum(each() is not None for each in alive))
         return image, target
 
-    loss = losses.build_loss(losses.FocalConfig(), spec("multiclass"))
+    loss = losses.build_loss(losses.FocalConfig(), make_spec())
     step_over(loss, [1] * 8, "multiclass", augment=spy)
     assert len(most) == 16  # each batch twice: for its denominators, and for its gradient
     assert max(most) <= 2

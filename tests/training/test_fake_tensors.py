@@ -121,7 +121,6 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch, fake_gpu):
 
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_a_step_and_its_validation_read_no_value_and_need_no_float64(name, apple_gpu):
-    """Mutation seen to fail: the sum of a denominator in float64."""
     schema = LOSSES.schema(name)
     config = schema(**{"class_weights": "auto"} if "class_weights" in schema.model_fields else {})
     loss = additive(build_loss(config, SPEC, class_counts=np.array([5, 3, 1])), SPEC).to(CUDA)

@@ -29,16 +29,12 @@ def test_identity_is_flat_and_holds_what_decides_what_is_learned(tmp_path):
     assert not {"training.workers", "training.log_every", "data.root"} & identity.keys()
 
 
-def test_what_only_changes_speed_may_differ_and_a_key_that_is_gone_have_its_default(tmp_path):
+def test_what_only_changes_speed_may_differ_and_keys_that_went_or_came_have_the_value_of_runs_without_them(tmp_path):
     before = identify(tiny_job(tmp_path)) | {"data.ignore_rim": 0}  # of an earlier version
     with pytest.raises(ConfigError, match=r"`data\.ignore_rim` was 2"):
         check_same(tiny_job(tmp_path), before | {"data.ignore_rim": 2})
-    check_same(tiny_job(tmp_path, workers=7, keep=3, cache_gb=0.5, identity={"data": {"root": "/moved"}}), before)
-
-
-def test_a_key_that_came_later_has_the_value_that_runs_without_it_had(tmp_path):
-    before = identify(tiny_job(tmp_path))
-    check_same(tiny_job(tmp_path, identity={"data": {"corners": "edges"}}), before)
+    free = {"workers": 7, "keep": 3, "cache_gb": 0.5}
+    check_same(tiny_job(tmp_path, identity={"data": {"root": "/moved", "corners": "edges"}}, **free), before)
     with pytest.raises(ConfigError, match=r"`data\.corners` was 'edges' and is 'centres' now"):
         check_same(tiny_job(tmp_path, identity={"data": {"corners": "centres"}}), before)
 
@@ -67,6 +63,7 @@ def test_every_difference_is_one_line_and_keys_that_came_or_went_are_differences
     assert {"data.val_cases", "loss.name", "optimizer.name", "optimizer.beta1", "optimizer.momentum"} <= set(keys)
     assert "optimizer.lr" not in keys
     assert "resume: `loss.name` was 'dice' and is None now." in caught.value.problems
+    assert f"with 'allow_changes=[{','.join(keys)}]'." in caught.value.problems[-1]
 
 
 def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):

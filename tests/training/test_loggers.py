@@ -52,66 +52,43 @@ def test_tensorboard_gets_every_figure_and_the_pictures_of_each_validation_at_it
         assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
 
 
-class Server:
-    """A tracker that is away for some rows, and never to be closed."""
-
-    def __init__(self, *, away=range(0)):
-        self.away = away
-        self.rows = []
-        self.seen = 0
-        self.outcome = None
-        self.closed = 0
-
-    def write(self, row):
-        self.seen += 1
-        if self.seen in self.away:
-            raise ConnectionError("Connection\nrefused")
-        self.rows.append(row["step"])
-
-    def show(self, step, pictures):
-        self.rows.append((step, sorted(pictures)))
-
-    def close(self, outcome):
-        self.outcome = outcome
-        self.closed += 1
-        raise OSError
-
-
 @pytest.fixture
 def server(monkeypatch):
-    made = Server(away=range(2, 4))
+    """A tracker that is never to be closed."""
+    made = Mock(**{"close.side_effect": OSError})
     monkeypatch.setattr(loggers.LOGGERS, "build", lambda config, **given: made)
     return made
 
 
 def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path, server, caplog):
+    server.write.side_effect = [None, ConnectionError("Connection\nrefused"), ConnectionError, *[None] * 9]
     train(tiny_job(tmp_path, epochs=3, log_every=1, loggers=(NoLoggerConfig(),)))
     steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl")]
-    assert server.rows == [steps[0], *steps[3:]]
+    assert [call.args[0]["step"] for call in server.write.call_args_list] == steps  # it is tried again
     found = [record.getMessage() for record in caplog.records if record.name == loggers.__name__]
     assert found == [
         f"logger: none failed at step {steps[1]} (Connection refused), so it lacks rows; training continues",
         "logger: none could not be closed (OSError)",
     ]
-    assert server.outcome == "finished"
+    server.close.assert_called_once_with("finished")
 
 
 def test_all_trackers_are_told_how_a_training_ended(tmp_path, server):
     cases, config = TinyCases(count=26), NoLoggerConfig()
     with pytest.raises(Interrupted):
         train(tiny_job(tmp_path, cases=cases, source=StoppingSource(cases, at=2), loggers=(config,)))
-    assert (server.outcome, server.closed) == ("interrupted", 1)
+    server.close.assert_called_once_with("interrupted")
     both = (config, config.replace(name="second"))
     with pytest.raises(SegmeterError):
         train(tiny_job(tmp_path / "failed", cases=TinyCases(poisoned=tuple(range(10))), loggers=both))
-    assert (server.outcome, server.closed) == ("failed", 3)
+    assert [call.args for call in server.close.call_args_list[1:]] == [("failed",)] * 2
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [({"draw": draw_red}, [(2, ["case00", "case02"])]), ({}, [])])
 def test_a_logger_gets_the_pictures_after_the_scores_and_none_where_none_are_drawn(tmp_path, server, drawn, expected):
-    server.away = range(0)
     train(tiny_job(tmp_path, epochs=1, log_every=9, pictures=2, loggers=(NoLoggerConfig(),), **drawn))
-    assert server.rows == [2, 2, *expected]
+    assert [name for name, *_ in server.method_calls] == ["write", "write", *["show"] * len(expected), "close"]
+    assert [(step, sorted(shown)) for step, shown in (call.args for call in server.show.call_args_list)] == expected
 
 
 SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
@@ -125,9 +102,8 @@ def no_account(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
-    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "outside"))
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "outside"))
-    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "outside"))
+    for name in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / "outside"))
 
 
 @pytest.mark.slow
@@ -147,8 +123,7 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
     scores = [row["val"]["mean_iou"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
     found = client.get_metric_history(run.info.run_id, "val/mean_iou")
     assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
-    assert run.data.params["loss.gamma"] == "2.0"
-    assert run.info.status == "FINISHED"
+    assert (run.data.params["loss.gamma"], run.info.status) == ("2.0", "FINISHED")
     names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
     assert sorted(name.partition("+timestamp")[0] for name in names) == [
         "images/validation~case01+step+2",
@@ -176,23 +151,26 @@ def test_mlflow_is_told_how_a_training_ended_in_the_relative_folder_of_a_run(tmp
         assert status() == wanted
 
 
+@pytest.fixture
+def wandb(monkeypatch):
+    """Stands for the library."""
+    made = Mock(Error=RuntimeError)
+    monkeypatch.setattr(loggers, "_import", lambda name: made)
+    return made
+
+
 @pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("interrupted", 1), ("failed", 1)])
-def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code):
-    wandb, run, teardown = Mock(Error=RuntimeError), Mock(), Mock()
-    wandb.init.return_value, wandb.teardown = run, teardown
-    run.finish.side_effect = OSError("no route to host")
-    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+def test_wandb_is_told_how_a_training_ended(tmp_path, wandb, outcome, code):
+    wandb.init.return_value.finish.side_effect = OSError("no route to host")
     logger = WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
     with pytest.raises(OSError, match="no route"):
         logger.close(outcome)
-    run.finish.assert_called_once_with(exit_code=code)
-    teardown.assert_called_once_with()
+    wandb.init.return_value.finish.assert_called_once_with(exit_code=code)
+    wandb.teardown.assert_called_once_with()
 
 
-def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, monkeypatch):
-    wandb = Mock(Error=RuntimeError)
+def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, wandb):
     wandb.init.side_effect = RuntimeError(f"no key.\n  {'Ask. ' * 60}Done")
-    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
     with pytest.raises(ConfigError) as caught:
         WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
     assert str(caught.value) == f"logger: wandb did not start: no key. {'Ask. ' * 60}Done"

@@ -1,4 +1,4 @@
-"""Steps of the optimizers, against torch's own, and schedules by hand."""
+"""Steps of the optimizers, against torch's own, schedules by hand, and an encoder and statistics that keep still."""
 
 from functools import partial
 
@@ -7,9 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from segmeter.training.config import OPTIMIZERS, SCHEDULES, AdamWConfig, SgdConfig
+from segmeter.distributed.ranks import Order
+from segmeter.models.segmenter import Segmenter
+from segmeter.training.config import OPTIMIZERS, SCHEDULES, AdamWConfig, ConstantConfig, SgdConfig
 from segmeter.training.optimizers import parameter_groups, update_weights
-from tests.training.tiny import TinyNetwork, assert_same, weights
+from segmeter.training.step import take_step
+from segmeter.training.trainer import train
+from tests.training.test_learner import learner_of
+from tests.training.tiny import TinyNetwork, assert_same, tiny_card, tiny_job, weights
 
 
 def with_gradients():
@@ -24,10 +29,8 @@ def test_norms_and_biases_do_not_decay_and_frozen_weights_are_left_out():
     model = TinyNetwork()
     model.layers[4].weight.requires_grad_(False)
     decayed, plain = parameter_groups(model, 0.5)
-    assert [tuple(p.shape) for p in decayed["params"]] == [(8, 3, 3, 3)]
-    assert decayed["weight_decay"] == 0.5
-    assert [tuple(p.shape) for p in plain["params"]] == [(8,), (8,), (8,), (3,)]
-    assert plain["weight_decay"] == 0.0
+    assert ([tuple(p.shape) for p in decayed["params"]], decayed["weight_decay"]) == ([(8, 3, 3, 3)], 0.5)
+    assert ([tuple(p.shape) for p in plain["params"]], plain["weight_decay"]) == ([(8,), (8,), (8,), (3,)], 0.0)
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "not fused"])
@@ -72,10 +75,10 @@ QUARTER = 0.1 + 0.9 * (1 + np.sqrt(0.5)) / 2  # of the way from 1 to 0.1, where 
 @pytest.mark.parametrize(
     ("name", "options", "factors"),
     [
-        ("cosine", {"warmup": 0.2, "final": 0.1}, {0.0: 0.01, 0.1: 0.505, 0.2: 1.0, 0.4: QUARTER, 0.6: 0.55, 1.0: 0.1}),
-        ("one_cycle", {"rise": 0.25, "start": 0.2, "final": 0.1}, {0: 0.2, 0.125: 0.6, 0.25: 1, 0.625: 0.55, 1: 0.1}),
-        ("poly", {"warmup": 0.5, "power": 2.0}, {0.5: 1.0, 0.75: 0.25, 1.0: 0.0}),
-        ("constant", {"warmup": 0.0}, {0.5: 1.0}),
+        ("cosine", {"warmup": 0.2, "final": 0.1}, {0.0: 0.01, 0.1: 0.505, 0.2: 1.0, 0.4: QUARTER, 0.6: 0.55, 9: 0.1}),
+        ("one_cycle", {"rise": 0.25, "start": 0.2, "final": 0.1}, {0: 0.2, 0.125: 0.6, 0.25: 1, 0.625: 0.55, 9: 0.1}),
+        ("poly", {"warmup": 0.5, "power": 2.0}, {0.25: 0.505, 0.5: 1.0, 0.75: 0.25, 9: 0.0}),
+        ("constant", {"warmup": 0.5}, {0.25: 0.505, 0.5: 1.0, 9: 1.0}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -84,12 +87,79 @@ def test_schedules_by_hand(name, options, factors):
     assert {progress: factor(progress) for progress in factors} == pytest.approx(factors)
 
 
-@pytest.mark.parametrize("name", SCHEDULES.names())
-def test_every_schedule_rises_then_falls_and_stays_within_0_and_1_beyond_the_end(name):
-    factor = SCHEDULES.build(SCHEDULES.schema(name)())
-    values = np.array([factor(p) for p in np.linspace(0.0, 1.2, 241)])
-    peak = int(values.argmax())
-    assert values.min() >= 0.0
-    assert values.max() == pytest.approx(1.0)
-    assert np.all(np.diff(values[: peak + 1]) >= 0)
-    assert np.all(np.diff(values[peak:]) <= 1e-12)
+class TwoParts(nn.Module):
+    size_multiple = 1
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.decoder = nn.Sequential(nn.BatchNorm2d(8), nn.Conv2d(8, 3, 1))
+
+    def forward(self, image):
+        return self.decoder(self.encoder(image))
+
+
+def segmenter():
+    torch.manual_seed(1)
+    return Segmenter(TwoParts(), tiny_card(name="two parts"))
+
+
+def run(folder, model, **options):
+    """What changed of a network in three steps."""
+    before = weights(model.network)
+    train(tiny_job(folder, segmenter=model, epochs=None, steps=3, **options))
+    return {name for name, value in weights(model.network).items() if not torch.equal(value, before[name])}
+
+
+KERNELS = {f"{part}.weight" for part in ("encoder.0", "encoder.1", "decoder.0", "decoder.1")}
+STATISTICS = {"running_mean", "running_var", "num_batches_tracked"}
+
+
+def ends_of(names, part):
+    return {name.rpartition(".")[2] for name in names if name.startswith(part)}
+
+
+def test_a_frozen_encoder_changes_in_nothing_until_its_steps_are_over_and_the_decoder_learns(tmp_path):
+    changed = run(tmp_path / "frozen", segmenter(), freeze_encoder=3)
+    assert not [name for name in changed if name.startswith("encoder.")]
+    assert ends_of(changed, "decoder.0") == {"weight", "bias", *STATISTICS}
+    assert run(tmp_path / "awake", segmenter(), freeze_encoder=2) >= KERNELS
+
+
+@pytest.mark.parametrize("part", ["encoder", "all"])
+def test_frozen_statistics_stay_while_gains_learn(tmp_path, part):
+    changed = run(tmp_path, segmenter(), freeze_norm=part)
+    assert changed >= KERNELS
+    assert not ends_of(changed, "encoder.1") & STATISTICS
+    assert (ends_of(changed, "decoder.0") >= STATISTICS) == (part == "encoder")
+
+
+def test_validation_does_not_wake_what_is_frozen(tmp_path):
+    changed = run(tmp_path, segmenter(), freeze_norm="all", freeze_encoder=3, validate_every=1, validate_unit="steps")
+    assert changed == {"decoder.0.weight", "decoder.0.bias", "decoder.1.weight", "decoder.1.bias"}
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+def test_a_resumed_run_is_the_one_that_was_not_stopped(tmp_path, stop):
+    options = {"freeze_encoder": 2, "freeze_norm": "encoder", "epochs": None, "schedule": ConstantConfig()}
+    options |= {"allow_changes": ("training.steps", "training.epochs")}
+    whole, begun, resumed = segmenter(), segmenter(), segmenter()
+    train(tiny_job(tmp_path / "whole", segmenter=whole, steps=5, **options))
+    train(tiny_job(tmp_path / "parts", segmenter=begun, steps=stop, **options))
+    train(tiny_job(tmp_path / "parts", segmenter=resumed, steps=5, resume=True, **options))
+    assert_same(weights(resumed), weights(whole))
+
+
+def test_the_encoder_learns_at_its_own_rate(tmp_path):
+    model = segmenter()
+    groups = parameter_groups(model, 0.5, encoder_lr=0.1)
+    assert [(group["lr_factor"], group["weight_decay"]) for group in groups] == [
+        *((1.0, 0.5), (1.0, 0.0), (0.1, 0.5), (0.1, 0.0))
+    ]
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+    optimizer, schedule = AdamWConfig(lr=0.4, encoder_lr=0.1), ConstantConfig()
+    learner, job, batch = learner_of(tmp_path, segmenter=model, optimizer=optimizer, schedule=schedule)
+    take_step(job, learner, [batch], Order(0, 0.0, validates=False))
+    rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in model.network.encoder.parameters()} == {0.4 * 0.1}
+    assert {rates[id(p)] for p in model.network.decoder.parameters()} == {0.4}

@@ -31,16 +31,6 @@ def draw(pictures, step, count=3):
     return pictures.save([predict(NAMES[index]) for index in spread_evenly(len(NAMES), count)], step)
 
 
-def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
-    pictures = Pictures(tmp_path, draw=write_name, step=0)
-    for step in (20, 40):
-        drawn = draw(pictures, step)
-        assert drawn == {
-            f"case{index}": tmp_path / "validation" / f"step-{step:08d}" / f"case{index}.png" for index in (1, 5, 8)
-        }
-        assert all(path.is_file() for path in drawn.values())
-
-
 def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_path, caplog):
     def failing(prediction, folder):
         if prediction.sample.case_id == "case5":
@@ -66,14 +56,6 @@ def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
     assert len(steps) == MOST_STEPS
     assert (steps[0], steps[-1]) == (5, 500)
     assert max(np.diff(steps)) <= 2 * 500 / MOST_STEPS
-
-
-def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
-    pictures = Pictures(tmp_path, draw=write_name, step=0)
-    for step in (10, 20, 30):
-        draw(pictures, step, 1)
-    Pictures(tmp_path, draw=write_name, step=20)
-    assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
 
 
 def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_path):

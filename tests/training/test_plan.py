@@ -67,9 +67,7 @@ def test_whatever_is_given_stays(seen, data):
     data = data.replace(mean=(0.5,) * 3, std=(0.2,) * 3, samples_per_epoch=17)
     augment = AugmentConfig(crop=(128, 96), balance=0.0)
     found = plan(seen, data, {(960, 999): 7}, training=training, augment=augment)
-    assert found.chosen == {}
-    assert found.training == training
-    assert found.data == data
+    assert (found.chosen, found.training, found.data) == ({}, training, data)
 
 
 @pytest.mark.parametrize(
@@ -119,16 +117,10 @@ def test_a_busy_machine_gets_a_smaller_step_that_fits(seen, data, step_s, batch,
     assert found.data.samples_per_epoch == EPOCH_BATCHES * batch
 
 
-def test_a_step_takes_longer_than_its_share_of_the_pixels(seen, data):
-    """The update of the weights costs 52,000 pixels: 2 x 256^2 take (131,072 + 52,000) / (262,144 + 52,000) of 4."""
-    found = fit(seen, data, 2.5)
-    assert found.step_s == pytest.approx(2.5 * 183_072 / 314_144)
-    assert found.steps == int(480 / found.step_s)
-
-
 def test_a_budget_that_is_too_short_says_what_would_do(seen, data):
     """A step of 40 s becomes 40 x 183,072 / 314,144 x .69 x (2 x 128^2 + 52,000) / 183,072 = 7.45 s, or 2,793 s."""
     found = fit(seen, data, 40.0)
+    assert found.steps == 64
     assert "holds about 64 steps of 7.4 s" in found.problem
     assert "2793 s would be enough" in found.problem
     assert found.model == {"encoder": "resnet18"}, "half of the resolution, 5.29 s, would be lost for nothing"

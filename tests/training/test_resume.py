@@ -1,18 +1,23 @@
-"""Train N is train k, stop, resume to N: weights, average, optimizer, loss scale, generators, history and pictures."""
+"""Runs that stop and go on: train N is train k, stop, resume to N, to the last bit; what signals do; who follows."""
 
+import os
 import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 from torch.amp import GradScaler
 
-from segmeter.errors import Interrupted
+from segmeter.distributed.ranks import World
+from segmeter.errors import EXIT_CODES, Interrupted, StopSignals, let_finish
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.checkpointing import step_name
-from segmeter.training.trainer import train
-from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter
+from segmeter.training.trainer import follow, train
+from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter, weights
 
 TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")
 
@@ -101,3 +106,140 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
     again = train(tiny_job(tmp_path, segmenter=tiny_segmenter(7), resume=True))
     assert (again.steps, again.score, again.best) == (first.steps, first.score, first.best)
     assert_same(content(tmp_path), before)
+
+
+WAITING = """
+import time
+from segmeter.errors import StopSignals
+with StopSignals() as stop:
+    print("ready", flush=True)
+    while not stop:
+        time.sleep(0.01)
+    print("stopping", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 3)])
+def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
+    handlers = [signal.getsignal(each) for each in EXIT_CODES]
+
+    job = tiny_job(tmp_path, source=StoppingSource(TinyCases(), at=2, name=name))
+    with pytest.raises(Interrupted, match=f"stopped by {name} after step 3; step-00000003 was saved") as caught:
+        train(job)
+    assert caught.value.exit_code == code
+    assert handlers == [signal.getsignal(each) for each in EXIT_CODES]
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 3
+
+
+def test_a_signal_after_the_work_is_only_noted():
+    with StopSignals(raises=True) as stop:
+        let_finish()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.received == signal.SIGTERM
+    before = signal.getsignal(signal.SIGTERM)
+    let_finish()  # nobody listens
+    assert signal.getsignal(signal.SIGTERM) == before
+    # As where a training has failed, which the command is to say. Mutation seen to fail: the inner one alone
+    with StopSignals(raises=True) as outer:
+        with StopSignals() as inner:
+            let_finish()
+        signal.raise_signal(signal.SIGTERM)
+        assert (outer.received, inner.received) == (signal.SIGTERM, None)
+
+
+def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch):
+    real, saves = torch.save, []
+
+    def save(*args):
+        saves.append(1)
+        if len(saves) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        real(*args)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(Interrupted, match="stopped by SIGTERM") as stopped:
+        train(tiny_job(tmp_path, epochs=100))
+    step = read_checkpoint(tmp_path / "checkpoints" / "last").load_state()["step"]
+    assert f"after step {step}; step-{step:08d}" in str(stopped.value)
+    read_checkpoint(tmp_path / "checkpoints" / "step-00000004").load_state()
+    assert 4 <= step < 200
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no process can send another a signal on Windows")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_ends_the_process_at_once(number, code):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WAITING]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "stopping\n"
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+
+
+LED = {"epochs": 3, "accumulate": 2, "val_cases": None}
+
+
+@dataclass(frozen=True)
+class Announced(World):
+    orders: list = field(default_factory=list)
+
+    def tell(self, order, signal):
+        self.orders.append(order)
+        return signal
+
+
+@dataclass(frozen=True)
+class Told(World):
+    """Gives orders out, and keeps the signals that come with each question; `action` runs during the second one."""
+
+    orders: tuple = ()
+    action: object = None
+    heard: list = field(default_factory=list)
+
+    def next_order(self, signal):
+        if len(self.heard) == 1 and self.action:
+            self.action()
+        self.heard.append(signal)
+        return self.orders[len(self.heard) - 1] if len(self.heard) <= len(self.orders) else None
+
+
+@pytest.fixture(scope="module")
+def led(tmp_path_factory):
+    """The orders and the weights of a training that leads."""
+    job = tiny_job(tmp_path_factory.mktemp("led"), world=Announced(), **LED)
+    train(job)
+    return tuple(job.world.orders), weights(job.segmenter)
+
+
+def test_the_same_orders_lead_to_the_same_weights(led, tmp_path):
+    orders, expected = led
+    assert [order.step for order in orders] == list(range(3))
+    assert [order.progress for order in orders] == pytest.approx([0, 1 / 3, 2 / 3])
+    job = tiny_job(tmp_path, world=Told(orders=orders), **LED)
+    follow(job)
+    assert_same(weights(job.segmenter), expected)
+    assert job.world.heard == [0] * 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_resumed_run_is_joined_at_its_step(led, tmp_path):
+    """The batches are those of the step that is announced first."""
+    whole, cases = TinyCases(), TinyCases()
+    for read, orders in ((whole, led[0]), (cases, led[0][2:])):
+        follow(tiny_job(tmp_path, cases=read, world=Told(orders=orders), **LED))
+    assert len(cases.read) >= 8
+    assert cases.read == whole.read[16:]  # without the four cases of each of four batches
+
+
+def test_a_signal_is_passed_on_and_the_step_taken(led, tmp_path):
+    before = signal.getsignal(signal.SIGUSR1)
+    world = Told(orders=led[0], action=lambda: signal.raise_signal(signal.SIGUSR1))
+    job = tiny_job(tmp_path, world=world, **LED)
+    follow(job)
+    assert world.heard == [0, 0, signal.SIGUSR1, signal.SIGUSR1]
+    assert_same(weights(job.segmenter), led[1])
+    assert signal.getsignal(signal.SIGUSR1) == before

@@ -26,10 +26,6 @@ def weights_of(checkpoint):
     return load_tensors(checkpoint.folder / WEIGHTS)
 
 
-def best_of(folder):
-    return (folder / "checkpoints" / "best").resolve().name
-
-
 def test_a_real_unet_learns_with_focal_loss(tmp_path):
     torch.manual_seed(0)
     model = UnetConfig(encoder="tu-test_resnet", depth=3, decoder_channels=(8, 8, 4))
@@ -49,9 +45,8 @@ def test_a_real_unet_learns_with_focal_loss(tmp_path):
 def test_history_has_a_line_per_interval_and_one_per_validation(tmp_path):
     train(tiny_job(tmp_path, epochs=None, steps=5, log_every=2, schedule=ConstantConfig()))
     logged, validated = rows(tmp_path, validated=False), rows(tmp_path, validated=True)
-    assert [row["step"] for row in logged] == [2, 4, 5]
     assert [row["step"] for row in validated] == [2, 4, 5]
-    assert [row["epoch"] for row in logged] == [1.0, 2.0, 2.5]
+    assert [(row["step"], row["epoch"]) for row in logged] == [(2, 1.0), (4, 2.0), (5, 2.5)]
     assert {row["lr"] for row in logged} == {0.01}
     assert all(row["images_per_second"] > 0 and 0 <= row["data_wait"] <= 1 for row in logged)
     assert set(logged[-1]["stages"]) == {"data", "step", "validation", "checkpoint"}
@@ -63,16 +58,6 @@ def test_the_device_is_asked_once_per_line_of_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr(step_module, "to_numpy", lambda values: sizes.append(len(values)) or real(values))
     train(tiny_job(tmp_path, epochs=None, steps=12, log_every=4, val_cases=None, validate_every=None))
     assert [size for size in sizes if size] == [8, 8, 8]
-
-
-def test_the_best_is_the_checkpoint_with_the_highest_score(tmp_path):
-    result = train(tiny_job(tmp_path, epochs=6))
-    validations = rows(tmp_path, validated=True)
-    top = max(validations, key=lambda row: row["val"]["mean_iou"])
-    assert result.score == top["val"]["mean_iou"]
-    assert best_of(tmp_path) == f"step-{top['step']:08d}"
-    progress = read_checkpoint(tmp_path / "checkpoints" / "best").progress
-    assert (progress["metric"], progress["step"]) == (result.score, top["step"])
 
 
 class PoisonedLater(TinySource):
@@ -140,7 +125,9 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
     monkeypatch.setattr(validator, "join_shares", stub)
     result = train(tiny_job(tmp_path, epochs=20, patience=2))
     assert (result.steps, result.score, result.reason) == (8, 0.5, "patience=2")
-    assert best_of(tmp_path) == "step-00000004"
+    best = tmp_path / "checkpoints" / "best"
+    assert best.resolve().name == "step-00000004"
+    assert (read_checkpoint(best).progress["metric"], read_checkpoint(best).progress["step"]) == (0.5, 4)
     assert "mean_iou is undefined at step 2" in caplog.text
     assert [row["val"]["mean_iou"] for row in rows(tmp_path, validated=True)] == [None, 0.5, None, None]
 
@@ -178,6 +165,9 @@ def test_the_average_is_validated_and_published(tmp_path):
         ({"monitor": "dice/ground", "patience": 2, "validate_every": None}, "expected `patience` to be null"),
         ({"patience": 1, "val_cases": None}, "expected `patience` to be null where nothing is validated"),
         ({"device": "cuda:77"}, "expected `device`"),
+        ({"freeze_encoder": 3}, "expected `freeze_encoder` to be left alone, as 'tiny' has no encoder"),
+        ({"freeze_norm": "encoder"}, "expected `freeze_norm` to be left alone"),
+        ({"optimizer": AdamWConfig(encoder_lr=0.5)}, "expected `encoder_lr` to be left alone"),
         ({"cases": TinyCases(count=3)}, "expected `batch_size` to leave at least one batch per epoch"),
     ],
 )
@@ -185,20 +175,6 @@ def test_a_job_that_can_not_work_is_refused_before_any_work(tmp_path, changes, m
     with pytest.raises(ConfigError, match=message):
         train(tiny_job(tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
-
-
-def test_resuming_with_another_configuration_or_other_data_is_refused_with_the_difference(tmp_path):
-    train(tiny_job(tmp_path, epochs=2))
-    other = {"epochs": 3, "cases": TinyCases(count=12), "optimizer": AdamWConfig(lr=0.5), "workers": 1}
-    with pytest.raises(ConfigError) as caught:
-        train(tiny_job(tmp_path, resume=True, **other))
-    assert [problem.split("`")[1] for problem in caught.value.problems[:-1] if " was " in problem] == [
-        "data.train_cases",
-        "optimizer.lr",
-        "training.epochs",
-    ]
-    assert "resume: `training.epochs` was 2 and is 3 now." in caught.value.problems
-    assert "with 'allow_changes=[data.train_cases,optimizer.lr,training.epochs]'." in caught.value.problems[-1]
 
 
 @pytest.mark.parametrize(("over", "said"), [("batch", True), ("sample", False)])

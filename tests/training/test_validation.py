@@ -1,7 +1,6 @@
 """What a validation computes, says and draws, and the score at which a run ends."""
 
 import math
-import signal
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,11 +17,9 @@ from segmeter.data.folder import build_folder
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import ALONE
 from segmeter.errors import DataError, RunError, StopSignals
-from segmeter.inference.config import InferenceConfig
-from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
 from segmeter.losses.additive import additive
-from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig, build_loss
+from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.postprocess.config import SEPARATING
@@ -33,35 +30,24 @@ from segmeter.training.trainer import train
 from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
+from tests.inference.parts import predictor
 from tests.training.tiny import SPEC, ArrayCases, CrossEntropy, TinyCases, tiny_job, tiny_segmenter
 
 
-def predictor_of(segmenter=None, **config):
-    config = InferenceConfig(precision="float32", **config)
-    return Predictor(segmenter or tiny_segmenter(), config, torch.device("cpu"))
-
-
-def share_of(predictor, cases, loss, *, stop=None, pictures=0, world=ALONE, on_case=lambda done: None):
-    """What one process scores."""
+def share_of(run, cases, loss, *, pictures=0, on_case=lambda done: None):
     settings = SimpleNamespace(steps=(), training=TrainingConfig(pictures=pictures))
-    job = SimpleNamespace(data=SimpleNamespace(val_cases=cases), settings=settings, world=world, draw=pictures > 0)
-    learner = SimpleNamespace(
-        predictor=predictor, validation_loss=additive(loss, cases.spec), published=torch.nn.Module()
-    )
-    return score_share(job, learner, stop=StopSignals() if stop is None else stop, on_case=on_case)
+    job = SimpleNamespace(data=SimpleNamespace(val_cases=cases), settings=settings, world=ALONE, draw=pictures > 0)
+    learner = SimpleNamespace(predictor=run, validation_loss=additive(loss, cases.spec), published=torch.nn.Module())
+    return score_share(job, learner, stop=StopSignals(), on_case=on_case)
 
 
-def validate(predictor, cases, loss, **options):
-    """The validation of one process."""
-    return join_shares([share_of(predictor, cases, loss, **options)], cases.spec, total=len(cases))[0]
-
-
-ALL_VALID = np.ones((16, 16), np.uint8)
+def validate(run, cases, loss, **options):
+    return join_shares([share_of(run, cases, loss, **options)], cases.spec, total=len(cases))[0]
 
 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter, seen = TinyCases(count=5), tiny_segmenter(), []
-    values = validate(predictor_of(segmenter, batch_size=2), cases, CrossEntropy(), on_case=seen.append).values
+    values = validate(predictor(segmenter, batch_size=2), cases, CrossEntropy(), on_case=seen.append).values
     assert seen == [1, 2, 3, 4, 5]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
@@ -82,43 +68,13 @@ def test_scores_of_a_validation_are_those_of_all_pixels_together():
     assert set(values) == set(monitors(SPEC))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        FocalConfig(class_weights=(0.2, 3.0, 11.0)),
-        FocalConfig(normalizer="elements"),
-        SumConfig(focal=FocalConfig(class_weights=(0.2, 3.0, 11.0)), dice=DiceConfig(over="sample")),
-    ],
-    ids=["weights", "elements", "sum"],
-)
-def test_the_loss_of_a_validation_is_that_of_all_cases_as_one_batch(config):
-    cases, segmenter = TinyCases(count=6), tiny_segmenter().eval()
-    loss = build_loss(config, SPEC)
-    found = validate(predictor_of(segmenter), cases, loss)
-    samples = [cases[index] for index in range(6)]
-    with torch.no_grad():
-        logits = segmenter(torch.from_numpy(np.stack([sample.image for sample in samples])).permute(0, 3, 1, 2))
-    whole = loss(logits.double(), torch.from_numpy(np.stack([sample.target for sample in samples])))
-    assert found.values["loss"] == pytest.approx(float(whole), rel=1e-5)
-
-
 def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
     segmenter = tiny_segmenter().eval()
     for parameter in segmenter.parameters():
         torch.nn.init.zeros_(parameter)
-    cases = ArrayCases(spec=SPEC, samples=tuple(replace(TinyCases()[index], target=ALL_VALID) for index in range(3)))
-    found = validate(predictor_of(segmenter), cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
+    cases = ArrayCases(SPEC, [replace(TinyCases()[index], target=np.ones((16, 16), np.uint8)) for index in range(3)])
+    found = validate(predictor(segmenter), cases, FocalLoss("multiclass", gamma=0.0, normalizer=8.0))
     assert found.values["loss"] == pytest.approx(16 * 16 * math.log(3) / 8)
-
-
-def test_a_validation_that_is_stopped_says_by_what():
-    stop = StopSignals()
-
-    def hear(done):
-        stop.hear(int(signal.SIGTERM) if done == 2 else 0)
-
-    share = share_of(predictor_of(), TinyCases(), CrossEntropy(), stop=stop, on_case=hear)
-    assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
 
 
 def test_shares_are_added_up_in_the_order_of_the_cases():
@@ -134,17 +90,14 @@ def test_shares_are_added_up_in_the_order_of_the_cases():
 
 
 def test_a_case_without_a_mask_is_refused_by_name():
-    class NoMask(TinyCases):
-        def __getitem__(self, index):
-            sample = super().__getitem__(index)
-            return sample if index != 2 else replace(sample, target=None)
-
+    run, samples = predictor(tiny_segmenter()), [TinyCases()[index] for index in range(4)]
+    samples[2] = replace(samples[2], target=None)
     with pytest.raises(DataError, match="case02: has no mask") as error:
-        validate(predictor_of(), NoMask(), CrossEntropy())
+        validate(run, ArrayCases(SPEC, samples), CrossEntropy())
     assert error.tb, "whose frames hold what was predicted"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("read")]
     with pytest.raises(DataError, match="no case to validate on"):
-        validate(predictor_of(), TinyCases(count=0), CrossEntropy())
+        validate(run, TinyCases(count=0), CrossEntropy())
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
@@ -182,13 +135,13 @@ def large_set(tmp_path, monkeypatch):
 
 def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(large_set, monkeypatch):
     """And whole where a loss needs whole maps. Mutation seen to fail: the loss of the large cases left out."""
-    samples, predictor = [large_set[index] for index in range(3)], predictor_of(tile=64, overlap=0.25)
+    samples, run = [large_set[index] for index in range(3)], predictor(tiny_segmenter(), tile=64, overlap=0.25)
     loss = build_loss(FocalConfig(class_weights=(0.2, 3.0, 11.0)), large_set.spec)
-    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), loss)
+    whole = validate(run, ArrayCases(large_set.spec, samples), loss)
     read = type(large_set).__getitem__
     monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
     cases = CachedDataset(large_set, Budget(10**9))
-    share = share_of(predictor, cases, loss, pictures=2)
+    share = share_of(run, cases, loss, pictures=2)
     found, shown = join_shares([share], cases.spec, total=len(cases))
     seen = {prediction.sample.case_id: prediction for prediction in shown}
     assert cases.large_cases == {0, 2}
@@ -201,8 +154,8 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     assert seen["a"].labels.shape == (150, 170)
     monkeypatch.undo()
     dice = build_loss(DiceConfig(over="sample"), large_set.spec)
-    whole = validate(predictor, ArrayCases(spec=large_set.spec, samples=tuple(samples)), dice)
-    assert validate(predictor, CachedDataset(large_set, Budget(0)), dice) == whole
+    whole = validate(run, ArrayCases(large_set.spec, samples), dice)
+    assert validate(run, CachedDataset(large_set, Budget(0)), dice) == whole
 
 
 def test_objects_of_all_cases_together_give_pq():
@@ -231,6 +184,5 @@ def test_a_run_ends_at_the_score_that_was_asked_for_which_is_the_lowest_of_a_los
     result = train(tiny_job(tmp_path, epochs=50, stop_at=least, monitor=monitor))
     scores = [row["val"][monitor] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
     reached = [score <= least if monitor == "loss" else score >= least for score in scores]
-    assert result.reason == f"stop_at={least}"
-    assert result.score == scores[-1]
+    assert (result.reason, result.score) == (f"stop_at={least}", scores[-1])
     assert reached == [False] * (len(scores) - 1) + [True]

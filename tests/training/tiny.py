@@ -17,9 +17,10 @@ from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
+from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
+from segmeter.training.optimizers import build_sgd
 from segmeter.training.step import update
 
 SPEC = ClassSpec(
@@ -84,22 +85,12 @@ class TinyCases:
         return {f"images/{name}.png": f"{self.salt}-{name}" for name in self.case_ids}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArrayCases:
+class ArrayCases(list):
     """Samples in memory as a data set."""
 
-    spec: ClassSpec
-    samples: tuple[Sample, ...]
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, index):
-        return self.samples[index]
-
-    @property
-    def case_ids(self):
-        return tuple(sample.case_id for sample in self.samples)
+    def __init__(self, spec, samples):
+        super().__init__(samples)
+        self.spec, self.case_ids = spec, tuple(sample.case_id for sample in samples)
 
 
 @dataclass
@@ -173,7 +164,6 @@ class CrossEntropy(nn.Module):
 
 
 def draw_red(prediction, folder):
-    """A small red picture of a validated case."""
     path = folder / f"{prediction.sample.case_id}.png"
     Image.new("RGB", (5, 4), (255, 0, 0)).save(path)
     return path
@@ -239,11 +229,17 @@ def assert_same(one, other, where=""):
 
 
 def weights(model):
-    """A copy of all weights and statistics."""
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
+PLAIN = TrainingConfig(precision="float32", clip_norm=None)
+
+
 def stepper(forward, **parts):
-    """Batches -> one update of the weights by these parts of a learner."""
+    """Batches -> one update of the weights by these parts of a learner: plain SGD in float32 where nothing is said."""
+    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "config": PLAIN}
+    if "optimizer" not in parts:
+        sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
+        usual["optimizer"] = build_sgd(sgd, model=forward)
     forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
-    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **parts))
+    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))

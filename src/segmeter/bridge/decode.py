@@ -12,14 +12,7 @@ import torch
 from torch import Tensor
 
 from segmeter.bridge import argmax
-from segmeter.bridge.transfer import (
-    TORCH,
-    Transfer,
-    check_tensor,
-    fetch,
-    measure,
-    packed,
-)
+from segmeter.bridge.transfer import TORCH, Transfer, check_tensor, fetch, measure, packed
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task, label_dtype
 from segmeter.errors import InputError

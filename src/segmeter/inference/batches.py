@@ -57,11 +57,8 @@ class Passes:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device, *, stages: Stages) -> None:
         self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
-        mirrors, quarters = [False], [0]
-        if config.flips:
-            mirrors, quarters = [False, True], [0, 2]
-        if config.rotations:
-            quarters = [0, 1, 2, 3]
+        mirrors = (False, True) if config.flips else (False,)
+        quarters = range(4) if config.rotations else (0, 2) if config.flips else (0,)
         self._views = [(mirrored, turn) for turn in quarters for mirrored in mirrors]  # the image itself first
         self._marks: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
         card = segmenter.card  # views are averaged before classes are mapped

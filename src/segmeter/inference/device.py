@@ -106,13 +106,10 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
         float16 on a CPU, bfloat16 on an Apple GPU.
     """
     if precision == "auto":
-        alternative = torch.float16 if device.type == "cuda" else torch.float32
         if device.type == "cuda":
-            native = torch.cuda.is_bf16_supported(including_emulation=False)
-        else:
-            capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-            native = any(capable.get(name) for name in _CPU_BFLOAT16)
-        return torch.bfloat16 if native else alternative
+            return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+        capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        return torch.bfloat16 if any(capable.get(name) for name in _CPU_BFLOAT16) else torch.float32
     refused, instead = _REFUSED.get(device.type, ("", ""))
     if precision == refused:
         remedy = f"Use {instead} or float32."

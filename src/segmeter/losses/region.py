@@ -184,7 +184,7 @@ class LovaszLoss(RegionLoss):
         self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
     ) -> torch.Tensor:
         if self.task == "multiclass":
-            losses, used = _extend((hot - probs).abs(), hot), hot.amax(-1) > 0
+            losses, used = _extend((hot - probs).abs(), hot), hot.any(-1)
             return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1)
         margins = torch.where(counted, 1 - logits * (2 * hot - 1), -1)
         return _extend(margins, hot).mean(-1)

@@ -42,9 +42,8 @@ def _plain(value: Any) -> Any:
 
 def numbers(row: Row) -> dict[str, float]:
     """Return the numbers of a row by flat names, such as "val/mean_iou", without its step."""
-    flat = flatten(row, separator="/").items()
-    kept = {name: value for name, value in flat if isinstance(value, int | float) and not isinstance(value, bool)}
-    return {name: value for name, value in kept.items() if name != "step"}
+    flat = flatten({name: value for name, value in row.items() if name != "step"}, separator="/").items()
+    return {name: value for name, value in flat if isinstance(value, int | float) and not isinstance(value, bool)}
 
 
 class Loggers:

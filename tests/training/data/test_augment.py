@@ -34,14 +34,6 @@ def apply(augment, image, target, *, epoch=0, indices=None, seed=0):
     return augment(image, target, draws)
 
 
-def test_nothing_asked_changes_nothing_and_keeps_uint8():
-    image, target = random_batch()
-    same, labels = apply(augment_of(), image, target)
-    assert same.dtype == torch.uint8
-    assert torch.equal(same, image)
-    assert torch.equal(labels, target)
-
-
 def test_draws_depend_on_seed_epoch_and_case_alone():
     augment = augment_of(**EVERYTHING)
     image, target = random_batch(6)

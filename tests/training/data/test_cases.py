@@ -31,8 +31,7 @@ def test_caches_share_a_budget():
         _ = cached[0], cached[1]
     assert budget.left == 0
     _ = train[0], train[1], val[0], val[1]
-    assert len(train.cases.read) == 2
-    assert len(val.cases.read) == 3
+    assert (len(train.cases.read), len(val.cases.read)) == (2, 3)
 
 
 SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)))

@@ -1,4 +1,4 @@
-"""Order, windows, resolution and balance of training samples."""
+"""Order, places, classes, zoom and resolution of training samples."""
 
 import numpy as np
 import pytest
@@ -8,20 +8,20 @@ from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
+from segmeter.training.data import sampling
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources
-from segmeter.training.data.sampling import SampleSource
+from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels
 from segmeter.training.data.windows import resize_image, resize_target
 from tests.models.parts import make_spec
 from tests.training.tiny import ArrayCases
 
 
 def array_cases(pairs, spec=None):
-    """Cases in memory."""
     samples = [Sample(case_id=f"case{i}", image=image, target=target) for i, (image, target) in enumerate(pairs)]
-    return ArrayCases(spec=spec or make_spec(), samples=tuple(samples))
+    return ArrayCases(spec or make_spec(), samples)
 
 
 def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> ArrayCases:
@@ -40,7 +40,6 @@ def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSou
 
 
 def sample(source: SampleSource, *place, **options) -> tuple[np.ndarray, np.ndarray]:
-    """Image and target of one sample, resized."""
     image, target, size = source.cut(*place, **options)
     return resize_image(image, size), resize_target(target, size)
 
@@ -196,3 +195,93 @@ def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
                     assert torch.equal(ours, theirs)
                 assert here.indices.tolist() == there.indices.tolist()
     assert (there.resizing is None) == (config.zoom == (1.0, 1.0) and config.resolution == 1.0)
+
+
+def test_a_window_starts_anywhere_inside_a_larger_image():
+    source = source_of(numbered_cases(1, size=(22, 19)), crop=(16, 16))
+    samples = [sample(source, epoch, 0)[0] for epoch in range(90)]
+    assert {int(image[0, 0, 0]) for image in samples} == set(range(7))
+    assert {int(image[0, 0, 1]) for image in samples} == set(range(4))
+
+
+def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
+    source = source_of(numbered_cases(1, size=(10, 12)), crop=(16, 16))
+    samples = [sample(source, epoch, 0) for epoch in range(60)]
+    assert {image.shape for image, _ in samples} == {(16, 16, 3)}
+    assert {int((target != 255).sum()) for _, target in samples} == {120}
+    assert {int(np.argmax((target != 255).any(1))) for _, target in samples} == set(range(7))
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_class_pixels_of_a_mask_that_is_read_in_parts_are_those_of_the_whole(task, monkeypatch):
+    """Against all positions at once. Mutation seen to fail: positions not moved down by the parts above."""
+    rng = np.random.default_rng(2)
+    target = rng.integers(0, 3 if task == "multiclass" else 2, ((3, 40, 30), (40, 30))[task == "multiclass"])
+    target = target.astype(np.uint8)
+    target[..., 10:25, :] = 0
+    target[..., :5] = 255
+    target[target == 2 if task == "multiclass" else 2] = 0  # a class that is not there
+    spec, drawn = make_spec(task=task), np.random.default_rng(7)
+    planes = [target == label for label in range(3)] if task == "multiclass" else target == 1
+    wanted = {
+        label: np.flatnonzero(plane)[drawn.integers(plane.sum(), size=KEPT_PIXELS)]
+        for label, plane in enumerate(planes)
+        if plane.any()
+    }
+    for pixels in (30, 210, 1199, 1 << 24):
+        monkeypatch.setattr(sampling, "BAND_PIXELS", pixels)
+        found = class_pixels(target, spec, np.random.default_rng(7))
+        assert list(found) == list(wanted)
+        for label, each in found.items():
+            np.testing.assert_array_equal(each, wanted[label])
+
+
+def test_the_chosen_pixel_lies_anywhere_in_its_window():
+    target = np.full((64, 64), 255, np.uint8)
+    target[30, 40] = 1
+    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
+    source = source_of(cases, crop=(16, 16), balance=1.0)
+    places = np.array([np.argwhere(sample(source, epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
+    assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
+
+
+@pytest.mark.parametrize("place", [0, 63])
+def test_a_window_around_a_pixel_at_the_edge_lies_inside_the_image(place):
+    target = np.zeros((64, 64), np.uint8)
+    target[place, place] = 1
+    source = source_of(array_cases([(np.zeros((64, 64, 1), np.uint8), target)]), crop=(16, 16), balance=1.0)
+    found = [sample(source, epoch, 0, label=1)[1] for epoch in range(20)]
+    assert {(int(each.sum()), int(each[place % 48, place % 48])) for each in found} == {(1, 1)}
+
+
+def test_zoom_magnifies_evenly_on_a_log_scale():
+    cases = array_cases([(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
+    source = source_of(cases, crop=(40, 40), zoom=(0.5, 2.0))
+    shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
+    assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
+    assert shares.min() < 0.3
+    assert [source_of(cases, crop=(40, 40), zoom=(zoom, zoom)).cut(0, 0)[1].shape for zoom in (0.5, 2.0)] == [
+        *((80, 80), (20, 20))
+    ]
+
+
+def test_samples_are_made_as_small_as_the_network_sees_them():
+    cases = numbered_cases(1, size=(64, 96))
+    source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
+    image, target, _ = source.batch(0, 0)
+    assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
+    rows = image[0, :, 0, 0].astype(float)
+    assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
+
+
+def test_balance_lays_windows_around_classes_evenly():
+    target = np.zeros((64, 64), np.uint8)
+    target[50, 7] = 1
+    target[3:5, 60:62] = 2
+    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
+    balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
+    seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
+    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
+    assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
+    plain = source_of(cases, crop=(16, 16))
+    assert np.mean([1 in sample(plain, epoch, 0)[1] for epoch in range(300)]) < 0.15

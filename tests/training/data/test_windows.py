@@ -1,18 +1,25 @@
-"""Windows of samples: where they lie, around which classes, what they hold, and resizing."""
+"""Windows of samples: what they hold, resizing, and windows of large images, which are cut from their files."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 from torch.nn import functional
 
-from segmeter.classes import ClassSpec
-from segmeter.training.data import sampling
+from segmeter.data.dataset import Dataset
+from segmeter.data.folder import build_folder
+from segmeter.data.verification.report import build_dataset, open_splits
+from segmeter.errors import DataError
+from segmeter.training.data import windows
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from segmeter.training.data.windows import cut, resize_image, resize_planes, resize_target
+from segmeter.training.data.cases import Budget, CachedDataset
+from segmeter.training.data.sampling import SampleSource, sample_size
+from segmeter.training.data.windows import PartReader, StoredArray, cut, resize_image, resize_planes, resize_target
+from tests.data.crafted import folder, make_folder, noise, put, write_zarr
 from tests.models.parts import make_spec
-from tests.training.data.test_sampling import array_cases, numbered_cases, sample, source_of
 
 
 @pytest.mark.parametrize("size", [(9, 13), (40, 30), (20, 61)])
@@ -37,14 +44,11 @@ def test_resize_of_a_target_takes_the_value_at_the_centre():
     assert resize_target(target, (2, 4)).dtype == np.uint16
 
 
-SPEC = ClassSpec(task="multiclass", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
-
-
 @pytest.mark.parametrize("ignore_index", [255, None])
 def test_cut_mirrors_the_image_beyond_its_edge_and_ignores_the_target_where_it_can(ignore_index):
     image = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     target = np.array([[0, 1, 0], [1, 1, 0]], np.uint8)
-    spec = SPEC.replace(ignore_index=ignore_index)
+    spec = make_spec().replace(ignore_index=ignore_index)
     inside, inside_target = cut(image, target, (0, 1), (2, 2), spec)
     assert (inside[..., 0].tolist(), inside_target.tolist()) == ([[1, 2], [4, 5]], [[1, 0], [1, 0]])
     beyond, beyond_target = cut(image, target, (-1, 1), (3, 3), spec)
@@ -63,85 +67,12 @@ def test_where_only_floats_can_be_resized_bytes_are_within_one():
     assert (ours - exact).abs().max() <= 1.01
 
 
-def test_a_window_starts_anywhere_inside_a_larger_image():
-    source = source_of(numbered_cases(1, size=(22, 19)), crop=(16, 16))
-    samples = [sample(source, epoch, 0)[0] for epoch in range(90)]
-    assert {int(image[0, 0, 0]) for image in samples} == set(range(7))
-    assert {int(image[0, 0, 1]) for image in samples} == set(range(4))
-
-
-def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
-    source = source_of(numbered_cases(1, size=(10, 12)), crop=(16, 16))
-    samples = [sample(source, epoch, 0) for epoch in range(60)]
-    assert {image.shape for image, _ in samples} == {(16, 16, 3)}
-    assert {int((target != 255).sum()) for _, target in samples} == {120}
-    assert {int(np.argmax((target != 255).any(1))) for _, target in samples} == set(range(7))
-
-
-@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
-def test_class_pixels_of_a_mask_that_is_read_in_parts_are_those_of_the_whole(task, monkeypatch):
-    """Against all positions at once. Mutation seen to fail: positions not moved down by the parts above."""
-    rng = np.random.default_rng(2)
-    target = rng.integers(0, 3 if task == "multiclass" else 2, ((3, 40, 30), (40, 30))[task == "multiclass"])
-    target = target.astype(np.uint8)
-    target[..., 10:25, :] = 0
-    target[..., :5] = 255
-    target[target == 2 if task == "multiclass" else 2] = 0  # a class that is not there
-    spec, drawn = make_spec(task=task), np.random.default_rng(7)
-    planes = [target == label for label in range(3)] if task == "multiclass" else target == 1
-    wanted = {
-        label: np.flatnonzero(plane)[drawn.integers(plane.sum(), size=KEPT_PIXELS)]
-        for label, plane in enumerate(planes)
-        if plane.any()
-    }
-    for pixels in (30, 210, 1199, 1 << 24):
-        monkeypatch.setattr(sampling, "BAND_PIXELS", pixels)
-        found = class_pixels(target, spec, np.random.default_rng(7))
-        assert list(found) == list(wanted)
-        for label, each in found.items():
-            np.testing.assert_array_equal(each, wanted[label])
-
-
-def test_balance_lays_windows_around_classes_evenly():
-    target = np.zeros((64, 64), np.uint8)
-    target[50, 7] = 1
-    target[3:5, 60:62] = 2
-    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
-    balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
-    seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
-    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
-    assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
-    plain = source_of(cases, crop=(16, 16))
-    assert np.mean([1 in sample(plain, epoch, 0)[1] for epoch in range(300)]) < 0.15
-
-
-def test_the_chosen_pixel_lies_anywhere_in_its_window():
-    target = np.full((64, 64), 255, np.uint8)
-    target[30, 40] = 1
-    cases = array_cases([(np.zeros((64, 64, 1), np.uint8), target)])
-    source = source_of(cases, crop=(16, 16), balance=1.0)
-    places = np.array([np.argwhere(sample(source, epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
-    assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
-
-
-@pytest.mark.parametrize("place", [0, 63])
-def test_a_window_around_a_pixel_at_the_edge_lies_inside_the_image(place):
-    target = np.zeros((64, 64), np.uint8)
-    target[place, place] = 1
-    source = source_of(array_cases([(np.zeros((64, 64, 1), np.uint8), target)]), crop=(16, 16), balance=1.0)
-    found = [sample(source, epoch, 0, label=1)[1] for epoch in range(20)]
-    assert {(int(each.sum()), int(each[place % 48, place % 48])) for each in found} == {(1, 1)}
-
-
-def test_zoom_magnifies_evenly_on_a_log_scale():
-    cases = array_cases([(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
-    source = source_of(cases, crop=(40, 40), zoom=(0.5, 2.0))
-    shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
-    assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
-    assert shares.min() < 0.3
-    assert [source_of(cases, crop=(40, 40), zoom=(zoom, zoom)).cut(0, 0)[1].shape for zoom in (0.5, 2.0)] == [
-        *((80, 80), (20, 20))
-    ]
+def test_cut_keeps_the_planes_of_a_multilabel_target():
+    planes = np.zeros((2, 4, 4), np.uint8)
+    planes[1, 3, 3] = 1
+    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, (2, 2), (3, 2), make_spec())
+    assert found.shape == (2, 3, 2)
+    assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
 
 
 @pytest.mark.parametrize(("crop", "downsample"), [((64, 64), 8), ((96, 96), 2), (None, 8), ((33, 500), 4)])
@@ -160,29 +91,118 @@ def test_resolution_stays_until_it_may_grow():
     assert shares == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0])
 
 
-def test_samples_are_made_as_small_as_the_network_sees_them():
-    cases = numbered_cases(1, size=(64, 96))
-    source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
-    image, target, _ = source.batch(0, 0)
-    assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
-    rows = image[0, :, 0, 0].astype(float)
-    assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
+TASKS = {"binary": ("background", "cell"), "multiclass": ("a", "b", "c"), "multilabel": ("vessel", "disc")}
 
 
-def test_a_lower_resolution_shows_the_same_window_smaller():
-    rows, columns = np.indices((128, 128))
-    image = np.stack([rows, columns], axis=-1).astype(np.uint8)
-    cases = array_cases([(image, np.zeros((128, 128), np.uint8))])
-    source = source_of(cases, crop=(64, 64), resolution=0.5)
-    early, late = sample(source, 0, 0, 0.0)[0], sample(source, 0, 0, 1.0)[0]
-    assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
-    means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
-    assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round
+@pytest.fixture(autouse=True)
+def _small_is_large(monkeypatch, tmp_path):
+    monkeypatch.setattr(windows, "LEAST_PIXELS", 60 * 50)
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
 
 
-def test_cut_keeps_the_planes_of_a_multilabel_target():
-    planes = np.zeros((2, 4, 4), np.uint8)
-    planes[1, 3, 3] = 1
-    _, found = cut(np.zeros((4, 4, 1), np.uint8), planes, (2, 2), (3, 2), SPEC)
-    assert found.shape == (2, 3, 2)
-    assert found[1].tolist() == [[0, 0], [0, 1], [255, 255]]
+SAVE = {
+    "tif": lambda path, array: tifffile.imwrite(path, array, tile=(32, 32)),
+    "npy": np.save,
+    "zarr": lambda path, array: write_zarr(path, array, "yxc"[: array.ndim], chunks=(32, 32, 3)[: array.ndim]),
+}
+
+
+def open_set(config):
+    """All cases, with files that are not verified."""
+    return replace(build_folder(config, split="all"), streams=True)
+
+
+def write_set(root, task, *, suffix="tif"):
+    save = SAVE[suffix]
+    folders = [root / "masks" / name for name in TASKS[task]] if task == "multilabel" else [root / "masks"]
+    for each in (root / "images", *folders):
+        each.mkdir(parents=True, exist_ok=True)
+    for seed in range(3):
+        height, width = 80 + 7 * seed, 96 + 5 * seed
+        save(root / "images" / f"c{seed}.{suffix}", noise(height, width, 3, seed=seed))
+        for place, each in enumerate(folders):
+            most = 3 if task == "multiclass" else 2
+            mask = noise(height, width, None, seed=10 + seed + 5 * place) % most
+            mask[0, :9] = 255
+            save(each / f"c{seed}.{suffix}", mask)
+    return folder(root, task=task, classes=TASKS[task], ignore_index=255)
+
+
+def source_of(dataset, *, whole):
+    cases = CachedDataset(dataset, Budget(0), parts=(lambda index: None) if whole else PartReader(dataset))
+    config = AugmentConfig(crop=(32, 48), zoom=(0.3, 1.5), balance=0.5)
+    return SampleSource(
+        cases, config, batch_size=3, seed=4, samples=12, presence=np.ones((3, len(dataset.spec.names)), bool)
+    )
+
+
+@pytest.mark.parametrize("suffix", SAVE)
+@pytest.mark.parametrize("task", TASKS)
+def test_batches_are_those_of_decoded_images_and_no_file_is_read_whole(tmp_path, task, suffix, monkeypatch):
+    dataset = open_set(write_set(tmp_path, task, suffix=suffix))
+    whole = [source_of(dataset, whole=True).batch(2, index) for index in range(4)]
+    monkeypatch.setattr(Dataset, "__getitem__", None)
+    source = source_of(dataset, whole=False)
+    for index in range(4):
+        for found, wanted in zip(source.batch(2, index), whole[index], strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_the_cache_has_room_for_is_decoded_once_and_kept(tmp_path):
+    dataset = build_dataset(write_set(tmp_path, "binary"))
+    cases = CachedDataset(dataset, Budget(80 * 96 * 4), parts=PartReader(dataset))
+    assert isinstance(cases.opened(0).image, np.ndarray)
+    assert cases.opened(0) is cases.opened(0)
+    assert not isinstance(cases.opened(1).image, np.ndarray)
+
+
+def test_small_images_pictures_and_other_formats_are_read_whole(tmp_path, monkeypatch):
+    make_folder(tmp_path / "png", height=90, width=90)
+    assert PartReader(build_dataset(folder(tmp_path / "png")))(0) is None
+    mixed = write_set(tmp_path / "mixed", "binary")
+    (tmp_path / "mixed" / "masks" / "c0.tif").unlink()
+    put(tmp_path / "mixed" / "masks" / "c0.png", noise(80, 96, None) % 2)
+    reader = PartReader(build_dataset(mixed))
+    assert reader(0) is None
+    assert reader(1) is not None
+    monkeypatch.setattr(windows, "LEAST_PIXELS", 1 << 22)
+    assert PartReader(build_dataset(mixed))(1) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "options"),
+    [
+        (noise(80, 96, None), {"photometric": "minisblack"}),
+        (noise(80, 96, 3).astype(np.int16), {"photometric": "rgb"}),
+        (noise(80, 96, None), {"photometric": "palette", "colormap": np.zeros((3, 256), np.uint16)}),
+    ],
+    ids=["gray", "int16", "palette"],
+)
+def test_images_that_would_have_to_be_converted_are_read_whole(tmp_path, image, options):
+    config = write_set(tmp_path, "binary")
+    tifffile.imwrite(tmp_path / "images" / "c0.tif", image, tile=(32, 32), **options)
+    reader = PartReader(open_set(config))
+    assert (reader(0), reader(1) is None) == (None, False)
+
+
+def test_a_file_without_the_verified_content_is_named_where_it_is_met(tmp_path):
+    (dataset,), _ = open_splits(write_set(tmp_path, "binary"), ["all"])
+    tifffile.imwrite(tmp_path / "images" / "c1.tif", noise(87, 101, 3, seed=77), tile=(32, 32))
+    image = PartReader(dataset)(1).image
+    with pytest.raises(DataError, match=r"c1.tif: expected `file` to have the content that was checked at the start"):
+        image[0:5, 0:5]
+
+
+@pytest.mark.parametrize(("value", "tags"), [(7, []), (1, [(42113, "s", 2, "1", True)])], ids=["label", "nodata"])
+def test_a_value_that_is_no_label_or_marks_missing_data_is_refused_where_it_is_met(tmp_path, value, tags):
+    config = write_set(tmp_path, "binary")
+    mask = np.full((80, 96), value, np.uint8)
+    tifffile.imwrite(tmp_path / "masks" / "c0.tif", mask, tile=(32, 32), extratags=tags)
+    target = PartReader(build_dataset(config))(0).target
+    with pytest.raises(DataError, match=rf"c0\.tif: .*{'nodata' if tags else 'got 7'}"):
+        target[..., 0:3, 0:3]
+
+
+def test_the_size_in_memory_is_that_of_the_whole_array():
+    assert StoredArray((4, 5, 3), np.dtype(np.uint16), None, axis=0).nbytes == 120

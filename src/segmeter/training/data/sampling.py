@@ -18,14 +18,7 @@ from segmeter.training.data.augment_config import AugmentConfig, Size, choose_cr
 from segmeter.training.data.batches import Windows
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Sources, draw, plan_epoch
-from segmeter.training.data.windows import (
-    Image,
-    Resizing,
-    cut,
-    resize_image,
-    resize_target,
-    stack_windows,
-)
+from segmeter.training.data.windows import Image, Resizing, cut, resize_image, resize_target, stack_windows
 
 SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none is padded
 BAND_PIXELS = 1 << 24  # of a target read at a time, as it may be larger than memory
