@@ -25,6 +25,10 @@ def test_a_number_names_the_classes():
     assert "Set data.classes=[background,cell], or data.num_classes=2." in " ".join(problems_of())
 
 
+def test_an_unknown_preset_is_the_only_problem():
+    assert len(problems_of(preset="cityscape")) == 1
+
+
 @pytest.mark.parametrize("count", [0, MAX_CLASSES + 1, True, 2.5])
 def test_a_number_that_is_none_of_classes_names_none(count):
     assert any("`num_classes` to be " in line for line in problems_of(num_classes=count))
@@ -55,12 +59,9 @@ def test_what_does_not_go_together_is_one_line(values, line):
     assert line in problem
 
 
-def test_one_class_may_have_objects_and_where_one_side_has_them_the_map_is_for_the_other():
+def test_what_goes_together_is_taken():
     assert LabelsConfig(**TWO, instances=True).instances is True
-    assert LabelsConfig(**MAPPED, instances="predictions").instances == "predictions"
-
-
-def test_the_classes_know_whether_invalid_values_are_counted():
+    assert LabelsConfig(**MAPPED, instances="predictions").instances == "predictions"  # the map is for the other side
     assert LabelsConfig(num_classes=3, invalid="count").spec().count_invalid
     assert not LabelsConfig(num_classes=3).spec().count_invalid
 
@@ -68,28 +69,25 @@ def test_the_classes_know_whether_invalid_values_are_counted():
 REGIONS = {"background": 0, "whole tumour": [1, 2, 3], "core": [2, 3], "enhancing": [3], "ignore": 4}
 
 
-def put(path, labels):
-    return crafted.put(path, {"labels": labels, "file_ending": ".nii.gz", "channel_names": {"0": "CT"}})
+def put(folder, labels, **others):
+    content = {"labels": labels, "file_ending": ".nii.gz", "channel_names": {"0": "CT"}} | others
+    return crafted.put(folder / "dataset.json", content)
 
 
 def test_labels_are_classes(tmp_path):
-    found = read_labels(put(tmp_path / "dataset.json", {"background": 0, "liver": 1, "tumour": 2, "ignore": 3}))
+    found = read_labels(put(tmp_path, {"background": 0, "liver": 1, "tumour": 2, "ignore": 3}))
     assert (found.spec.names, found.spec.ignore_index) == (("background", "liver", "tumour"), 3)
     assert (found.groups, found.regions, found.file_ending) == ({}, (1, 2), ".nii.gz")
     assert read_labels(tmp_path) == found
 
 
-def test_regions_are_groups(tmp_path):
-    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
+def test_regions_are_groups_and_those_of_nnunets_own_manager(tmp_path):
+    found = read_labels(put(tmp_path, REGIONS))
     assert (found.spec.names, found.spec.ignore_index) == (("background", "label 1", "label 2", "label 3"), 4)
     assert found.groups["core"] == ("label 2", "label 3")
     assert found.regions == ((1, 2, 3), (2, 3), (3,))
-
-
-def test_labels_are_those_of_nnunets_own_manager(tmp_path):
     manager = load("nnunetv2.utilities.label_handling.label_handling", "nnunetv2").LabelManager
     theirs = manager(REGIONS, regions_class_order=[1, 2, 3])
-    found = read_labels(put(tmp_path / "dataset.json", REGIONS))
     assert [tuple(region) for region in theirs.foreground_regions] == list(found.regions)
     assert theirs.ignore_label == found.spec.ignore_index
 
@@ -115,21 +113,16 @@ TWICE, EMPTY = "to name each label or region once", "where a region has one or m
 )
 def test_labels_are_refused_before_they_are_rounded_or_lost(labels, message, tmp_path):
     with pytest.raises(DataError, match=rf"dataset.json: expected `labels`.*{message}"):
-        read_labels(put(tmp_path / "dataset.json", labels))
-    with pytest.raises(DataError, match=r"nothing.json: expected `labels` .*, got No such file"):
-        read_labels(tmp_path / "nothing.json")
+        read_labels(put(tmp_path, labels))
 
 
-@pytest.mark.parametrize(("ending", "found"), [(None, ""), (".png", ".png")])
-def test_an_ending_is_a_text(ending, found, tmp_path):
-    content = {"labels": {"background": 0, "a": 1.0}, "file_ending": ending}
-    path = crafted.put(tmp_path / "dataset.json", content)
-    assert read_labels(path).file_ending == found
+def test_an_ending_may_be_left_open(tmp_path):
+    assert read_labels(put(tmp_path, {"background": 0, "a": 1.0}, file_ending=None)).file_ending == ""
 
 
 @pytest.mark.parametrize("given", [["background", "b", "a"], ["background", "a"], ["background", "a", "b", "c"]])
 def test_classes_that_contradict_a_dataset_json_are_refused(given, tmp_path):
-    path = put(tmp_path / "dataset.json", {"background": 0, "a": 1, "b": 2})
+    path = put(tmp_path, {"background": 0, "a": 1, "b": 2})
     rule = r"`data.classes` to name the labels of .*, \['background', 'a', 'b'\], in their order, got \['background'"
     with pytest.raises(ConfigError, match=rule):
         LabelsConfig(nnunet=path, classes=given)
@@ -137,6 +130,8 @@ def test_classes_that_contradict_a_dataset_json_are_refused(given, tmp_path):
     assert LabelsConfig(nnunet=path, classes=["none", "x", "y"]).classes == ("none", "x", "y")
 
 
-def test_what_is_no_path_is_refused():
+def test_what_is_no_path_or_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="read_labels: expected `path` to be a path, got 3"):
         read_labels(3)
+    with pytest.raises(DataError, match=r"nothing.json: expected `labels` .*, got No such file"):
+        read_labels(tmp_path / "nothing.json")

@@ -4,10 +4,8 @@ import functools
 import http.server
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -42,15 +40,6 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[Any]:
-    """A web server in a thread of this process."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The address of a server of S3 in a thread of this process."""
@@ -77,8 +66,11 @@ def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """A folder, and the URL that it is served at."""
     root = tmp_path / "web"
     root.mkdir()
-    with _serving(functools.partial(_Quiet, directory=str(root))) as server:
+    handler = functools.partial(_Quiet, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield root, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.fixture

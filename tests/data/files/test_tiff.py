@@ -134,12 +134,3 @@ def test_a_strip_that_is_too_large_to_decode_is_refused(tmp_path, rows_of):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((300, 300), np.uint8), rowsperstrip=300)
     with pytest.raises(DataError, match=r"tiles.* of at most 80000 pixels, got 300 x 300"):
         rows_of(tmp_path / "a.tif", max_pixels=80000)
-
-
-def test_more_pixels_than_allowed_may_only_be_read_by_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, np.zeros((100, 100), np.uint8), tile=(16, 16))
-    with pytest.raises(DataError, match=r"at most 5000 pixels, got 100 x 100.*data.max_pixels=10000"):
-        read_header(path, max_pixels=5000)
-    assert read_header(path, max_pixels=5000, streams=True).streamed

@@ -38,11 +38,12 @@ def test_labels_that_are_allowed(spec, allowed):
         ([0, 1, 1], THREE, {"0": 0, "255": 1}, r"0; 255, got 1 \(2 pixels\). The values are labels already: leave"),
         ([*range(3, 40)] * 2, THREE, {}, r"got 3 \(2 pixels\), 4 .*12 \(2 pixels\) and 27 more values"),
         ([0, 2], _spec("multilabel", 5), {}, r"only 0 to 1, got 2 \(1 pixels\)"),
+        ([[9, 9, 9], [0, 0, 0]], THREE, {"8,4,0": 2, "0,0,0": 0}, r"names: 8,4,0; 0,0,0, got 9,9,9 \(1 pixels\)"),
     ],
-    ids=["negative", "labels already", "many", "a class in a plane"],
+    ids=["negative", "labels already", "many", "a class in a plane", "a colour"],
 )
 def test_other_values_are_refused_with_their_pixels_and_advice(values, spec, label_map, message):
-    stored = np.array([values], np.int32 if min(values) < 0 else np.uint8)
+    stored = np.array([values], np.int32 if -1 in values else np.uint8)
     with pytest.raises(DataError, match=message):
         to_labels(PATH, stored, spec=spec, label_map=label_map)
 
