@@ -12,7 +12,7 @@ from segmeter.data.files.opened import read_geometry
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import palette_of, write_tiff, write_zarr
 from segmeter.export.writer import Writer
-from tests.data.files.test_opened_geometry import UTM
+from tests.data.files.test_opened import UTM
 from tests.data.formats_written import library
 
 LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)

@@ -41,9 +41,6 @@ def test_a_stem_is_the_name_without_its_whole_suffix():
 
 
 def test_volume_formats_are_told_by_suffix_and_folders_are_zarr(tmp_path):
-    found = {
-        name: volume_format(tmp_path / name) for name in ("a.NII.GZ", "a.nii", "a.npz", "a.zarr", "a.npy", "a.png")
-    }
-    expected = {"a.NII.GZ": "nifti", "a.nii": "nifti", "a.npz": "npz", "a.zarr": "zarr", "a.npy": None, "a.png": None}
-    assert found == expected
+    formats = {"a.NII.GZ": "nifti", "a.nii": "nifti", "a.npz": "npz", "a.zarr": "zarr", "a.npy": None, "a.png": None}
+    assert {name: volume_format(tmp_path / name) for name in formats} == formats
     assert volume_format(tmp_path) == "zarr"

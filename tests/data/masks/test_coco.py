@@ -32,17 +32,12 @@ def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
     return {"images": [image], "annotations": annotations, "categories": categories}
 
 
-def runs(mask):
-    return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
-
-
 def test_objects_are_numbered_and_crowds_ignored(tmp_path):
-    mask = np.zeros((20, 30), bool)
-    parts = [mask.copy() for _ in range(3)]
+    parts = np.zeros((3, 20, 30), bool)
     for i, part in enumerate(parts):
         part[2:8, 2 + 9 * i : 8 + 9 * i] = True
-    segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
-    content = of_shapes(*segments, crowd=(1,))
+    runs = [library("pycocotools.mask").encode(np.asfortranarray(part, np.uint8))["counts"].decode() for part in parts]
+    content = of_shapes(*({"size": [20, 30], "counts": each} for each in runs), crowd=(1,))
     path = put(tmp_path / "a.json", content)
     spec = CELLS.replace(ignore_index=255)
     with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
@@ -191,12 +186,7 @@ def test_a_long_outline_within_its_bound_is_filled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("52203~", "can't be read"),
-        ("5220/", "can't be read"),
-        ("5220o", "ends within a number"),
-    ],
+    ("text", "fault"), [("52203~", "can't be read"), ("5220/", "can't be read"), ("5220o", "ends within a number")]
 )
 def test_a_text_that_is_no_run_lengths_is_refused(text, fault):
     with pytest.raises(ValueError, match=fault):
