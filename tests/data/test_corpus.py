@@ -52,6 +52,8 @@ IMAGES = [
     ("66-gif", "x.png", _animated("GIF"), "got a GIF. Save the one frame that counts as PNG"),
     ("67-no-width", "x.npy", np.zeros((4, 0)), "at least 1 along every axis, got 4 x 0"),
     ("68-exif", "x.jpg", TURNED, r"to be 1 \(upright\), got 6. The mask .*data.orientation=apply"),
+    ("103-one-axis", "x.npy", np.zeros(5), r"`shape` \(height, width\) or \(height, width, channels\), got \(5,\)"),
+    ("103-four-axes", "x.npy", np.zeros((2, 3, 4, 5)), r"or \(height, width, channels\), got \(2, 3, 4, 5\)"),
     ("103-objects", "x.npy", np.array([["a", None]]), "to be numbers, got Python objects"),
     ("103-npz", "x.npy", b"PK\x03\x04" + bytes(60), "got a ZIP or NPZ archive. Save each array as its own .npy"),
 ]

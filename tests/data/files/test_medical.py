@@ -218,7 +218,7 @@ def test_pixels_that_itk_makes_up_are_refused(name, good, wrong, tmp_path):
 
 def test_a_file_that_crashes_itk_is_one_line(tmp_path, monkeypatch):
     """A reader of ours that crashes stands in for it, as each fault of ITK's is mended some day."""
-    monkeypatch.setattr(medical, "_read_itk", apart.crash_on)
+    monkeypatch.setattr(medical, "_read_itk", apart.crash)
     with pytest.raises(DataError, match=r"a.nrrd: expected `file` to be .*its decoder ended by SIGSEGV"):
         values(put(tmp_path / "a.nrrd", NRRD + bytes(12)))
 

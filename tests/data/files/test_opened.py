@@ -1,10 +1,11 @@
-"""What headers say, also of where pixels lie, lines of arrays, and files far larger than their pixels."""
+"""Formats and stems, what headers say, where pixels lie, lines of arrays, and files far larger than their pixels."""
 
 import json
 import struct
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,36 @@ import zarr
 
 from segmeter.data.files.array import ArrayRows, stack_planes
 from segmeter.data.files.opened import read_geometry, read_header
+from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, noise, png_bytes, put, write_multiscales, write_pyramid, write_zarr
+from tests.data.crafted import THREE, encoded, noise, png_bytes, put, write_multiscales, write_pyramid, write_zarr
 from tests.data.volumes import VOLUME, save_volume
+
+
+def test_format_is_told_by_content_without_reading_on_and_suffixes_of_one_format_are_equal(tmp_path):
+    jpeg = encoded(noise(), "JPEG")
+    for name in ("x.jpg", "x.JPEG"):
+        with open_regular(put(tmp_path / name, jpeg)) as file:
+            assert name_format(tmp_path / name, file.peek(64)[:64]) == "jpeg"
+            assert file.read() == jpeg
+
+
+def test_show_keeps_one_harmless_line(tmp_path):
+    assert show(tmp_path / "a b") == str(tmp_path / "a b")
+    assert show(tmp_path / "a\nb\x1b[0m").endswith(r"a\nb\x1b[0m'")
+
+
+def test_a_stem_is_the_name_without_its_whole_suffix():
+    names = ["a.nii.gz", "a.OME.tif", "a.b.png", "a.ome.zarr", "a", "a.nii"]
+    assert [stem_of(Path(name)) for name in names] == ["a", "a", "a.b", "a", "a", "a"]
+
+
+def test_volume_formats_are_told_by_suffix_and_folders_are_zarr(tmp_path):
+    formats = {"a.NII.GZ": "nifti", "a.nii": "nifti", "a.npz": "npz", "a.zarr": "zarr", "a.npy": None, "a.png": None}
+    assert {name: volume_format(tmp_path / name) for name in formats} == formats
+    assert volume_format(tmp_path) == "zarr"
 
 
 @pytest.mark.parametrize(
@@ -56,12 +82,6 @@ def test_header_of_a_png_decodes_no_pixel(tmp_path):
     assert read_header(path).height == 9
 
 
-def test_npy_of_one_or_four_axes_is_no_picture(tmp_path):
-    for shape in ((5,), (2, 3, 4, 5)):
-        with pytest.raises(DataError, match=r"`shape` \(height, width\) or \(height, width, channels\), got \("):
-            read_header(put(tmp_path / "x.npy", np.zeros(shape, np.uint8)))
-
-
 @pytest.mark.parametrize(("start", "stop"), [(0, 6), (2, 2), (3, 5), (5, 9)])
 def test_rows_lie_along_the_axis_that_is_named_and_end_with_it(start, stop):
     array = np.arange(6 * 7 * 8, dtype=np.uint16).reshape(6, 7, 8)
@@ -83,6 +103,7 @@ MEASURE = """
 import json, resource, sys
 from pathlib import Path
 from segmeter.data.sample import Reading
+from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE

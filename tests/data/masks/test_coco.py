@@ -162,26 +162,20 @@ def test_run_lengths_are_those_of_pycocotools(seed):
     assert compress_runs(found) == text
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
+COMB = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
+TRACED = np.array(
+    [[*COMB, [30, 20], [30, 0]]], float
+)  # corners on every pixel's edge, as tools write that trace pixels
+POLYGONS = [*(np.random.default_rng(seed).random((2, 5, 2)) * [30, 20] for seed in range(5)), TRACED]
+
+
+@pytest.mark.parametrize("polygons", POLYGONS, ids=[*range(5), "traced"])
+def test_polygons_are_filled_as_pycocotools_does(polygons, tmp_path):
     tools = library("pycocotools.coco")
-    rng = np.random.default_rng(seed)
-    polygons = [(rng.random((5, 2)) * [30, 20]).ravel().tolist() for _ in range(2)]
-    path = put(tmp_path / "a.json", of_shapes(polygons))
+    path = put(tmp_path / "a.json", of_shapes(polygons.reshape(len(polygons), -1).tolist()))
     theirs = tools.COCO(str(path))
     with quiet():
         wanted = theirs.annToMask(theirs.anns[0])
-    assert np.array_equal(read_annotated(path / "x", READING), wanted)
-
-
-def test_a_long_outline_within_its_bound_is_filled(tmp_path):
-    """Corners on every pixel's edge, as tools write them that trace pixels."""
-    tools = library("pycocotools.mask")
-    comb = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
-    polygon = np.array([*comb, [30, 20], [30, 0]], float).ravel().tolist()
-    path = put(tmp_path / "a.json", of_shapes([polygon]))
-    with quiet():
-        wanted = tools.decode(tools.merge(tools.frPyObjects([polygon], 20, 30)))
     assert np.array_equal(read_annotated(path / "x", READING), wanted)
 
 
