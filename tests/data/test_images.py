@@ -171,13 +171,3 @@ def test_rows_of_a_mask_are_labels_by_the_label_map(tmp_path, suffix):
     with open_map(path, Reading(spec=THREE, label_map=label_map, max_pixels=10_000)) as rows:
         assert (rows.shape, rows.dtype) == ((40, 30), np.uint8)
         np.testing.assert_array_equal(whole(rows), np.array([2, 0, 255])[np.searchsorted([10, 20, 77], stored)])
-
-
-def test_a_value_that_is_no_label_is_refused_where_its_row_is_read(tmp_path):
-    mask = noise(40, 30, None) % 3
-    mask[35, 3] = 9
-    tifffile.imwrite(tmp_path / "a.tif", mask, rowsperstrip=8)
-    with open_map(tmp_path / "a.tif", Reading(spec=THREE, label_map={}, max_pixels=10_000)) as rows:
-        np.testing.assert_array_equal(rows.read(0, 32), mask[:32])
-        with pytest.raises(DataError, match=r"`mask` to hold only 0 to 2 and 255 \(ignored\), got 9 \(1 pixels\)"):
-            rows.read(32, 40)

@@ -21,16 +21,20 @@ def test_report_adds_up_over_cases(tmp_path):
     make_folder(tmp_path)
     put(tmp_path / "images" / "c.png", noise(5, 4))
     put(tmp_path / "masks" / "c.png", np.full((5, 4), 9, np.uint8))
+    put(tmp_path / "masks" / "b.png", np.zeros((12, 10), np.uint8))
     dataset = build_dataset(folder(tmp_path, ignore_index=9))
     report = check_dataset(dataset)
     masks = np.concatenate([dataset[i].target.ravel() for i in range(3)])
     assert (report.split, report.n_cases) == ("all", 3)
     np.testing.assert_array_equal(report.class_pixels, [(masks == 0).sum(), (masks == 1).sum()])
-    np.testing.assert_array_equal(report.class_cases, [2, 2])
+    np.testing.assert_array_equal(report.class_cases, [2, 1])
     assert report.ignored_pixels == 20
     assert report.total_pixels == 260 == report.class_pixels.sum() + report.ignored_pixels
     assert report.sizes == {(5, 4): 1, (12, 10): 2}
     assert report.dtypes == {"uint8": 3}
+    ignored, plain = report.warnings
+    assert "every pixel is ignored; their scores are undefined (1: c)" in ignored
+    assert "cases of background only (1: b)" in plain
 
 
 def test_equal_images_absent_classes_and_lone_ignore_are_warned_of(tmp_path):
