@@ -130,17 +130,6 @@ def test_more_pixels_than_allowed_may_only_be_read_by_rows(tmp_path):
             read_header(tmp_path / name, max_pixels=1000)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_refused_where_its_row_is_read(tmp_path, bad):
-    array = noise(40, 30, None).astype(np.float32)
-    array[30, 7] = array[30, 9] = bad
-    tifffile.imwrite(tmp_path / "a.tif", array, rowsperstrip=8)
-    with open_image_lines(tmp_path / "a.tif", **READ) as rows:
-        assert rows.read(0, 30).shape == (30, 30, 1)
-        with pytest.raises(DataError, match=r"a.tif: expected `image` to be finite, got 2 NaN or infinite values"):
-            rows.read(29, 31)
-
-
 @pytest.mark.parametrize(
     ("options", "rule"),
     [

@@ -42,12 +42,6 @@ def test_values_of_every_version_come_as_stored_in_this_machines_byte_order(dtyp
     assert found.dtype.isnative
 
 
-def test_pickles_are_refused_without_loading_them(monkeypatch, decoded):
-    monkeypatch.setattr("pickle.load", lambda *_: pytest.fail("loaded"))
-    with pytest.raises(DataError, match="to be numbers, got Python objects"):
-        decoded(content(np.array([[{}]], object), allow_pickle=True))
-
-
 @pytest.mark.parametrize(
     ("array", "found"),
     [

@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.drawn import (
-    Drawn,
-    check_corners,
-    draw_objects,
-    fill_outline,
-    read_outlines,
-)
+from segmeter.data.masks.drawn import Drawn, check_corners, draw_objects, fill_outline, read_outlines
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
