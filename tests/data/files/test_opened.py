@@ -158,7 +158,10 @@ def sparse_files(root):
     # the pages of a TIFF say where their bytes are: the rest is only hashed
     found |= {root / "large" / name: TOO_LARGE if name == "a.png" else DAMAGED for name in NAMES if name != "a.tif"}
     for path in found:
-        put(path, VOLUME[0]) if path.suffix == ".png" else save_volume(path)
+        if path.suffix == ".png":
+            put(path, VOLUME[0])
+        else:
+            save_volume(path)
         made_sparse(path, HUGE if path.parent.name == "huge" else 3 << 30)
     return found
 
@@ -272,9 +275,8 @@ def test_spacing_of_ome_and_imagej_metadata(tmp_path, level):
 
 def test_spacing_of_a_zarr_whose_channels_come_last_is_that_of_its_rows_and_columns(tmp_path):
     for name, spacing, unit in (("three", [3.0, 2.0, 1.0], ["mm"] * 3), ("two", [3.0, 2.0], "mm")):
-        write_zarr(tmp_path / name, IMAGE, "yxc", attributes={"spacing": spacing, "unit": unit})
-        path = (tmp_path / name).rename(tmp_path / f"{name}.zarr")
-        found = read_geometry(path)
+        attributes = {"spacing": spacing, "unit": unit}
+        found = read_geometry(write_zarr(tmp_path / f"{name}.zarr", IMAGE, "yxc", attributes=attributes))
         assert (found.spacing, found.unit) == ((3.0, 2.0), "mm"), name
 
 
