@@ -16,6 +16,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.data.files import pictures
 from segmeter.data.files.pictures import decode_samples
+from segmeter.data.files.png_rows import undo_filters
 from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, chunk, encoded, noise, orientation, png_bytes, put, read_mask
@@ -167,6 +168,10 @@ def test_a_size_over_the_limit_is_not_inflated(monkeypatch):
 def test_a_stream_of_another_length_than_the_header_says_is_refused():
     found = [decode_samples(png_bytes(bytes(rows * 5), height=3, width=4), max_pixels=LIMIT) for rows in (2, 3, 4)]
     assert [each is None for each in found] == [True, False, True]
+
+
+def test_an_unknown_filter_is_told():
+    assert not undo_filters(np.array([5, 1], np.uint8), np.zeros(1, np.uint8), 1, 1, 1)
 
 
 @pytest.mark.slow
