@@ -276,3 +276,10 @@ def test_a_damaged_tile_is_named_and_the_others_are_still_read(tmp_path):
     np.testing.assert_array_equal(read_window(path, slice(0, 32), slice(10, 50)), noise(64, 64, None)[:32, 10:50])
     with pytest.raises(DataError, match=r"a.tif: expected `file` to be complete"):
         read_window(path, slice(30, 40), slice(30, 40))
+
+
+def test_what_needs_conversion_has_no_windows(tmp_path):
+    put(tmp_path / "a.png", noise())
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((8, 8), bool), photometric="minisblack")
+    tifffile.imwrite(tmp_path / "h.tif", np.zeros((8, 8), np.float16))
+    assert not any(has_windows(read_header(tmp_path / name)) for name in ("a.png", "b.tif", "h.tif"))
