@@ -36,9 +36,9 @@ def noise(height: int = 12, width: int = 10, channels: int | None = 3, *, seed: 
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def encoded(array: np.ndarray, form: str = "PNG", **options: object) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(array).save(buffer, form, **options)
+def encoded(pixels: np.ndarray | Image.Image, form: str = "PNG", **options: object) -> bytes:
+    buffer, picture = io.BytesIO(), pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    picture.save(buffer, form, **options)
     return buffer.getvalue()
 
 
@@ -73,6 +73,14 @@ def make_folder(root: Path, names: tuple[str, ...] = ("a", "b", "c"), *, height:
 def folder(root: Path, **fields: object) -> FolderConfig:
     options: dict[str, object] = {"task": "binary", "classes": ("background", "cell"), "split": "all"}
     return FolderConfig(root=str(root), **(options | fields))  # type: ignore[arg-type]
+
+
+def listed(root: Path, **lists: str) -> FolderConfig:
+    """A good data set with a list of names, separated by blanks, for each split."""
+    make_folder(root)
+    for split, names in lists.items():
+        put(root / f"{split}.txt", names.replace(" ", "\n"))
+    return folder(root, lists=".")
 
 
 def read_mask(path: Path, *, spec: ClassSpec, label_map: dict[str, int] | None = None) -> np.ndarray:

@@ -57,32 +57,28 @@ def write_dicom(path: Path, mask: np.ndarray, *, omit_empty_frames: bool = False
     """A segmentation of a CT series that is made up here, by highdicom."""
     highdicom, pydicom = library("highdicom"), library("pydicom")
     codes = pydicom.sr.codedict.codes
-    series = make_series(mask.shape)
-    kind = highdicom.seg.SegmentAlgorithmTypeValues.MANUAL
     segments = [
         highdicom.seg.SegmentDescription(
             segment_number=label,
             segment_label=name,
             segmented_property_category=codes.SCT.Organ,
             segmented_property_type=codes.SCT.Kidney,
-            algorithm_type=kind,
+            algorithm_type="MANUAL",
         )
         for label, name in enumerate(NAMES[1:], 1)
     ]
+    numbers = {"series_instance_uid": highdicom.UID(), "sop_instance_uid": highdicom.UID(), "instance_number": 1}
+    device = {"manufacturer": "none", "manufacturer_model_name": "none", "device_serial_number": "0"}
     highdicom.seg.Segmentation(
-        source_images=series,
+        source_images=make_series(mask.shape),
         pixel_array=mask,
-        segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
+        segmentation_type="BINARY",
         segment_descriptions=segments,
-        series_instance_uid=highdicom.UID(),
         series_number=2,
-        sop_instance_uid=highdicom.UID(),
-        instance_number=1,
-        manufacturer="none",
-        manufacturer_model_name="none",
         software_versions="0",
-        device_serial_number="0",
         omit_empty_frames=omit_empty_frames,
+        **numbers,
+        **device,
     ).save_as(path)
 
 

@@ -12,18 +12,13 @@ from PIL import Image
 from segmeter.data.images import read_image
 from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import DataError
+from segmeter.files import safe_id
 from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, orientation, png_bytes, put, read_mask
 
 
-def _saved(picture: Image.Image, form: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    picture.save(buffer, form, **options)
-    return buffer.getvalue()
-
-
-def _animated(form: str) -> bytes:
+def _animated(form):
     first, *others = [Image.fromarray(noise(seed=seed)) for seed in range(3)]
-    return _saved(first, form, save_all=True, append_images=others)
+    return encoded(first, form, save_all=True, append_images=others)
 
 
 def _tiff(array, **options):
@@ -42,14 +37,13 @@ DEEP = png_bytes(b"\0" + b"\x12\x34" * 3, height=1, width=1, bits=16, colour=2)
 PAGES = _tiff(np.stack([noise(channels=None, seed=s) for s in range(4)]), photometric="minisblack")
 IMAGES = [
     ("55-empty", "x.png", b"", r"x.png: expected `file` to hold an image, got an empty file \(0 bytes\)"),
-    ("56-truncated", "x.png", PNG[: len(PNG) // 2], "truncated or damaged data .* Copy it again"),
     ("57-bomb", "x.png", png_bytes(b"\0", height=50000, width=50000), "at most 200000000 pixels, got 50000 x 50000"),
     ("58-text-as-png", "x.png", b"hello world", "to be PNG, JPEG, BMP, TIFF or NPY, got text. Replace it"),
     ("58-html-as-png", "x.png", b"<!DOCTYPE html><html>", "got an HTML page. Download the file itself"),
     ("58-git-lfs", "x.png", b"version https://git-lfs.github.com/spec/v1", "git-lfs pointer. Run `git lfs pull`"),
     ("58-unknown", "x.png", b"\x00\xfe", "got unknown bytes. Save the picture as PNG"),
     ("59-png-as-jpg", "x.jpg", PNG, "suffix` to fit the content, PNG, got '.jpg'. Rename the file to .png"),
-    ("60-cmyk", "x.jpg", _saved(INKS, "JPEG"), r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB"),
+    ("60-cmyk", "x.jpg", encoded(INKS, "JPEG"), r"to be gray or RGB, got CMYK \(4 inks\). Convert it to RGB"),
     ("61-rgba", "x.png", encoded(_rgba(254)), "to be opaque, got transparent pixels. Flatten it"),
     ("62-16-bit-colours", "x.png", DEEP, "16-bit colour PNG. Save it as TIFF: PNG decoding would cut it to 8 bits"),
     ("64-double", "x.npy", np.float64([[0.1]]), "of dtype uint8, uint16, float32, got float64. Save it as one"),
@@ -59,6 +53,8 @@ IMAGES = [
     ("66-gif", "x.png", _animated("GIF"), "got a GIF. Save the one frame that counts as PNG"),
     ("67-no-width", "x.npy", np.zeros((4, 0)), "at least 1 along every axis, got 4 x 0"),
     ("68-exif", "x.jpg", TURNED, r"to be 1 \(upright\), got 6. The mask .*data.orientation=apply"),
+    ("103-one-axis", "x.npy", np.zeros(5), r"`shape` \(height, width\) or \(height, width, channels\), got \(5,\)"),
+    ("103-four-axes", "x.npy", np.zeros((2, 3, 4, 5)), r"or \(height, width, channels\), got \(2, 3, 4, 5\)"),
     ("103-objects", "x.npy", np.array([["a", None]]), "to be numbers, got Python objects"),
     ("103-npz", "x.npy", b"PK\x03\x04" + bytes(60), "got a ZIP or NPZ archive. Save each array as its own .npy"),
 ]
@@ -99,18 +95,9 @@ def test_70_colours_for_a_one_channel_model(tmp_path, mode, found):
         read_image(tmp_path / "x.png", channels=1)
 
 
-@pytest.mark.parametrize(
-    "name", ["a\nb", "<img onerror>", "=HYPERLINK(", "[red]", "x" * 200, "e\u0301", "\x1b[31m"], ids=ascii
-)
-def test_72_any_file_name_gets_a_safe_case_id_and_a_one_line_message(tmp_path, name):
-    make_folder(tmp_path, (name,))
-    (case_id,) = build_dataset(folder(tmp_path)).case_ids
-    assert case_id.isascii()
-    assert case_id.replace("-", "").replace("_", "").isalnum()
-    put(tmp_path / "images" / f"{name}.png", b"")
-    with pytest.raises(DataError) as refusal:
-        build_dataset(folder(tmp_path))
-    assert str(refusal.value).isprintable()
+def test_72_any_file_name_gets_a_safe_case_id(tmp_path):
+    make_folder(tmp_path, ("<a\nb>",))
+    assert build_dataset(folder(tmp_path)).case_ids == (safe_id("<a\nb>"),)
 
 
 def test_73_fifo_is_refused_without_waiting(tmp_path):
@@ -131,7 +118,6 @@ MASKS = [
     ("78-0-255", "x.png", encoded(VALUES * 255), r"got 255 \(\d+ pixels\). .* set 'data.label_map=\{0: 0, 255: 1\}'"),
     ("79-7-of-3", "x.png", encoded(np.uint8([[0, 7, 7]])), r"only 0 to 1, got 7 \(2 pixels\). Name more classes"),
     ("79-from-1", "x.png", encoded(np.uint8([[1, 2]])), r"got 2 \(1 pixels\). Labels start at 0"),
-    ("80-float", "x.tif", _tiff(np.float32([[0.5]])), "whole numbers, got 1 that are not, such as 0.5. Decide on"),
     ("81-negative", "x.tif", _tiff(np.int16([[0, -1]])), r"got -1 \(1 pixels\). Labels are never negative"),
     ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
     ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
@@ -161,11 +147,6 @@ def test_77_palette_mask_gives_its_indices_and_the_check_says_so(tmp_path):
     assert any("palette; their indices are the labels" in line for line in check_dataset(dataset).warnings)
 
 
-def test_78_the_hint_for_0_and_255_works_as_it_stands(tmp_path):
-    path = put(tmp_path / "x.png", encoded(VALUES * 255))
-    np.testing.assert_array_equal(read_mask(path, spec=BINARY, label_map={"0": 0, "255": 1}), VALUES)
-
-
 @pytest.mark.parametrize(
     ("shape", "hint"), [((12, 11), "nothing is resized"), ((10, 12), "swapped")], ids=["82-other-size", "83-swapped"]
 )
@@ -175,13 +156,3 @@ def test_mask_of_another_size_is_refused_before_the_first_step(tmp_path, shape, 
     found = rf"masks/b.png: .*images/b.png, 12 x 10, got {shape[0]} x {shape[1]} \(height x width\). .*{hint}"
     with pytest.raises(DataError, match=found):
         build_dataset(folder(tmp_path))
-
-
-def test_84_all_ignored_and_85_background_only_are_said(tmp_path):
-    make_folder(tmp_path)
-    put(tmp_path / "masks" / "a.png", np.full((12, 10), 255, np.uint8))
-    put(tmp_path / "masks" / "b.png", np.zeros((12, 10), np.uint8))
-    report = check_dataset(build_dataset(folder(tmp_path, ignore_index=255)))
-    assert report.ignored_pixels == 120
-    assert any(r"every pixel is ignored" in line and "1: a" in line for line in report.warnings)
-    assert any(r"cases of background only (1: b)" in line for line in report.warnings)

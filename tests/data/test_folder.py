@@ -11,7 +11,7 @@ from segmeter.data.folder import open_images
 from segmeter.data.pairing import list_files, scan_folder
 from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
 from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import BINARY, folder, make_folder, noise, put
+from tests.data.crafted import BINARY, folder, listed, make_folder, noise, put
 from tests.volumes_made import CLASSES, write_cases
 
 
@@ -35,10 +35,8 @@ def test_empty_split_says_what_to_raise(tmp_path):
 
 
 def test_list_files_replace_the_names_of_lists(tmp_path):
-    make_folder(tmp_path)
-    put(tmp_path / "held-out.txt", b"c\n")
-    put(tmp_path / "train.txt", b"a\nb\n")
-    config = folder(tmp_path, lists=".", list_files={"test": "held-out.txt"})
+    put(tmp_path / "held-out.txt", "c")
+    config = listed(tmp_path, train="a b").replace(list_files={"test": "held-out.txt"})
     assert build_dataset(config, split="test").case_ids == ("c",)
     assert build_dataset(config, split="train").case_ids == ("a", "b")
 
@@ -48,8 +46,7 @@ def test_mask_suffix_pairs_names(tmp_path, together):
     for seed, name in enumerate(("a", "b")):
         put(tmp_path / "x" / f"{name}.png", noise(seed=seed))
         put(tmp_path / ("x" if together else "y") / f"{name}_mask.png", noise(channels=None, seed=seed) % 2)
-    config = folder(tmp_path, images="x", masks="x" if together else "y", mask_suffix="_mask")
-    dataset = build_dataset(config)
+    dataset = build_dataset(folder(tmp_path, images="x", masks="x" if together else "y", mask_suffix="_mask"))
     assert dataset.case_ids == ("a", "b")
     assert dataset.pairs[1].masks[0].name == "b_mask.png"
     np.testing.assert_array_equal(dataset[1].target, noise(channels=None, seed=1) % 2)
@@ -91,9 +88,9 @@ def test_cases_of_two_sources_with_one_id_are_refused_by_name(tmp_path):
     with pytest.raises(DataError) as caught:
         build_dataset(folder(tmp_path, sources={"a": 1, "a-b": 1}))
     (line,) = caught.value.problems
-    assert line.startswith("data: expected `sources` to have one case 'a-b-c', got 2: ")
-    assert "a/images/b-c.png" in line
-    assert "a-b/images/c.png" in line
+    rule, _, found = line.partition(" got 2: ")
+    assert rule == "data: expected `sources` to have one case 'a-b-c',"
+    assert [f"{tmp_path}/{name}" in found for name in ("a/images/b-c.png", "a-b/images/c.png")] == [True, True]
 
 
 def test_what_is_wrong_with_any_source_is_said(tmp_path):
@@ -110,25 +107,8 @@ def test_what_is_wrong_with_any_source_is_said(tmp_path):
         build_dataset(folder(tmp_path, sources={"a/scans": 1, "c": 1}))
 
 
-def test_links_of_further_channels_may_not_lead_out_of_the_root_either(tmp_path):
-    for number, name in enumerate(write_cases(tmp_path / "here", 3)):
-        image = tmp_path / "here" / "images" / f"{name}.nii.gz"
-        (tmp_path / "other").mkdir(exist_ok=True)
-        second = image.with_name(f"{name}_1.nii.gz")
-        if number:
-            second.write_bytes(image.read_bytes())
-        else:
-            second.symlink_to(shutil.copy(image, tmp_path / "other" / image.name))
-        image.rename(image.with_name(f"{name}_0.nii.gz"))
-    given = {"root": str(tmp_path / "here"), "classes": CLASSES, "planes": "auto", "channel_files": ("_0", "_1")}
-    config = FolderConfig(**given, task="multiclass", in_channels=2)
-    with pytest.raises(DataError, match=r"links out of it \(1: .*images/p0_0_1.nii.gz\). Set data.allow_links=true"):
-        build_dataset(config, split="all")
-    assert len(build_dataset(config.replace(allow_links=True), split="all")) == 3
-
-
 def test_files_are_found_by_name_and_notes_passed_over(tmp_path):
-    for name in ("b.png", "a.TIF", "a.b.npy", ".hidden.png", "notes.txt", "__MACOSX"):
+    for name in ("b.png", "a.TIF", "a.b.npy", ".hidden.png", "notes.txt", "NOTES.TXT", "__MACOSX"):
         put(tmp_path / name, b"x")
     found = list_files(tmp_path, role="images")
     assert found == {"a": [tmp_path / "a.TIF"], "a.b": [tmp_path / "a.b.npy"], "b": [tmp_path / "b.png"]}
@@ -152,12 +132,6 @@ def test_10_missing_root_names_the_absolute_path_and_the_working_folder(tmp_path
         build_dataset(folder(Path("nowhere")))
 
 
-def test_21_more_than_255_classes_are_read_as_uint16(tmp_path):
-    make_folder(tmp_path)
-    many = tuple(map(str, range(300)))
-    assert build_dataset(folder(tmp_path, task="multiclass", classes=many))[0].target.dtype == np.uint16
-
-
 @pytest.mark.parametrize("junk", [(), (".x.png", "._a.png", "Thumbs.db", ".ipynb_checkpoints/a.png")], ids=["91", "92"])
 def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
     (tmp_path / "images").mkdir()
@@ -167,23 +141,16 @@ def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
         build_dataset(folder(tmp_path))
 
 
-def _listed(root, **lists):
-    make_folder(root)
-    for split, text in lists.items():
-        put(root / f"{split}.txt", text)
-    return folder(root, lists=".")
-
-
 @pytest.mark.parametrize(
     ("train", "same", "message"),
     [
-        ("a\nb\n", False, r"`train and val` to share no case, got 1: b. Keep each in one split"),
-        ("a\n", True, r"`train and val` to share no image, got 1: a = c. The images are equal"),
+        ("a b", False, r"`train and val` to share no case, got 1: b. Keep each in one split"),
+        ("a", True, r"`train and val` to share no image, got 1: a = c. The images are equal"),
     ],
     ids=["94-by-name", "95-by-content"],
 )
 def test_overlap_of_splits(train, same, message, tmp_path):
-    config = _listed(tmp_path, train=train, val="b\nc\n")
+    config = listed(tmp_path, train=train, val="b c")
     if same:
         put(tmp_path / "images" / "c.png", (tmp_path / "images" / "a.png").read_bytes())
     splits = [build_dataset(config, split=split) for split in ("train", "val")]
@@ -191,27 +158,27 @@ def test_overlap_of_splits(train, same, message, tmp_path):
         check_splits(splits)
 
 
-def test_97_list_names_that_do_not_exist(tmp_path):
-    config = _listed(tmp_path, test="a\n" + "".join(f"no{i:02d}\n" for i in range(13)))
-    with pytest.raises(DataError, match=r"none for 13: no00, no01, .*no09 and 3 more. Correct the list"):
-        build_dataset(config, split="test")
-
-
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "sub/a", r"..\a", ".."])
 def test_98_list_names_that_lead_elsewhere(tmp_path, name):
     with pytest.raises(DataError, match=r"to hold names without a folder, got 1: "):
-        build_dataset(_listed(tmp_path, test=f"a\n{name}\n"), split="test")
+        build_dataset(listed(tmp_path, test=f"a {name}"), split="test")
 
 
-def test_99_links_out_of_the_root_only_where_allowed(tmp_path):
-    make_folder(tmp_path / "other")
-    make_folder(tmp_path / "here", ("a", "b"))
-    for place in ("images/a.png", "masks/a.png"):
-        (tmp_path / "here" / place).unlink()
-        (tmp_path / "here" / place).symlink_to(tmp_path / "other" / place)
-    with pytest.raises(DataError, match=r"links out of it \(2: .*images/a.png, .*masks/a.png\). Set data.allow_links"):
-        build_dataset(folder(tmp_path / "here"))
-    assert len(build_dataset(folder(tmp_path / "here", allow_links=True))) == 2
+def test_99_links_of_images_masks_and_further_channels_lead_out_of_the_root_only_where_allowed(tmp_path):
+    here, (name,) = tmp_path / "here", write_cases(tmp_path / "here", 1)
+    image, mask = (here / kind / f"{name}.nii.gz" for kind in ("images", "masks"))
+    for number in (0, 1):
+        shutil.copy(image, image.with_name(f"{name}_{number}.nii.gz"))
+    image.unlink()
+    linked = [image.with_name(f"{name}_0.nii.gz"), image.with_name(f"{name}_1.nii.gz"), mask]
+    for path in linked:
+        path.symlink_to(path.rename(tmp_path / path.name))
+    given = {"classes": CLASSES, "planes": "auto", "channel_files": ("_0", "_1"), "in_channels": 2}
+    config = folder(here, task="multiclass", **given)
+    found = rf"links out of it \(3: {', '.join(map(str, linked))}\). Set data.allow_links=true"
+    with pytest.raises(DataError, match=found):
+        build_dataset(config)
+    assert len(build_dataset(config.replace(allow_links=True))) == 1
 
 
 def test_100_names_that_differ_in_case(tmp_path):

@@ -45,7 +45,7 @@ def test_folds_share_out_training_and_validation_and_leave_testing_alone(values,
 def test_lists_still_decide_what_is_for_testing_and_groups_stay_whole(tmp_path):
     make_folder(tmp_path, PATIENTS, height=2, width=2)
     for split, names in {"train": PATIENTS[:9], "val": PATIENTS[9:17], "test": PATIENTS[17:]}.items():
-        put(tmp_path / f"{split}.txt", "".join(f"{name}\n" for name in names).encode())
+        put(tmp_path / f"{split}.txt", "\n".join(names))
     values = {"lists": ".", "group_until": "_"}
     folds = [opened(tmp_path, "val", fold=f"{i}/3", **values) for i in (1, 2, 3)]
     assert set().union(*folds) == set(PATIENTS[:17])
@@ -55,13 +55,10 @@ def test_lists_still_decide_what_is_for_testing_and_groups_stay_whole(tmp_path):
     assert opened(tmp_path, "test", fold="1/3", **values) == set(PATIENTS[17:])
 
 
-def test_the_seed_decides_and_the_order_of_names_does_not():
+def test_the_seed_decides_and_the_order_of_names_does_not_and_too_few_groups_are_refused():
     names = [f"c{i}" for i in range(20)]
     assert deal_folds(names, 4, seed=0) == deal_folds(reversed(names), 4, seed=0)
     assert deal_folds(names, 4, seed=0) != deal_folds(names, 4, seed=1)
-
-
-def test_what_can_not_be_dealt_is_refused():
     with pytest.raises(DataError, match="at most as many folds as groups of cases, got 2 groups"):
         deal_folds(["a_1", "a_2", "b_1"], 3, seed=0, group_until="_")
 
@@ -144,66 +141,55 @@ DEALT = {"name": "folder", "fold": "1/5", "group_until": "_"}
 PLAIN = {"name": "folder"}
 
 
-def check(given, trained, split="val"):
-    check_dealing(given, trained, split=split, model="the model")
-
-
-def refused(given, trained, split="val"):
-    with pytest.raises(ConfigError) as error:
-        check(given, trained, split)
-    (line,) = error.value.problems
-    return line
-
-
 def test_what_deals_the_cases_is_described_by_value_and_without_a_place():
-    found = describe_dealing(OWN)
     shares = {"val_fraction": 0.15, "test_fraction": 0.15, "lists": None, "list_files": {}}
-    assert found == DEALT | {"strata": None, "split_seed": 0, "group_by": None} | shares
+    assert describe_dealing(OWN) == DEALT | {"strata": None, "split_seed": 0, "group_by": None} | shares
     assert describe_dealing(CellsConfig()) == {}, "its splits are drawn apart"
-    check(found, DEALT)
 
 
 def test_the_line_says_what_differs_and_what_to_do():
-    assert refused(PLAIN | {"split_seed": 7}, PLAIN, "test") == (
+    with pytest.raises(ConfigError) as error:
+        check_dealing(PLAIN | {"split_seed": 7}, PLAIN, split="test", model="the model")
+    assert error.value.problems == (
         "eval: expected `data.split_seed` to be 0 with data.split=test, which else may hold cases that the model was "
         "trained on, got 7. Leave it out, or take the checkpoint of that fold; other data needs no split "
-        "(data.split=all)."
+        "(data.split=all).",
     )
 
 
-@pytest.mark.parametrize("key", ["split_seed", "group_until", "val_fraction", "test_fraction"])
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_what_decides_a_drawn_split_must_be_the_same(key, split):
-    other = {"split_seed": 3, "group_until": "-", "val_fraction": 0.3, "test_fraction": 0.3}[key]
-    assert f"`data.{key}` to be " in refused(PLAIN | {key: other}, PLAIN, split)
-    assert f"`data.{key}` to be {other!r} " in refused(PLAIN, PLAIN | {key: other}, split)
-    check(PLAIN | {key: other}, PLAIN | {key: other}, split)
-    check(PLAIN | {key: other}, PLAIN, "all")
+SHARES = {"split_seed": 3, "group_until": "-", "val_fraction": 0.3, "test_fraction": 0.3}
+OTHERWISE = [
+    *((PLAIN | {key: SHARES[key]}, PLAIN, split, key) for key in SHARES for split in ("train", "val", "test")),
+    *((PLAIN, PLAIN | {key: SHARES[key]}, split, key) for key in SHARES for split in ("train", "val", "test")),
+    *((DEALT | {"fold": "2/5"}, DEALT, split, "fold") for split in ("train", "val")),
+    *((DEALT | {"strata": "classes"}, DEALT, split, "strata") for split in ("train", "val")),
+    (PLAIN | {"list_files": {"test": "t.txt"}, "split_seed": 7}, PLAIN, "val", "split_seed"),
+    (DEALT | {"lists": "mine"}, DEALT, "val", "lists"),
+]
+ALIKE = [
+    (describe_dealing(OWN), DEALT, "val"),
+    *((PLAIN | SHARES, PLAIN | SHARES, split) for split in ("train", "val", "test")),
+    (PLAIN | SHARES, PLAIN, "all"),
+    (DEALT | {"fold": "2/5", "strata": "classes"}, DEALT, "test"),  # folds decide on training and validation alone
+    (PLAIN | {"lists": "mine", "split_seed": 7}, PLAIN, "val"),  # lists name the cases
+    (PLAIN | {"list_files": {"val": "v.txt"}, "split_seed": 7}, PLAIN, "val"),
+    ({"name": "cells"}, {"name": "cells", "size": 3}, "val"),  # not dealt
+    *((PLAIN | {"split_seed": 7}, trained, "val") for trained in ({"name": "camvid"}, {})),  # another kind, or unknown
+    ({}, PLAIN, "val"),
+    ({"name": "gone"}, {"name": "gone", "fold": "1/5"}, "val"),
+]
 
 
-@pytest.mark.parametrize("split", ["train", "val"])
-def test_folds_decide_on_training_and_validation_alone(split):
-    assert "`data.fold` to be '1/5'" in refused(DEALT | {"fold": "2/5"}, DEALT, split)
-    assert "`data.strata` to be None" in refused(DEALT | {"strata": "classes"}, DEALT, split)
-    check(DEALT | {"fold": "2/5", "strata": "classes"}, DEALT, "test")
+@pytest.mark.parametrize(("given", "trained", "split", "key"), OTHERWISE, ids=str)
+def test_a_split_that_was_dealt_otherwise_is_refused(given, trained, split, key):
+    wanted = trained.get(key, FolderConfig.model_fields[key].default)
+    with pytest.raises(ConfigError, match=rf"`data\.{key}` to be {wanted!r} "):
+        check_dealing(given, trained, split=split, model="the model")
 
 
-def test_lists_name_the_cases_but_for_the_validation_of_folds():
-    check(PLAIN | {"lists": "mine", "split_seed": 7}, PLAIN)
-    check(PLAIN | {"list_files": {"val": "v.txt"}, "split_seed": 7}, PLAIN)
-    assert "`data.split_seed`" in refused(PLAIN | {"list_files": {"test": "t.txt"}, "split_seed": 7}, PLAIN)
-    assert "`data.lists` to be None" in refused(DEALT | {"lists": "mine"}, DEALT)
-
-
-def test_what_can_not_be_compared_is_taken():
-    check({"name": "cells"}, {"name": "cells", "size": 3})  # not dealt
-    for trained in ({"name": "camvid"}, {}):  # another kind, or unknown
-        check(PLAIN | {"split_seed": 7}, trained)
-    check({}, PLAIN)
-    check({"name": "gone"}, {"name": "gone", "fold": "1/5"})
-
-
-FRACTIONS = {"val_fraction": 0.2, "test_fraction": 0.3}
+@pytest.mark.parametrize(("given", "trained", "split"), ALIKE, ids=str)
+def test_a_split_that_was_dealt_alike_or_can_not_be_compared_is_taken(given, trained, split):
+    check_dealing(given, trained, split=split, model="the model")
 
 
 def test_96_a_list_keeps_its_order_and_loses_marks_blanks_and_image_suffixes(tmp_path):
@@ -228,7 +214,8 @@ def test_read_list_refuses(tmp_path, content, message):
 
 def test_the_splits_hit_the_fractions():
     """2000 draws: three standard deviations of the test share are 3 * sqrt(0.3 * 0.7 / 2000) = 0.031."""
-    splits = list(split_names([f"case{i}" for i in range(2000)], seed=1, **FRACTIONS).values())
+    names = [f"case{i}" for i in range(2000)]
+    splits = list(split_names(names, seed=1, val_fraction=0.2, test_fraction=0.3).values())
     assert splits.count("test") / 2000 == pytest.approx(0.3, abs=0.031)
     assert splits.count("val") / 2000 == pytest.approx(0.2, abs=0.027)
 

@@ -9,18 +9,17 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.dataset import read_case
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.files.opened import TimeLimit
 from segmeter.data.folder import build_folder
@@ -63,23 +62,16 @@ def test_what_is_read_comes_out():
     assert limit(None)(here) is here()
     assert limit()(here) is not here()
     assert limit(None).lines(ArrayRows(np.zeros(3))).read(0, 2).shape == (2,)
-    with pytest.raises(DataError, match="damaged"):
-        limit()(partial(_raise, DataError("damaged")))
-    with pytest.raises(TimeoutError, match="the reader's own"):
-        limit()(partial(_raise, TimeoutError("the reader's own")))
+    for error in (DataError("damaged"), TimeoutError("the reader's own")):
+        with pytest.raises(type(error), match=str(error)):
+            limit()(mock.Mock(side_effect=error))
 
 
-def _raise(error):
-    raise error
-
-
-def test_what_comes_too_late_is_named_in_time():
-    released = threading.Event()
+def test_what_comes_too_late_is_named_in_time(released):
     begun = time.monotonic()
     with pytest.raises(LateError) as caught:
         limit()(released.wait)
     assert 0.3 <= time.monotonic() - begun < 5
-    released.set()
     assert caught.value.exit_code == 3
     again = pickle.loads(pickle.dumps(caught.value))
     said = "was not read within 0.3 seconds: a.png, a mask.png. Bring the disk or server back, or raise data.timeout_s."
@@ -114,13 +106,11 @@ def test_a_process_ends_though_a_library_reads_for_ever(script, code):
     assert "case 'a' (index 4) was not read within 0.3 seconds" in ended.stderr
 
 
-def test_a_read_that_was_interrupted_holds_up_no_other():
-    released = threading.Event()
+def test_a_read_that_was_interrupted_holds_up_no_other(released):
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         limit(9)(released.wait)
     assert limit()(lambda: "read") == "read"
-    released.set()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -151,13 +141,7 @@ def _rows(data):
         return image.read(0, 3)
 
 
-def _window(data):
-    sample = PartReader(data)(1)
-    assert sample
-    return sample.image[2:5, 3:6]
-
-
-WAYS: dict[str, Callable[[Dataset], Any]] = {
+WAYS = {
     "sample": lambda data: read_case(data, 1),
     "header": lambda data: data.header_of(1),
     "kinds": lambda data: data.kinds(),
@@ -166,7 +150,7 @@ WAYS: dict[str, Callable[[Dataset], Any]] = {
     "hashes": lambda data: data.contents(),
     "check": partial(check_dataset, use_cache=False),
     "rows": _rows,
-    "window": _window,
+    "window": lambda data: PartReader(data)(1).image[2:5, 3:6],
     "check by rows": lambda data: check_dataset(replace(data, streams=True, rows_above=1), use_cache=False),
 }
 
@@ -219,7 +203,7 @@ def test_rows_are_limited_each_time_they_are_read(images, released, monkeypatch)
         monkeypatch.setattr(FileArray, "read", lambda self, start, stop: released.wait(9))
         with pytest.raises(LateError, match=LATE):
             rows.read(0, 3)
-        released.set()
+        released.set()  # for the end of the block
 
 
 def test_windows_are_limited_each_time_they_are_read(images, released, monkeypatch):

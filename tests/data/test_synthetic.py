@@ -62,9 +62,8 @@ def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field, m
 
 
 def test_what_does_not_decide_pixels_shares_the_folder(tmp_path):
-    binary = _config(
-        tmp_path, task="binary", classes=("rest", "mitotic"), colours=None, label_map={"0": 0, "1": 0, "2": 0, "3": 1}
-    )
+    fields = {"classes": ("rest", "mitotic"), "colours": None, "label_map": {"0": 0, "1": 0, "2": 0, "3": 1}}
+    binary = _config(tmp_path, task="binary", **fields)
     assert cells.draw_cells(binary) == cells.draw_cells(_config(tmp_path))
     assert build_dataset(binary, split="train").spec.num_classes == 2
 
@@ -104,19 +103,21 @@ def test_classes_have_the_shares_that_the_set_promises(scenes):
     assert 0.002 < shares[cells.MITOTIC] < 0.02
 
 
+def cells_of(scene):
+    return [scene.instances == number for number in np.unique(scene.instances) if number]
+
+
 def test_each_instance_is_of_one_class_and_background_of_none(scenes):
     for scene in scenes:
         assert ((scene.instances > 0) == (scene.labels > 0)).all()
-        for number in np.unique(scene.instances[scene.instances > 0]):
-            assert len(np.unique(scene.labels[scene.instances == number])) == 1
+        assert all(len(np.unique(scene.labels[mask])) == 1 for mask in cells_of(scene))
 
 
 def test_spindles_are_long_and_round_cells_are_not(scenes):
     """Of an inner spindle, no disc covers half; of an inner round cell, the inscribed disc covers most."""
     fill = {cells.ROUND: [], cells.SPINDLE: []}
     for scene in scenes:
-        for number in np.unique(scene.instances[scene.instances > 0]):
-            mask = scene.instances == number
+        for mask in cells_of(scene):
             kind = int(scene.labels[mask][0])
             edges = mask[0].any() or mask[-1].any() or mask[:, 0].any() or mask[:, -1].any()
             if kind in fill and not edges and label(mask)[1] == 1:
@@ -132,8 +133,7 @@ def test_labels_lie_where_the_light_is(scenes):
     brighter = []
     for scene in scenes[:4]:
         far = distance_transform_edt(scene.labels == 0)
-        for number in np.unique(scene.instances[scene.instances > 0]):
-            mask = scene.instances == number
+        for mask in cells_of(scene):
             near = (distance_transform_edt(~mask) < 8) & (far >= 2)
             if near.sum() > 50:
                 brighter.append(np.median(scene.image[mask]) > np.median(scene.image[near]))

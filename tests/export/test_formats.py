@@ -18,7 +18,7 @@ from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from tests.data.crafted import THREE, encoded
-from tests.data.files.test_opened_geometry import UTM
+from tests.data.files.test_opened import UTM
 from tests.data.formats_written import library
 
 CASES = [

@@ -137,13 +137,13 @@ class Dataset:
         if self.reading.instances:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
             raise file_error(pair.image, "data.instances", rule, "true", remedy)
-        limits: dict[str, Any] = {"max_pixels": self.reading.max_pixels, "level": self.reading.level}
         with unchanged(pair.files, in_time), ExitStack() as stack:
             hashes = in_time(lambda: [hash_map(path) for path, _ in zip(pair.files, pair.sha256, strict=False)])
             for path, sha256, now in zip(pair.files, pair.sha256, hashes, strict=False):
                 if now != sha256:
                     raise content_changed(path)
-            opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
+            asked: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
+            opened = open_image_lines(pair.image, **asked, **self.reading.limits)
             image = in_time.lines(in_time(partial(stack.enter_context, opened)))
             every = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
             masks = [in_time.lines(in_time(partial(stack.enter_context, each))) for each in every]
@@ -164,8 +164,7 @@ class Dataset:
     def header_of(self, index: int, number: int = 0) -> Header:
         """Read the header of file `number` of a case, 0 being the image; DataError if it is damaged or too large."""
         path = Path(self.pairs[index].paths[number])
-        reading = self.reading
-        options = reading.options(path) if number else {"max_pixels": reading.max_pixels, "level": reading.level}
+        options = self.reading.options(path) if number else self.reading.limits
         return self.limit(index)(partial(read_header, path, **options, streams=self.streams))
 
     def limit(self, index: int) -> TimeLimit:
@@ -211,11 +210,11 @@ class Dataset:
             It is damaged, gone, not such an image, or changed since it was verified.
         """
         pair = self.pairs[index]
-        level, limits = self.reading.level, {"max_pixels": self.reading.max_pixels}
-        with open_array(pair.image, settled=True, level=level, streams=self.streams, **limits) as stored:
+        with open_array(pair.image, settled=True, streams=self.streams, **self.reading.limits) as stored:
             sha256 = stored.sha256 if hashed or pair.sha256 else ""
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)
+            level = self.reading.level
             return image_of(stored, channels=self.in_channels, orientation=self.orientation, level=level), sha256
 
     def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from segmeter.checks import expected, some
 from segmeter.data.config import FolderConfig
-from segmeter.data.files.sniff import SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
+from segmeter.data.files.sniff import HIDDEN, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import MARKS, is_zarr
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError
@@ -20,7 +20,6 @@ from segmeter.remote import Listed, list_place
 Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
-_HIDDEN = (".", "__MACOSX")
 _YOLO, _YOLO_NAMES = ".txt", "classes.txt"  # label files, and the list of class names that tools write beside them
 _NO_JSON = "Name a COCO file itself, as in data.masks=annotations.json; write label maps of other JSON."
 
@@ -115,7 +114,7 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
     for name in sorted(links):
         stem, _, suffix = name.rpartition(".")
         kept = str(behind[name].path) if behind else name
-        if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
+        if f".{suffix.lower()}" in SUFFIXES and not name.startswith(HIDDEN):
             names[stem_of(name) if whole_suffix else stem].append(kept)
         elif not is_junk(folder / name):
             entry = behind[name] if behind else Listed(folder / name)

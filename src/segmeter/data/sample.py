@@ -143,6 +143,11 @@ class Reading:
         """Whether the label map names colours."""
         return not self.instances and any("," in name for name in self.label_map)
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The options with which `open_array` opens an image."""
+        return {"max_pixels": self.max_pixels, "level": self.level}
+
     def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
         """Return the options with which `open_array` opens a map; the label map of an OME-Zarr image must be named."""
         is_folder = path.is_dir() if is_folder is None else is_folder
@@ -150,7 +155,7 @@ class Reading:
         if names:
             rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
             raise file_error(path, "OME-Zarr", rule, f"a picture with {some(names)}", remedy)
-        return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}
+        return {"key": self.key, "axes": "map", **self.limits}
 
 
 def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ from segmeter.files import TEMPORARY, fresh_folder, make_folder, remove, tempora
 from segmeter.parallel import allow_open_files, map_in_threads
 from segmeter.progress import track
 from segmeter.records import cache_folder
-from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_object, split_archive, url_of
+from segmeter.remote.stores import THREADS, Stored, list_objects, on_disk, origin, read_object, split_archive, url_of
 
 Item = TypeVar("Item")
 
@@ -34,7 +34,6 @@ _MARK = f"{os.sep}{_HOME}{os.sep}"
 _FOLDER = "-folder"  # ends the name of an entry for a folder
 _IN_USE = ".in-use"  # the file of an entry that is open where folders can't be locked
 _LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")  # all systems but Windows
-_THREADS = 16  # which mostly wait for the store
 _FULL = 0.9  # of the bound that remains in use after deletions
 _SHARE = 8  # this part of the room is used before the cache is looked through again
 _OPEN_FILES = 65536  # if the system allows; each kept entry takes one
@@ -74,7 +73,7 @@ def list_place(place: Path) -> Listed:
     """
     url = url_of(place)
     if url is None or url.startswith("zip://"):
-        return Listed(unzipped(place) if url else place)
+        return Listed(unzipped(place))
     objects, inside = list_objects(url), dict[str, list[Stored]]()
     for each in objects:
         name, _, rest = each.name.partition("/")
@@ -107,9 +106,7 @@ def fetch(given: str | Path, keep: Callable[[str], bool] = lambda name: True) ->
     changed since it was listed or does not fit into the cache.
     """
     url = url_of(given)
-    if url is None:
-        return Path(given)
-    if url.startswith("zip://"):
+    if url is None or url.startswith("zip://"):
         return unzipped(Path(given))
     objects = [each for each in list_objects(url) if not each.name or keep(each.name)]
     if not objects:
@@ -172,7 +169,7 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
     if all(listed_size(path) is None for item in first for path in files_of(item)):
         yield from chain(first, rest)
     else:
-        yield from map_in_threads(work, chain(first, rest), threads=_THREADS, name="fetch")
+        yield from map_in_threads(work, chain(first, rest), threads=THREADS, name="fetch")
 
 
 def _cached(url: str, objects: Sequence[Stored]) -> Path:
@@ -257,7 +254,7 @@ def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool
     if len(objects) == 1:
         found = [read(objects[0])]
     else:
-        read_all = map_in_threads(read, objects, threads=_THREADS, name="fetch")
+        read_all = map_in_threads(read, objects, threads=THREADS, name="fetch")
         found = list(track(read_all, f"fetching {url}", len(objects)) if show else read_all)
     if _entry(_cached(url, found)) != entry:
         rule, remedy = "to stay what it was when it was listed", "Start again once it is settled."

@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further retry
+THREADS = 16  # which mostly wait for the store
 MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigabytes
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
@@ -42,7 +43,6 @@ _ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(sign): 0xF000 + ord(sign) 
 _START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
 
 _LOG = logging.getLogger(__name__)
-_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
         raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
     files = find_files(folder)
     last = files.pop(RUN, None)
-    written = map_in_threads(lambda each: write_object(f"{url}/{each}", files[each]), sorted(files), threads=_THREADS)
+    written = map_in_threads(lambda each: write_object(f"{url}/{each}", files[each]), sorted(files), threads=THREADS)
     for _ in track(written, "copying", len(files)):
         pass
     if last is not None:

@@ -12,15 +12,11 @@ from segmeter.errors import DataError
 _seen: list[int] = []
 
 
-def double(values):
-    return 2 * values
-
-
 def refuse(line):
     raise DataError(line)
 
 
-def crash():
+def crash(*arguments):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
@@ -50,16 +46,8 @@ def talk():
     return "quiet"
 
 
-def process():
-    return os.getpid()
-
-
 def loaded(*modules):
     import segmeter.data.files.medical
     import segmeter.data.masks.coco  # noqa: F401
 
     return [name for name in modules if name in sys.modules]
-
-
-def crash_on(*arguments):
-    crash()

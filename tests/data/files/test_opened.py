@@ -1,10 +1,11 @@
-"""What headers say, lines of arrays, and files far larger than their pixels: refused at a bounded cost."""
+"""Formats and stems, what headers say, where pixels lie, lines of arrays, and files far larger than their pixels."""
 
 import json
 import struct
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,37 @@ import tifffile
 import zarr
 
 from segmeter.data.files.array import ArrayRows, stack_planes
-from segmeter.data.files.opened import read_header
+from segmeter.data.files.opened import read_geometry, read_header
+from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, noise, png_bytes, put
+from tests.data.crafted import THREE, encoded, noise, png_bytes, put, write_multiscales, write_pyramid, write_zarr
 from tests.data.volumes import VOLUME, save_volume
+
+
+def test_format_is_told_by_content_without_reading_on_and_suffixes_of_one_format_are_equal(tmp_path):
+    jpeg = encoded(noise(), "JPEG")
+    for name in ("x.jpg", "x.JPEG"):
+        with open_regular(put(tmp_path / name, jpeg)) as file:
+            assert name_format(tmp_path / name, file.peek(64)[:64]) == "jpeg"
+            assert file.read() == jpeg
+
+
+def test_show_keeps_one_harmless_line(tmp_path):
+    assert show(tmp_path / "a b") == str(tmp_path / "a b")
+    assert show(tmp_path / "a\nb\x1b[0m").endswith(r"a\nb\x1b[0m'")
+
+
+def test_a_stem_is_the_name_without_its_whole_suffix():
+    names = ["a.nii.gz", "a.OME.tif", "a.b.png", "a.ome.zarr", "a", "a.nii"]
+    assert [stem_of(Path(name)) for name in names] == ["a", "a", "a.b", "a", "a", "a"]
+
+
+def test_volume_formats_are_told_by_suffix_and_folders_are_zarr(tmp_path):
+    formats = {"a.NII.GZ": "nifti", "a.nii": "nifti", "a.npz": "npz", "a.zarr": "zarr", "a.npy": None, "a.png": None}
+    assert {name: volume_format(tmp_path / name) for name in formats} == formats
+    assert volume_format(tmp_path) == "zarr"
 
 
 @pytest.mark.parametrize(
@@ -56,12 +82,6 @@ def test_header_of_a_png_decodes_no_pixel(tmp_path):
     assert read_header(path).height == 9
 
 
-def test_npy_of_one_or_four_axes_is_no_picture(tmp_path):
-    for shape in ((5,), (2, 3, 4, 5)):
-        with pytest.raises(DataError, match=r"`shape` \(height, width\) or \(height, width, channels\), got \("):
-            read_header(put(tmp_path / "x.npy", np.zeros(shape, np.uint8)))
-
-
 @pytest.mark.parametrize(("start", "stop"), [(0, 6), (2, 2), (3, 5), (5, 9)])
 def test_rows_lie_along_the_axis_that_is_named_and_end_with_it(start, stop):
     array = np.arange(6 * 7 * 8, dtype=np.uint16).reshape(6, 7, 8)
@@ -72,13 +92,10 @@ def test_rows_lie_along_the_axis_that_is_named_and_end_with_it(start, stop):
 
 
 def test_planes_are_stacked_in_their_order():
-    planes = [np.full((4, 3), k, np.uint8) for k in (7, 5, 9)]
-    planes[1][2] = 1
+    planes = noise(3, 4, 5)
     rows = stack_planes([ArrayRows(plane) for plane in planes])
-    assert (rows.shape, rows.dtype) == ((3, 4, 3), np.uint8)
-    found = rows.read(1, 3)
-    assert found.dtype == np.uint8
-    assert found[:, :, 0].tolist() == [[7, 7], [5, 1], [9, 9]]
+    assert (rows.shape, rows.dtype) == ((3, 4, 5), np.uint8)
+    np.testing.assert_array_equal(rows.read(1, 3), planes[:, 1:3], strict=True)
 
 
 HUGE = 300 * 10**9  # bytes of a sparse file
@@ -86,6 +103,7 @@ MEASURE = """
 import json, resource, sys
 from pathlib import Path
 from segmeter.data.sample import Reading
+from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
@@ -141,9 +159,9 @@ def sparse_files(root):
     found |= {root / "large" / name: TOO_LARGE if name == "a.png" else DAMAGED for name in NAMES if name != "a.tif"}
     for path in found:
         if path.suffix == ".png":
-            put(path, encoded(VOLUME[0]))
+            put(path, VOLUME[0])
         else:
-            save_volume(path, VOLUME)
+            save_volume(path)
         made_sparse(path, HUGE if path.parent.name == "huge" else 3 << 30)
     return found
 
@@ -188,3 +206,86 @@ def test_a_large_tiff_is_read_page_by_page_and_hashed_without_being_held(tmp_pat
     tifffile.imwrite(tmp_path / "a.tif", VOLUME, photometric="minisblack")
     made_sparse(tmp_path / "a.tif", 1 << 28)
     assert np.array_equal(read_map(tmp_path / "a.tif", Reading(spec=THREE, max_pixels=10**8)).values, VOLUME)
+
+
+IMAGE = np.zeros((64, 48, 3), np.uint8)
+UTM = "WGS 84 / UTM zone 33N|"
+
+
+def geotags(raster_type=1):
+    """1 metre by 2, its top left corner at (500000, 5000000) of UTM zone 33N."""
+    keys = (1, 1, 0, 4, 1024, 0, 1, 1, 1025, 0, 1, raster_type, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
+    return [
+        (33550, "d", 3, (1.0, 2.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 500000.0, 5000000.0, 0.0), True),
+        (34735, "H", len(keys), keys, True),
+        (34737, "s", 0, UTM, True),
+    ]
+
+
+def test_geotiff_tags_are_taken_as_they_stand_but_that_pixels_of_a_coarser_level_are_larger(tmp_path):
+    """Every second one: 2 metres wide and 4 high; the tie point at column 8, row 2 becomes 4, 1."""
+    tags = geotags()
+    tags[1] = (33922, "d", 6, (8.0, 2.0, 0.0, 500000.0, 5000000.0, 0.0), True)
+    write_pyramid(tmp_path / "a.tif", IMAGE, IMAGE[::2, ::2], extratags=tags)
+    found = dict(read_geometry(tmp_path / "a.tif", level=1).geotiff)
+    assert found[33550] == (2.0, 4.0, 0.0)
+    assert found[33922] == (4.0, 1.0, 0.0, 500000.0, 5000000.0, 0.0)
+    finest = read_geometry(tmp_path / "a.tif")
+    assert (finest.known, finest.spacing) == (True, None)
+    assert dict(finest.geotiff) == {tag: value for tag, _, _, value, _ in tags}
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_matrix_of_a_coarser_level_has_larger_columns(step, tmp_path):
+    """It takes (column, row, 0, 1); a pixel of level 1 covers as many of level 0 as the sizes say, such as 64 / 22."""
+    matrix = np.array([[3.0, 0.5, 0, 100], [0.25, -2.0, 0, 200], [0, 0, 0, 0], [0, 0, 0, 1]])
+    tags = [(34264, "d", 16, tuple(matrix.ravel()), True), *geotags()[2:]]
+    coarser = IMAGE[::step, ::step]
+    write_pyramid(tmp_path / "a.tif", IMAGE, coarser, extratags=tags)
+    found = np.reshape(dict(read_geometry(tmp_path / "a.tif", level=1).geotiff)[34264], (4, 4))
+    down, across = (whole / part for whole, part in zip(IMAGE.shape[:2], coarser.shape[:2], strict=True))
+    np.testing.assert_allclose(found @ [5, 7, 0, 1], matrix @ [5 * across, 7 * down, 0, 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("tags", "level", "problem"),
+    [
+        ([(274, "H", 1, 6, True), *geotags()], 0, "turned as its orientation says"),
+        (geotags(raster_type=2), 1, "pixels' centres"),
+    ],
+)
+def test_a_turned_picture_and_centres_of_a_coarser_level_are_not_placed(tags, level, problem, tmp_path):
+    write_pyramid(tmp_path / "a.tif", IMAGE, IMAGE[::2, ::2], extratags=tags)
+    found = read_geometry(tmp_path / "a.tif", level=level)
+    assert not found.known
+    assert problem in found.spacing_problem
+    assert read_geometry(tmp_path / "a.tif").known == bool(level)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_spacing_of_ome_and_imagej_metadata(tmp_path, level):
+    ome = {"axes": "YXS", "PhysicalSizeX": 0.25, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.5}
+    write_pyramid(tmp_path / "a.ome.tif", IMAGE, IMAGE[::2, ::2], metadata={**ome, "PhysicalSizeYUnit": "µm"})
+    found = read_geometry(tmp_path / "a.ome.tif", level=level)
+    assert (found.spacing, found.unit) == ((0.5 * 2**level, 0.25 * 2**level), "um")
+    tifffile.imwrite(tmp_path / "b.tif", IMAGE, imagej=True, resolution=(4, 2), metadata={"unit": "mm"})
+    assert read_geometry(tmp_path / "b.tif").spacing == (0.5, 0.25)
+
+
+def test_spacing_of_a_zarr_whose_channels_come_last_is_that_of_its_rows_and_columns(tmp_path):
+    for name, spacing, unit in (("three", [3.0, 2.0, 1.0], ["mm"] * 3), ("two", [3.0, 2.0], "mm")):
+        attributes = {"spacing": spacing, "unit": unit}
+        found = read_geometry(write_zarr(tmp_path / f"{name}.zarr", IMAGE, "yxc", attributes=attributes))
+        assert (found.spacing, found.unit) == ((3.0, 2.0), "mm"), name
+
+
+@pytest.mark.parametrize("axes", ["cyx", "yxc"])
+@pytest.mark.parametrize("level", [0, 1])
+def test_spacing_of_the_level_of_ome_zarr(tmp_path, axes, level):
+    levels = [each if axes == "yxc" else np.moveaxis(each, -1, 0) for each in (IMAGE, IMAGE[::2, ::2])]
+    edges = {"y": 0.5, "x": 0.25, "c": 1.0}
+    steps = [[{"type": "scale", "scale": [edges[axis] * 2**n for axis in axes]}] for n in range(2)]
+    write_multiscales(zarr.open_group(str(tmp_path / "a.zarr"), mode="w"), *levels, axes=axes, steps=steps)
+    found = read_geometry(tmp_path / "a.zarr", level=level)
+    assert (found.spacing, found.unit) == ((0.5 * 2**level, 0.25 * 2**level), "um")

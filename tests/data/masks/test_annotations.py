@@ -116,22 +116,12 @@ STUDIO_WRONG = {
 }
 
 
-def test_polygons_and_masks_of_cvat_give_the_mask_back(tmp_path):
-    mask = draw_mask()
-    shapes = [cvat_mask(mask == label, NAMES[label]) for label in (1, 2)]
-    path = write_cvat(tmp_path / "a.xml", [*shapes, ("tag", {"label": "cell"})])
-    assert annotated_images(path) == {"x": [path / "x"]}
-    assert np.array_equal(read_annotated(path / "x", READING), mask)
-    shapes = [cvat_polygon(corners, NAMES[label]) for label, corners in parts_of(blocks())]
-    assert np.array_equal(read_annotated(write_cvat(path, shapes) / "x", READING), blocks())
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_shape_of_a_higher_z_order_covers_those_below(order, tmp_path):
     lower, upper = np.zeros((2, *SHAPE), bool)
     lower[2:10, 2:10], upper[5:15, 5:15] = True, True
     shapes = [cvat_mask(lower, "cell", 0), cvat_mask(upper, "lymphocyte", 3)][::order]
-    path = write_cvat(tmp_path / "a.xml", shapes)
+    path = write_cvat(tmp_path / "a.xml", [*shapes, ("tag", {"label": "cell"})])  # which is about the whole image
     assert np.array_equal(read_annotated(path / "x", READING), np.where(upper, 2, lower))
     same = [cvat_mask(lower, "cell"), cvat_mask(upper, "lymphocyte")]
     with pytest.raises(DataError, match="25 pixels that two of them cover"):

@@ -32,17 +32,12 @@ def of_shapes(*segmentations, crowd=(), shape=(20, 30)):
     return {"images": [image], "annotations": annotations, "categories": categories}
 
 
-def runs(mask):
-    return library("pycocotools.mask").encode(np.asfortranarray(mask, np.uint8)) | {}
-
-
 def test_objects_are_numbered_and_crowds_ignored(tmp_path):
-    mask = np.zeros((20, 30), bool)
-    parts = [mask.copy() for _ in range(3)]
+    parts = np.zeros((3, 20, 30), bool)
     for i, part in enumerate(parts):
         part[2:8, 2 + 9 * i : 8 + 9 * i] = True
-    segments = [{"size": [20, 30], "counts": runs(part)["counts"].decode()} for part in parts]
-    content = of_shapes(*segments, crowd=(1,))
+    runs = [library("pycocotools.mask").encode(np.asfortranarray(part, np.uint8))["counts"].decode() for part in parts]
+    content = of_shapes(*({"size": [20, 30], "counts": each} for each in runs), crowd=(1,))
     path = put(tmp_path / "a.json", content)
     spec = CELLS.replace(ignore_index=255)
     with pytest.raises(DataError, match=r"`classes` to be of none, cell, got 1: lymphocyte"):
@@ -167,36 +162,25 @@ def test_run_lengths_are_those_of_pycocotools(seed):
     assert compress_runs(found) == text
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_polygons_are_filled_as_pycocotools_does(seed, tmp_path):
+COMB = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
+TRACED = np.array(
+    [[*COMB, [30, 20], [30, 0]]], float
+)  # corners on every pixel's edge, as tools write that trace pixels
+POLYGONS = [*(np.random.default_rng(seed).random((2, 5, 2)) * [30, 20] for seed in range(5)), TRACED]
+
+
+@pytest.mark.parametrize("polygons", POLYGONS, ids=[*range(5), "traced"])
+def test_polygons_are_filled_as_pycocotools_does(polygons, tmp_path):
     tools = library("pycocotools.coco")
-    rng = np.random.default_rng(seed)
-    polygons = [(rng.random((5, 2)) * [30, 20]).ravel().tolist() for _ in range(2)]
-    path = put(tmp_path / "a.json", of_shapes(polygons))
+    path = put(tmp_path / "a.json", of_shapes(polygons.reshape(len(polygons), -1).tolist()))
     theirs = tools.COCO(str(path))
     with quiet():
         wanted = theirs.annToMask(theirs.anns[0])
     assert np.array_equal(read_annotated(path / "x", READING), wanted)
 
 
-def test_a_long_outline_within_its_bound_is_filled(tmp_path):
-    """Corners on every pixel's edge, as tools write them that trace pixels."""
-    tools = library("pycocotools.mask")
-    comb = [[x + 0.01 * (y % 2), y] for x in range(0, 30, 2) for y in (range(20), range(20, 0, -1))[x // 2 % 2]]
-    polygon = np.array([*comb, [30, 20], [30, 0]], float).ravel().tolist()
-    path = put(tmp_path / "a.json", of_shapes([polygon]))
-    with quiet():
-        wanted = tools.decode(tools.merge(tools.frPyObjects([polygon], 20, 30)))
-    assert np.array_equal(read_annotated(path / "x", READING), wanted)
-
-
 @pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("52203~", "can't be read"),
-        ("5220/", "can't be read"),
-        ("5220o", "ends within a number"),
-    ],
+    ("text", "fault"), [("52203~", "can't be read"), ("5220/", "can't be read"), ("5220o", "ends within a number")]
 )
 def test_a_text_that_is_no_run_lengths_is_refused(text, fault):
     with pytest.raises(ValueError, match=fault):

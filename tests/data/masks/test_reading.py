@@ -1,19 +1,21 @@
-"""Label maps of two and three axes from every format: the same values, and one line for what is none."""
+"""Label maps of every format: the same values, their labels, and one line for what is none."""
 
-import hashlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 
+from segmeter.classes import ClassSpec
+from segmeter.data.masks.label_mapping import mark_cores, split_codes, to_labels
 from segmeter.data.masks.reading import check_labels, read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, encoded, put, write_zarr
+from tests.data.crafted import BINARY, THREE, put, write_zarr
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
@@ -56,19 +58,6 @@ def test_two_axes_of_every_array_format_are_a_plane(tmp_path):
     assert np.array_equal(read_map(tmp_path / "e.npy", READING).values, plane)
 
 
-def test_pictures_give_their_stored_values_and_the_hash_of_their_bytes(tmp_path):
-    content = encoded(VOLUME[0])
-    found = read_map(put(tmp_path / "a.png", content), READING)
-    assert np.array_equal(found.values, VOLUME[0])
-    assert found.sha256 == hashlib.sha256(content).hexdigest()
-
-
-def test_a_label_map_is_of_volumes_too(tmp_path):
-    reading = Reading(spec=THREE, label_map={"0": 0, "7": 1, "9": 2}, max_pixels=1000)
-    stored = np.array([0, 7, 9], np.uint8)[VOLUME]
-    assert np.array_equal(read_map(save_volume(tmp_path / "a.nii.gz", stored), reading).values, VOLUME)
-
-
 def test_values_outside_the_classes_are_named_on_checking(tmp_path):
     path = save_volume(tmp_path / "a.npz", VOLUME + 5)
     stored = read_map(path, READING).values
@@ -102,25 +91,13 @@ def test_of_a_damaged_tiff_nothing_is_printed_beside_the_refusal(tmp_path):
     path = save_volume(tmp_path / "a.tif", np.tile(VOLUME, (4, 10, 10)))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
     script = """
-import sys
-from pathlib import Path
-from segmeter.data.masks.reading import read_values
-from segmeter.errors import DataError
-try:
-    read_values(Path(sys.argv[1]), max_pixels=100_000, key=None)
-except DataError:
-    print("refused")
+import pathlib, sys, pytest
+from segmeter.data import read_values
+with pytest.raises(ValueError, match="truncated or damaged"):
+    read_values(pathlib.Path(sys.argv[1]), max_pixels=100_000)
 """
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("refused\n", "")
-
-
-def test_text_and_missing_files_are_named(tmp_path):
-    (tmp_path / "a.nii.gz").write_bytes(b"hello there, I am text")
-    (tmp_path / "b.npz").write_bytes(b"")
-    for name in ("a.nii.gz", "b.npz", "c.npz"):
-        with pytest.raises(DataError, match=name):
-            read_map(tmp_path / name, READING)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_opaque_colours_with_an_alpha_channel_are_read_as_colours(tmp_path):
@@ -149,3 +126,98 @@ def test_the_label_map_of_a_picture_with_several_has_to_be_named(tmp_path):
         Reading(spec=THREE, label_map={}, max_pixels=9).options(path)
     named = Reading(spec=THREE, label_map={}, max_pixels=9, key="labels/cells").options(path)
     assert named == {"key": "labels/cells", "level": 0, "max_pixels": 9, "axes": "map"}
+
+
+PATH = Path("x.png")
+
+
+def _spec(task, classes, ignore_index=None):
+    names = tuple(map(str, range(classes)))
+    return ClassSpec(task=task, names=names, colours=((0, 0, 0),) * classes, ignore_index=ignore_index)
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        (BINARY, [0, 1]),
+        (THREE, [0, 1, 2, 255]),
+        (_spec("multilabel", 7, 9), [0, 1, 9]),
+        (_spec("multiclass", 257), list(range(257))),
+        (_spec("multiclass", 2, 256), [0, 1, 256]),
+    ],
+    ids=["binary", "ignore", "multilabel", "257", "wide-ignore"],
+)
+def test_labels_that_are_allowed(spec, allowed):
+    assert list(spec.values) == allowed
+
+
+@pytest.mark.parametrize(
+    ("values", "spec", "label_map", "message"),
+    [
+        ([-1, 4], THREE, {"4": 1}, r"names: 4, got -1 \(1 pixels\). Add the missing values to data.label_map"),
+        ([0, 1, 1], THREE, {"0": 0, "255": 1}, r"0; 255, got 1 \(2 pixels\). The values are labels already: leave"),
+        ([*range(3, 40)] * 2, THREE, {}, r"got 3 \(2 pixels\), 4 .*12 \(2 pixels\) and 27 more values"),
+        ([0, 2], _spec("multilabel", 5), {}, r"only 0 to 1, got 2 \(1 pixels\)"),
+        ([[9, 9, 9], [0, 0, 0]], THREE, {"8,4,0": 2, "0,0,0": 0}, r"names: 8,4,0; 0,0,0, got 9,9,9 \(1 pixels\)"),
+    ],
+    ids=["negative", "labels already", "many", "a class in a plane", "a colour"],
+)
+def test_other_values_are_refused_with_their_pixels_and_advice(values, spec, label_map, message):
+    stored = np.array([values], np.int32 if -1 in values else np.uint8)
+    with pytest.raises(DataError, match=message):
+        to_labels(PATH, stored, spec=spec, label_map=label_map)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int64", "uint32"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_label_map_is_what_a_loop_over_pixels_gives(dtype, seed):
+    rng = np.random.default_rng(seed)
+    least = 3 if dtype.startswith("u") else -3
+    values = rng.choice(np.array([least, 17, 120, 90], dtype), (9, 11))
+    label_map = {str(least): 2, "17": 0, "120": 255, "90": 1, "5": 1}
+    expected = [[label_map[str(int(value))] for value in row] for row in values]
+    labels = to_labels(PATH, values, spec=THREE, label_map=label_map)
+    assert labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, expected)
+
+
+def test_colours_that_share_two_channels_are_told_apart():
+    values = np.uint8([[[1, 2, 3], [3, 2, 1], [1, 2, 4], [1, 3, 3]]])
+    label_map = {"1,2,3": 0, "3,2,1": 1, "1,2,4": 2, "1,3,3": 255}
+    np.testing.assert_array_equal(to_labels(PATH, values, spec=THREE, label_map=label_map), [[0, 1, 2, 255]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "divisor", "codes", "labels", "objects"),
+    [
+        ("uint8", 1000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("int8", 1000, [2, 0, 1], [2, 0, 1], [0, 0, 0]),
+        ("uint16", 70_000, [2, 0, 255], [2, 0, 255], [0, 0, 0]),
+        ("uint8", 100, [2, 101, 203], [2, 1, 2], [0, 101, 203]),
+        ("uint16", 1000, [2, 1001, 2065], [2, 1, 2], [0, 1001, 2065]),
+    ],
+)
+def test_codes_of_any_width_are_split(dtype, divisor, codes, labels, objects):
+    stored = np.array([codes], dtype)
+    found, numbers = split_codes(PATH, stored, spec=THREE, label_map={}, divisor=divisor)
+    assert (found.tolist(), numbers.tolist(), numbers.dtype) == ([labels], [objects], stored.dtype)
+
+
+def test_cores_lie_deep_in_their_own_object():
+    """Against distances to all pixels that touch another number."""
+    rng = np.random.default_rng(0)
+    instances = np.kron(rng.integers(0, 4, (5, 6)), np.ones((5, 7), int)).astype(np.uint16)
+    instances[12:14, 20:22] = 9
+    labels = (instances > 0).astype(np.uint8)
+    labels[0, :9] = 255
+    around = np.pad(instances, 1, mode="edge")
+    sides = (around[:-2, 1:-1], around[2:, 1:-1], around[1:-1, :-2], around[1:-1, 2:])
+    outermost = np.argwhere(np.any([side != instances for side in sides], axis=0))
+    depth = np.hypot(*(np.argwhere(labels < 9)[:, None] - outermost).transpose(2, 0, 1)).min(1)
+    for core_depth in (1, 2.5):
+        found = mark_cores(labels, instances, depth=core_depth)
+        for (row, column), own in zip(np.argwhere(labels < 9), depth, strict=True):
+            number, known = instances[row, column], labels[row, column]
+            deepest = depth[instances[labels < 9] == number].max()
+            assert found[row, column] == (2 if known == 1 and own >= min(core_depth, deepest) else known)
+    assert (mark_cores(labels, np.ones_like(instances), depth=2) == np.where(labels == 1, 2, labels)).all()

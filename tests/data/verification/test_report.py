@@ -11,7 +11,9 @@ from segmeter.data.folder import open_images
 from segmeter.data.sample import count_classes, count_decided
 from segmeter.data.verification.report import build_dataset, check_dataset, check_splits, describe_report, open_splits
 from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import BINARY, folder, make_folder, noise, put
+from tests.data.crafted import BINARY, folder, listed, make_folder, noise, put
+from tests.data.formats_written import coco_content
+from tests.data.volumes import save_nifti, save_volume
 from tests.models.parts import make_spec
 
 
@@ -19,16 +21,20 @@ def test_report_adds_up_over_cases(tmp_path):
     make_folder(tmp_path)
     put(tmp_path / "images" / "c.png", noise(5, 4))
     put(tmp_path / "masks" / "c.png", np.full((5, 4), 9, np.uint8))
+    put(tmp_path / "masks" / "b.png", np.zeros((12, 10), np.uint8))
     dataset = build_dataset(folder(tmp_path, ignore_index=9))
     report = check_dataset(dataset)
     masks = np.concatenate([dataset[i].target.ravel() for i in range(3)])
     assert (report.split, report.n_cases) == ("all", 3)
     np.testing.assert_array_equal(report.class_pixels, [(masks == 0).sum(), (masks == 1).sum()])
-    np.testing.assert_array_equal(report.class_cases, [2, 2])
+    np.testing.assert_array_equal(report.class_cases, [2, 1])
     assert report.ignored_pixels == 20
     assert report.total_pixels == 260 == report.class_pixels.sum() + report.ignored_pixels
     assert report.sizes == {(5, 4): 1, (12, 10): 2}
     assert report.dtypes == {"uint8": 3}
+    ignored, plain = report.warnings
+    assert "every pixel is ignored; their scores are undefined (1: c)" in ignored
+    assert "cases of background only (1: b)" in plain
 
 
 def test_equal_images_absent_classes_and_lone_ignore_are_warned_of(tmp_path):
@@ -73,8 +79,7 @@ def test_the_configured_split_is_opened_unless_another_is_asked_for(tmp_path):
 
 
 def test_open_splits_reads_every_pixel_where_build_reads_headers_alone(tmp_path):
-    make_folder(tmp_path)
-    path = tmp_path / "masks" / "b.png"
+    path = make_folder(tmp_path) / "masks" / "b.png"
     path.write_bytes(path.read_bytes()[:-20])
     assert len(build_dataset(folder(tmp_path), split="all")) == 3
     with pytest.raises(DataError, match=r"masks/b.png: .*truncated or damaged"):
@@ -82,28 +87,23 @@ def test_open_splits_reads_every_pixel_where_build_reads_headers_alone(tmp_path)
 
 
 def test_cases_of_a_split_that_is_not_read_are_in_no_other(tmp_path):
-    root = make_folder(tmp_path)
-    for split, names in {"train": "a\nb\n", "val": "c\n", "test": "b\n"}.items():
-        put(root / f"{split}.txt", names.encode())
-    put(root / "masks" / "c.png", b"no mask")  # what else is wrong is still said
+    config = listed(tmp_path, train="a b", val="c", test="b")
+    put(tmp_path / "masks" / "c.png", b"no mask")  # what else is wrong is still said
     with pytest.raises(DataError) as refusal:
-        open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])
+        open_splits(config, ["train", "val"], unread=["test"])
     assert "`train and test` to share no case, got 1: b. Keep each in one split." in str(refusal.value)
     assert "masks/c.png" in str(refusal.value)
 
 
-@pytest.mark.parametrize("absent", ["list", "mask"])
+@pytest.mark.parametrize("absent", ["test.txt", "masks/c.png"])
 def test_a_split_that_is_not_read_may_be_missing(tmp_path, absent):
-    root = make_folder(tmp_path)
-    for split, names in {"train": "a\n", "val": "b\n", "test": "c\n"}.items():
-        put(root / f"{split}.txt", names.encode())
-    (root / "test.txt" if absent == "list" else root / "masks" / "c.png").unlink()
-    (root / "images" / "c.png").write_bytes(b"no image")
-    assert [len(each) for each in open_splits(folder(root, lists="."), ["train", "val"], unread=["test"])[0]] == [1, 1]
+    config = listed(tmp_path, train="a", val="b", test="c")
+    (tmp_path / absent).unlink()
+    put(tmp_path / "images" / "c.png", b"no image")
+    assert [len(each) for each in open_splits(config, ["train", "val"], unread=["test"])[0]] == [1, 1]
 
 
-def test_a_description_has_classes_with_shares_and_channels_by_name(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+def test_a_description_has_classes_with_shares_and_channels_by_name(tmp_path):
     put(tmp_path / "images" / "a.png", np.full((4, 6, 3), (10, 20, 30), np.uint8))
     put(tmp_path / "masks" / "a.png", np.repeat(np.uint8([[0], [1], [1], [255]]), 6, axis=1))
     classes = ("background", "cell", "border")
@@ -153,3 +153,55 @@ def test_images_of_several_channel_counts_get_one_advice_that_ends(tmp_path):
         open_splits(folder(tmp_path), ["all"])
     assert "one number of channels" not in str(refusal.value)
     open_splits(folder(tmp_path, in_channels=1), ["all"])
+
+
+def labels(number):
+    return noise(channels=None, seed=number) % 2
+
+
+@pytest.mark.parametrize("form", [".nii.gz", ".npz", ".zarr", ".mha", ".nrrd"])
+def test_images_and_masks_of_one_plane_are_read_from_the_formats_of_score(form, tmp_path):
+    pixels = [np.float32(noise(channels=None, seed=number)) / 7 for number in range(3)]
+    for number, name in enumerate("abc"):
+        mask = labels(number).astype(np.float32 if form == ".nii.gz" else np.uint8)
+        for kind, plane in (("images", pixels[number]), ("masks", mask)):
+            flat = form in (".npz", ".mha", ".nrrd")
+            save_volume(tmp_path / kind / f"{name}{form}", plane if flat else plane[None])
+    (dataset,), (report,) = open_splits(folder(tmp_path, in_channels=1), ["all"])
+    for number in range(3):
+        np.testing.assert_array_equal(dataset[number].image[..., 0], pixels[number])
+        np.testing.assert_array_equal(dataset[number].target, labels(number), strict=True)
+    assert sum(report.class_pixels) == 3 * 12 * 10
+
+
+def coco(root):
+    """Run lengths in a COCO file of three images, one object on each."""
+    for number, name in enumerate("abc"):
+        put(root / "images" / f"{name}.png", noise(seed=number))
+    put(root / "annotations.json", coco_content({name: labels(number) for number, name in enumerate("abc")}))
+    return folder(root, masks="annotations.json")
+
+
+def test_a_coco_file_holds_the_masks_of_all_images_whole_and_by_lines(tmp_path):
+    (dataset,), _ = open_splits(coco(tmp_path), ["all"])
+    for number in range(3):
+        np.testing.assert_array_equal(dataset[number].target, labels(number))
+        with dataset.open_rows(number) as (_, target):
+            np.testing.assert_array_equal(target.read(0, 12), labels(number))
+
+
+def test_a_coco_file_that_changed_is_verified_again(tmp_path):
+    config, path = coco(tmp_path), tmp_path / "annotations.json"
+    (dataset,), _ = open_splits(config, ["all"])
+    path.write_text(path.read_text().replace('"image_id": 1', '"image_id": 2'))
+    with pytest.raises(DataError, match="to have the content that was checked"):
+        dataset[0]
+    (again,), _ = open_splits(config, ["all"])
+    assert not again[0].target.any()
+
+
+def test_a_volume_is_refused_before_it_is_read(tmp_path):
+    put(tmp_path / "images" / "a.png", noise())
+    save_nifti(tmp_path / "masks" / "a.nii.gz", np.zeros((3, 12, 10), np.uint8))
+    with pytest.raises(DataError, match=r"a\.nii\.gz: .*`mask` to hold one plane, got 3 x 12 x 10\. For volumes, set"):
+        build_dataset(folder(tmp_path))

@@ -16,11 +16,11 @@ from segmeter.data.folder import build_folder
 from segmeter.data.sample import count_classes, count_decided
 from segmeter.data.verification import verify
 from segmeter.data.verification.intensity import measure_image
-from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
-from segmeter.data.verification.verify import header_problems
+from segmeter.data.verification.report import build_dataset, check_dataset, describe_report, open_splits
+from segmeter.data.verification.verify import header_problems, load_rows, save_rows
 from segmeter.errors import DataError
 from segmeter.records import cache_folder
-from tests.data.crafted import encoded, folder, make_folder, noise, put
+from tests.data.crafted import encoded, folder, listed, make_folder, noise, put
 
 
 @pytest.fixture(autouse=True)
@@ -44,25 +44,14 @@ def read(monkeypatch):
     return names
 
 
-def assert_same(one, other):
-    for name in one.__dataclass_fields__:
-        if name == "n_known":
-            continue
-        if name == "intensities":
-            for a, b in zip(one.intensities, other.intensities, strict=True):
-                for key in ("low", "high", "mean", "std", "percentiles"):
-                    np.testing.assert_array_equal(getattr(a, key), getattr(b, key))
-        else:
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
 def test_a_second_start_decodes_nothing_and_reports_the_same(tmp_path, read):
     config = folder(make_folder(tmp_path / "data"))
     first = check_dataset(build_dataset(config))
     assert sorted(read) == ["a", "b", "c"]
     read.clear()
     second = check_dataset(build_dataset(config))
-    assert_same(second, first)
+    assert describe_report(second, config) == describe_report(first, config)
+    assert (second.file_sha256, second.presence.tolist()) == (first.file_sha256, first.presence.tolist())
     assert (first.n_known, second.n_known) == (0, 3)
     assert read == []
     check_dataset(build_dataset(config), use_cache=False)
@@ -84,15 +73,15 @@ def test_a_file_that_changes_while_it_is_checked_is_named(tmp_path, monkeypatch)
 
 def test_a_changed_file_is_read_again_even_where_size_and_time_are_put_back(tmp_path, read):
     config = folder(make_folder(tmp_path / "data"))
-    (tmp_path / "data" / "masks" / "b.png").unlink()
     path, mask = tmp_path / "data" / "masks" / "b.npy", noise(12, 10, None) % 2
+    path.with_suffix(".png").unlink()
     np.save(path, mask)  # no compression, so that other values take as many bytes
     first = check_dataset(build_dataset(config))
     before = path.stat()
     np.save(path, 1 - mask)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_ino) == (before.st_size, before.st_ino)
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    for name in ("st_size", "st_ino", "st_mtime_ns"):
+        assert getattr(path.stat(), name) == getattr(before, name), name
     read.clear()
     second = check_dataset(build_dataset(config))
     assert read == ["b"]
@@ -157,11 +146,8 @@ def test_many_starts_at_once_agree(tmp_path):
 def test_hashes_are_those_of_the_bytes(tmp_path):
     root = make_folder(tmp_path / "data")
     (dataset,), (report,) = open_splits(folder(root), ["all"])
-    wanted = {
-        f"{kind}/{name}.png": hashlib.sha256((root / kind / f"{name}.png").read_bytes()).hexdigest()
-        for name in "abc"
-        for kind in ("images", "masks")
-    }
+    names = [f"{kind}/{name}.png" for name in "abc" for kind in ("images", "masks")]
+    wanted = {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in names}
     assert dataset.contents() == wanted
     assert [value for case in report.file_sha256 for value in case] == list(wanted.values())
     assert build_dataset(folder(root)).contents() == wanted  # without a check before
@@ -205,17 +191,15 @@ def test_eight_kinds_of_fault_in_three_splits_are_listed_in_the_first_run(tmp_pa
         r"`train and val` to share no case, got 1: c06",
         r"`an image` for every name, got none for 1: c99",
     ]
-    missing = [text for text in wanted if not any(text in line for line in lines)]
-    assert missing == []
+    assert [text for text in wanted if not any(text in line for line in lines)] == []
     assert len(lines) <= len(wanted) + 2, lines  # c09 has a mask, but an unusable one
 
 
 def test_a_missing_list_does_not_hide_bad_files_of_other_splits(tmp_path):
-    root = make_folder(tmp_path)
-    put(root / "train.txt", b"a\nb\n")
-    put(root / "images" / "a.png", b"")
+    config = listed(tmp_path, train="a b")
+    put(tmp_path / "images" / "a.png", b"")
     with pytest.raises(DataError) as refusal:
-        open_splits(folder(root, lists="."), ["train", "val"])
+        open_splits(config, ["train", "val"])
     text = str(refusal.value)
     assert "val.txt" in text
     assert "images/a.png: expected `file` to hold an image, got an empty file" in text
@@ -223,28 +207,24 @@ def test_a_missing_list_does_not_hide_bad_files_of_other_splits(tmp_path):
 
 def test_each_bad_file_is_named_once_and_none_is_decoded(tmp_path, monkeypatch):
     make_folder(tmp_path)
-    put(tmp_path / "masks" / "a.png", np.zeros((12, 11), np.uint8))
-    (tmp_path / "masks" / "b.png").write_bytes(b"no picture")
-    put(tmp_path / "images" / "c.png", noise(channels=None))
+    paths = [
+        put(tmp_path / "masks" / "a.png", np.zeros((12, 11), np.uint8)),
+        put(tmp_path / "masks" / "b.png", b"no picture"),
+        put(tmp_path / "images" / "c.png", noise(channels=None)),
+    ]
     monkeypatch.setattr(dataset, "image_of", None)
     monkeypatch.setattr(dataset, "read_target", None)
     found = header_problems(build_folder(folder(tmp_path), split="all"))
-    assert [line.partition(": ")[0] for line in found] == [
-        str(tmp_path / name) for name in ("masks/a.png", "masks/b.png", "images/c.png")
-    ]
+    assert [line.partition(": ")[0] for line in found] == list(map(str, paths))
     assert "12 x 11 (height x width)" in found[0]
     assert "to have 3 channels" in found[2]
 
 
 def test_blocks_of_rows_find_what_the_whole_case_holds(tmp_path, monkeypatch):
-    rng = np.random.default_rng(3)
-    image = rng.integers(0, 256, (70, 50, 3), dtype=np.uint8)
-    mask = rng.choice([0, 1, 2, 255], (70, 50)).astype(np.uint8)
-    for name, values in (("images", image), ("masks", mask)):
-        (tmp_path / name).mkdir()
-        tifffile.imwrite(
-            tmp_path / name / "a.tif", values, tile=(16, 16), photometric="rgb" if values.ndim == 3 else None
-        )
+    image, mask = noise(70, 50), np.random.default_rng(3).choice([0, 1, 2, 255], (70, 50)).astype(np.uint8)
+    files = [put(tmp_path / name / "a.tif", b"") for name in ("images", "masks")]
+    for path, values, kind in zip(files, (image, mask), ("rgb", "minisblack"), strict=True):
+        tifffile.imwrite(path, values, tile=(16, 16), photometric=kind)
     monkeypatch.setattr(verify, "_LINES", 16)  # the last block is shorter
     dataset = build_dataset(FolderConfig(root=str(tmp_path), classes=("a", "b", "c"), ignore_index=255), split="all")
     row, problems = verify._verify_case(dataset, verify.row_dtype(dataset), frozenset([0]), 0)
@@ -254,6 +234,58 @@ def test_blocks_of_rows_find_what_the_whole_case_holds(tmp_path, monkeypatch):
     np.testing.assert_array_equal(row["counted"], count_decided(mask, dataset.spec))
     for name, expected in zip(("mean", "variance", "levels"), measure_image(image), strict=True):
         np.testing.assert_allclose(row[name], expected, rtol=1e-12)
-    files = [tmp_path / "images" / "a.tif", tmp_path / "masks" / "a.tif"]
-    wanted = [hashlib.sha256(path.read_bytes()).digest() for path in files]
-    assert [bytes(each) for each in row["sha256"]] == wanted
+    assert [bytes(each) for each in row["sha256"]] == [hashlib.sha256(path.read_bytes()).digest() for path in files]
+
+
+DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
+
+
+def rows(*pixels):
+    found = np.zeros(len(pixels), DTYPE)
+    found["pixels"] = pixels
+    return found
+
+
+def loaded(path, dtype=DTYPE):
+    places, found = load_rows(path, dtype)
+    return {name: int(found[place]["pixels"]) for name, place in places.items()}
+
+
+def test_rows_are_found_again_and_newer_ones_replace_older(tmp_path):
+    path = tmp_path / "a.verified"
+    assert loaded(path) == {}
+    save_rows(path, ["a", "b"], rows(1, 2))
+    save_rows(path, ["b", "c"], rows(20, 3))
+    assert loaded(path) == {"a": 1, "b": 20, "c": 3}
+    assert loaded(path, np.dtype([("pixels", np.int32)])) == {}
+
+
+def test_a_damaged_cache_never_gives_other_rows(tmp_path):
+    path, outcomes = tmp_path / "a.verified", []
+    save_rows(path, ["a", "b"], rows(1, 2))
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        outcomes.append(loaded(path))
+    assert {} in outcomes
+    assert all(found in ({}, {"a": 1, "b": 2}) for found in outcomes)
+    for size in (0, 40, len(content) - 1):
+        path.write_bytes(content[:size])
+        assert loaded(path) == {}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("a file where the folder should be")
+    save_rows(tmp_path / "file" / "a.verified", ["a"], rows(1))
+    assert loaded(tmp_path / "file" / "a.verified") == {}
+
+
+def test_what_was_used_least_recently_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "MAX_FILES", 2)
+    paths = [tmp_path / f"{number}.verified" for number in range(3)]
+    for age, path in ((300, paths[0]), (100, paths[1])):
+        save_rows(path, ["a"], rows(1))
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    save_rows(paths[2], ["a"], rows(1))
+    assert [path.exists() for path in paths] == [False, True, True]

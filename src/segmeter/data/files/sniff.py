@@ -67,6 +67,7 @@ _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SUFFIX = re.compile(
     rf"({'|'.join(map(re.escape, (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES)))})\Z", re.ASCII | re.IGNORECASE
 )
+HIDDEN = (".", "__MACOSX")  # beginnings of names
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _PICTURES = tuple(SUFFIXES)
 _JSON_MEMORY = 16  # bytes in memory per byte of JSON: a pair of numbers is a list
@@ -142,7 +143,7 @@ def stem_of(path: Path | str) -> str:
 
 def is_junk(path: Path) -> bool:
     """Tell whether a file beside images is not data: hidden, the system's own, or a note about the images."""
-    return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
+    return path.name.startswith(HIDDEN) or path.suffix.lower() in _SIDECARS
 
 
 def name_format(path: Path, head: bytes) -> str:

@@ -88,15 +88,10 @@ def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[
             kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
             top += len(block)
         sizes, means, variances = (np.array(values, np.float64) for values in zip(*parts, strict=True))
-        weight = sizes[:, None] / sizes.sum()
-        mean = (weight * means).sum(0)
-        variance = (weight * (variances + (means - mean) ** 2)).sum(0)
-        return mean, variance, measure_image(np.concatenate(kept))[2]
-    counts: NDArray[np.int64] | None = None
-    for block in blocks:
-        found = [count_values(block[..., c], least=np.iinfo(dtype).max + 1) for c in range(block.shape[2])]
-        counts = np.stack(found) if counts is None else counts + np.stack(found)
-    measured = [_measure_counts(each) for each in ([] if counts is None else counts)]
+        return *_merge_moments(sizes, means, variances), measure_image(np.concatenate(kept))[2]
+    least = np.iinfo(dtype).max + 1
+    counts = (np.stack([count_values(block[..., c], least=least) for c in range(block.shape[2])]) for block in blocks)
+    measured = [_measure_counts(each) for each in np.asarray(sum(counts))]
     mean, variance, levels = (np.array(values) for values in zip(*measured, strict=True))
     return mean, variance, levels.T
 
@@ -109,11 +104,16 @@ def _measure_counts(counts: NDArray[np.int64]) -> tuple[float, float, Values]:
     return mean, variance, np.searchsorted(counts.cumsum(), ranks).astype(np.float64)
 
 
+def _merge_moments(pixels: NDArray[Any], means: Values, variances: Values) -> tuple[Values, Values]:
+    """Return mean and variance (C,) of N parts together, from their pixels (N,) and their own moments (N, C)."""
+    weight = (pixels / pixels.sum())[:, None]
+    mean = (weight * means).sum(0)
+    return mean, (weight * (variances + (means - mean) ** 2)).sum(0)
+
+
 def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Values, levels: Values) -> Intensity:
     """Merge what `measure_image` found in N images: pixels (N,), mean and variance (N, C), levels (N, L, C)."""
-    weight = (pixels / pixels.sum())[:, None]
-    middle = (weight * mean).sum(0)
-    spread = (weight * (variance + (mean - middle) ** 2)).sum(0)
+    middle, spread = _merge_moments(pixels, mean, variance)
     shares = np.diff(np.array(LEVELS, np.float64), prepend=0.0, append=100.0)
     # a value stands for the pixels up to half-way to its neighbours
     mass = np.outer(pixels, (shares[:-1] + shares[1:]) / 2).ravel()
@@ -140,8 +140,6 @@ def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[V
     With limits per channel, `clip`, they are those of clipped values. These are approximate, because values are assumed
     to be evenly spread between two of `LEVELS`.
     """
-    weight = np.array([[each.pixels] for each in intensities], np.float64)
-    weight /= weight.sum()
     means, variances = [], []
     for each in intensities:
         mean, variance = each.mean, each.std**2
@@ -155,8 +153,9 @@ def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[V
             variance = np.maximum(square - mean**2, 0.0)
         means.append(mean / each.full_scale)
         variances.append(variance / each.full_scale**2)
-    middle = (weight * np.stack(means)).sum(0)
-    return middle, np.sqrt((weight * (np.stack(variances) + (np.stack(means) - middle) ** 2)).sum(0))
+    pixels = np.array([each.pixels for each in intensities], np.float64)
+    mean, variance = _merge_moments(pixels, np.stack(means), np.stack(variances))
+    return mean, np.sqrt(variance)
 
 
 def clip_limits(config: DataConfig, intensities: Sequence[Intensity]) -> Limits:

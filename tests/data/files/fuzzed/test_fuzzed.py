@@ -18,8 +18,8 @@ from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from tests.data.crafted import noise, put
 from tests.data.files import apart as work
-from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.mutations import in_bytes, of
+from tests.data.files.fuzzed.readers import INSIDE, MOST_PIXELS, NAMED, compared, measured
 from tests.data.files.fuzzed.seeds import FORMATS
 from tests.deadline import deadline
 from tests.fuzzing import record, rounds
@@ -147,5 +147,5 @@ def test_sound_files_are_read_by_both_readers(form, tmp_path):
 
 
 def test_a_crash_is_seen_and_the_next_file_is_read(tmp_path):
-    assert read_both("npy", tmp_path, work.crash_on)[0]["kind"] == "crash"
+    assert read_both("npy", tmp_path, work.crash)[0]["kind"] == "crash"
     assert read_both("npy", tmp_path / "none.npy")[0]["kind"] == "refused"
