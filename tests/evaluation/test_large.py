@@ -26,7 +26,7 @@ from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, WatershedConfig
 from tests.data.crafted import write_pyramid, write_zarr
-from tests.data.files.test_opened_geometry import geotags
+from tests.data.files.test_opened import geotags
 from tests.evaluation import jobs
 from tests.evaluation.jobs import files, interrupted
 from tests.models.parts import make_card, make_spec, make_tiny
