@@ -6,9 +6,9 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.cases.typed import region_margins
 from segmeter.metrics.config.conventions import CONVENTIONS
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.summary.conventions import DEFAULT, figures_under
+from segmeter.metrics.summary.conventions import figures_under
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 
 NAMES = ("sky", "road", "car", "tree", "pole")

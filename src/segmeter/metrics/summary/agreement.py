@@ -96,7 +96,7 @@ def lay_out_readings(given: Readings, spec: ClassSpec, config: MetricsConfig) ->
 def agreement_scores(board: Scoreboard) -> list[str]:
     """List the headline, the scores of all classes together, and of each class by the headline's metric and IoU."""
     leading = (board.headline.partition("/")[0], "iou")
-    named = [name for name in board.per_case if is_overall(name) or name.partition("/")[0] in leading]
+    named = [name for name in board.names_per_case if is_overall(name) or name.partition("/")[0] in leading]
     return list(dict.fromkeys([board.headline, *named]))
 
 

@@ -21,8 +21,6 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 
-DEFAULT = MetricsConfig()
-
 
 def score_maps_under(
     convention: str,

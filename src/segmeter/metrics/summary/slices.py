@@ -122,7 +122,7 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
             part[few, half:] = np.nan  # as few units decide one of the two scores
     else:
         values = _with_differences(parts, sums.sum(axis=0)[None])[0]
-    infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
+    infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.dataset_names}
     counted = {name: np.bincount(index[one], minlength=len(entries)) for name, one in infinite.items() if one.any()}
     for (i, label), (h, name) in product(enumerate(entries), enumerate(names)):
         entries[label]["scores"][name] = {
