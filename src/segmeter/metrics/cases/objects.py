@@ -41,11 +41,11 @@ def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
     """Write ``objects.parquet``, one row per object in the order of the cases. Return False, without a file, if no case
     has a list of objects.
 
-    The columns are ``case_id, unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
-    ``region`` (class or group), ``id``, ``pixels`` (without void), ``size`` (in the unit's square or cube), ``box``
-    (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by axis), ``touches_border``,
-    ``event``, and ``partner`` (the id of the matched object). Matched objects also have ``iou, dice``, and on request
-    ``hd95, centroid_distance``.
+    The columns are ``case_id``, ``unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
+    ``region`` (class or group) and ``id``. The size is in ``pixels`` (without void) and ``size`` (in the unit's square
+    or cube), and the place in ``box`` (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by
+    axis) and ``touches_border``. Then follow ``event`` and ``partner``, the id of the matched object. Matched objects
+    also have ``iou, dice``, and on request ``hd95, centroid_distance``.
 
     Parameters
     ----------
