@@ -145,7 +145,7 @@ class CoresConfig(StepConfig, title="postprocess.cores"):
 
 
 INSTANCE_STEPS = ("watershed", "distance_split", "cores")
-SEPARATING = (RemoveSmallObjectsConfig(min_pixels=16), CoresConfig())  # of a model that was trained on cores
+SEPARATING = (RemoveSmallObjectsConfig(min_pixels=16), CoresConfig())  # the steps for a model that was trained on cores
 
 
 class PostprocessConfig(Config, title="postprocess"):

@@ -42,10 +42,10 @@ def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
     has a list of objects.
 
     The columns are ``case_id``, ``unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
-    ``region`` (class or group) and ``id``. The size is in ``pixels`` (without void) and ``size`` (in the unit's square
-    or cube), and the place in ``box`` (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by
-    axis) and ``touches_border``. Then follow ``event`` and ``partner``, the id of the matched object. Matched objects
-    also have ``iou, dice``, and on request ``hd95, centroid_distance``.
+    ``region`` (class or group) and ``id``. ``pixels`` (without void) and ``size`` (in the unit's square or cube) tell
+    how large the object is. ``box`` (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by
+    axis) and ``touches_border`` tell where it is. Then follow ``event`` and ``partner``, the id of the matched object.
+    Matched objects also have ``iou, dice``, and on request ``hd95, centroid_distance``.
 
     Parameters
     ----------
