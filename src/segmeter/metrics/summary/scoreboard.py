@@ -106,8 +106,8 @@ class Scoreboard:
     @property
     def keys(self) -> list[Key]:
         """The compared scores: those of the data set, then the means over cases."""
-        means = (("per_case", name) for name in self.names_per_case)
-        return [*(("dataset", name) for name in self.dataset_names), *means]
+        of_dataset: list[Key] = [("dataset", name) for name in self.dataset_names]
+        return [*of_dataset, *(("per_case", name) for name in self.names_per_case)]
 
     def key(self, name: str) -> Key:
         """Return the key of the data set's score if there is one of this name, else that of the mean over cases."""
