@@ -61,10 +61,10 @@ def write_summary(
     if spec.is_multilabel or not rows:
         rule = "to be one or more of maps with one class per pixel"
         raise InputError(expected("write_summary", "rows", rule, "none"))
-    foreign = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
-    if foreign or not chosen:
+    invalid = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
+    if invalid or not chosen:
         rule = f"to hold labels 0 to {spec.num_classes - 1}"
-        raise InputError(expected("write_summary", "regions", rule, foreign or "none"))
+        raise InputError(expected("write_summary", "regions", rule, invalid or "none"))
     cases: list[dict[str, Any]] = [
         {
             "reference_file": str(Path(references, row.case_id + file_ending)),
@@ -118,8 +118,8 @@ def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
         names = tuple(cases[0]["metrics"])
         rows = [_read_case(case, names) for case in cases]
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        found = f"{show(file)} ({error.strerror if isinstance(error, OSError) else f'{type(error).__name__}: {error}'})"
-        raise DataError(expected("read_summary", "path", "to be nnU-Net's summary.json", found, _REMEDY)) from error
+        given = f"{show(file)} ({error.strerror if isinstance(error, OSError) else f'{type(error).__name__}: {error}'})"
+        raise DataError(expected("read_summary", "path", "to be nnU-Net's summary.json", given, _REMEDY)) from error
     return ClassesConfig(task="multilabel", classes=names).spec(), rows
 
 

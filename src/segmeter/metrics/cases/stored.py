@@ -136,7 +136,8 @@ def _lay_out(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) ->
 
     All parts have the same columns in the file.
     """
-    schema, filled = NO_ROWS.schema, set[str]()
+    schema = NO_ROWS.schema
+    filled = set[str]()
     for part in rows.parts():
         schema = pa.unify_schemas([schema, part.schema])
         filled |= {name for name in (*TERMS, *HASHES) if part[name].null_count < len(part)}

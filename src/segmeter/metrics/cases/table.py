@@ -260,7 +260,9 @@ def read_edges(spacing: Sequence[float] | None, unit: str | None) -> Edges:
 
 def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
     """Make a row from its columns."""
-    changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
+    changed = dict[str, int]()
+    measured = list[MeasureColumn]()
+    extra = dict[str, float]()
     for name, value in values.items():
         score = name.removeprefix(SCORE)
         number = np.nan if value is None else value

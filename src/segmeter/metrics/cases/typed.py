@@ -99,9 +99,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
     table = as_table(rows)
     regions = [*spec.names, *groups]  # `check_metrics` refuses a group with a class's name
     members = [[spec.names.index(label) for label in groups.get(name, (name,))] for name in regions]
-    spacings, spacing = dict[Edges, int](), list[int]()
+    spacings = dict[Edges, int]()
+    spacing = list[int]()
     summed_counts = np.zeros(spec.counts_shape, np.int64)
-    blocks, small_columns = list[list[IntArray]](), list[pa.Table]()
+    blocks = list[list[IntArray]]()
+    small_columns = list[pa.Table]()
     for part in table.parts():
         counts = table.counts(part).reshape(-1, *spec.counts_shape)
         summed_counts += counts.sum(axis=0)
@@ -182,9 +184,10 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
     ids = {name: run.case_ids for name, run in runs.items()}
     (base_name, base), *others = runs.items()
     if not base.case_ids or any(case_ids != base.case_ids for case_ids in ids.values()):  # else no set is needed
-        every, problems = set().union(*ids.values()), list[str]()
+        all_ids = set().union(*ids.values())
+        problems = list[str]()
         for name, case_ids in ids.items():
-            if missing := sorted(every - set(case_ids)):
+            if missing := sorted(all_ids - set(case_ids)):
                 given = f"{len(missing)} missing from {name!r}: {shorten(missing)}"
                 problems.append(expected("compare", "runs", "to have the same cases", given))
         raise InputError(problems or [expected("compare", "runs", "to hold a case", "none")])
@@ -201,20 +204,20 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         _LOG.warning(_UNVERIFIED, base_name, ", ".join(unverified))
 
 
-def _differences(one: RunColumns, other: RunColumns) -> list[str]:
+def _differences(base: RunColumns, other: RunColumns) -> list[str]:
     """Describe the cases whose targets are known to differ."""
-    ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
+    ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (base, other))
     shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
-    known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
-    labels, objects = ((one.hashes != other.hashes) & known).T
-    labels = labels | (one.margins.target != other.margins.target).any(axis=1)
+    comparable = (base.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
+    labels, objects = ((base.hashes != other.hashes) & comparable).T
+    labels = labels | (base.margins.target != other.margins.target).any(axis=1)
     lines = []
     for case in np.flatnonzero(shapes | labels | objects).tolist():
         what = "labels" if labels[case] else "objects"
         if shapes[case]:
             sizes = (" x ".join(str(edge) for edge in run[case].tolist() if edge != UNKNOWN) for run in (ours, theirs))
             what = f"shape {' and '.join(sizes)}"
-        lines.append(f"{one.case_ids[case]} ({what})")
+        lines.append(f"{base.case_ids[case]} ({what})")
     return lines
 
 

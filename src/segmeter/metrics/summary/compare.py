@@ -35,7 +35,7 @@ from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, s
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices
 
-SCHEMA = 2  # of compare.json; in schema 1 differences were first minus second
+SCHEMA = 2  # version of compare.json; in version 1, differences were first minus second
 _GATE_RESAMPLES = 1000  # with fewer resamples, an interval's ends and so the verdict depend on chance
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
@@ -182,11 +182,12 @@ def compare_laid_out(laid_out: LaidOut) -> dict[str, Any]:
     """Compute the statistics and the result of `compare_runs`."""
     boards, labels = laid_out.boards, laid_out.labels
     first = next(iter(boards.values()))
-    pairs, drawn = list[dict[str, dict[str, Any]]](), dict[str, FloatArray]()
+    pairs = list[dict[str, dict[str, Any]]]()
+    run_scores = dict[str, FloatArray]()
     for base, new in combinations(boards, 2):
         differences, scores = _compare_pair(boards[base], boards[new], (base, new))
         pairs.append(differences)
-        drawn |= scores  # a run's scores are the same in each of its pairs
+        run_scores |= scores  # a run's scores are the same in each of its pairs
     for overall in (True, False):
         tested = [pair[metric] for pair in pairs for metric in first.names if is_overall(metric) == overall]
         for test in _TESTS:
@@ -194,7 +195,7 @@ def compare_laid_out(laid_out: LaidOut) -> dict[str, Any]:
     content = {
         "n_cases": len(first.run.case_ids),
         "runs": list(boards),
-        "metrics": {metric: _entry(boards, metric, pairs, drawn) for metric in first.names},
+        "metrics": {metric: _entry(boards, metric, pairs, run_scores) for metric in first.names},
         "not_shared": laid_out.not_shared,
     }
     if labels:
@@ -249,7 +250,7 @@ def _compare_pair(
         pair = pairs[metric]
         pair |= _difference("per_case", metric, resampled, n_dataset + v)
         pair |= {"wilcoxon_p": wilcoxon(*tested).p_value, "sign_flip_p": None}
-        if not np.isinf(minus(*tested)).any():  # it compares means
+        if not np.isinf(minus(*tested)).any():  # the sign-flip test compares means
             config = base.config
             pair["sign_flip_p"] = sign_flip(*tested, resamples=config.bootstrap, seed=config.seed).p_value
         pair |= {"n_used": int((~undefined).sum()), "n_undefined": int(undefined.sum())}
@@ -262,7 +263,8 @@ def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray
     """Return the value of each independent unit: per case (N,), or the mean over the cases of each cluster."""
     if clusters is None:
         return values
-    count, columns = int(clusters.max()) + 1, mean_columns(values[:, None]).T
+    count = int(clusters.max()) + 1
+    columns = mean_columns(values[:, None]).T
     return mean_of_columns(np.stack([sum_by(clusters, count, column) for column in columns], axis=1))[:, 0]
 
 
@@ -279,26 +281,27 @@ def _entry(
     boards: Mapping[str, Scoreboard],
     metric: str,
     pairs: Sequence[dict[str, dict[str, Any]]],
-    drawn: Mapping[str, FloatArray],
+    run_scores: Mapping[str, FloatArray],
 ) -> dict[str, Any]:
-    """Make the part of the result for one metric. `drawn` has the scores of each run, from `_compare_pair`."""
+    """Make the part of the result for one metric. `run_scores` has the scores of each run, from `_compare_pair`."""
     first = next(iter(boards.values()))
     n_dataset, n_means = len(first.dataset_names), len(first.names_per_case)
     entry = dict[str, Any]()
     if metric in first.names_per_case:
         column = n_dataset + first.names_per_case.index(metric)
-        scores = np.stack([drawn[run][:, [n_means + column, column]] for run in boards], axis=1)
+        scores = np.stack([run_scores[run][:, [n_means + column, column]] for run in boards], axis=1)
         means = join_means(scores[0].T)
         entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
         if np.isinf(means).any():
             entry["infinite"] = {run: int(np.isinf(board.values(metric)).sum()) for run, board in boards.items()}
     if metric in first.dataset_names:
-        scores = np.stack([drawn[run][:, [first.dataset_names.index(metric)]] for run in boards], axis=1)
+        scores = np.stack([run_scores[run][:, [first.dataset_names.index(metric)]] for run in boards], axis=1)
         entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
-        sign, names = 1 if better == "higher" else -1, list(boards)
+        sign = 1 if better == "higher" else -1
+        names = list(boards)
         ranking = rank_values(sign * scores[0], sign * scores[1:])
         entry["ranking"] = {
             "order": [names[m] for m in ranking.order],

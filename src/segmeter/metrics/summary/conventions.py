@@ -80,7 +80,8 @@ def compare_conventions(board: Scoreboard) -> dict[str, Any]:
     if configured == OURS.name:
         return facts
     entries = dict[str, dict[str, Any]]()
-    groups, background = bool(board.config.groups), board.config.background
+    groups = bool(board.config.groups)
+    background = board.config.background
     for convention in CONVENTIONS.values() if configured == ALL else [OURS, chosen]:
         figures, left_out = figures_under(convention, board)
         surfaces = any(not name.startswith("mean_") for name in figures)

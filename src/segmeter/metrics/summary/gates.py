@@ -51,13 +51,15 @@ def expand_requirements(
         Each line is about one requirement: it names no score or slice, runs against its score's direction, or is out
         of the score's range.
     """
-    expanded, problems = dict[Requirement, None](), list[str]()
+    expanded = dict[Requirement, None]()
+    problems = list[str]()
 
     def refuse(rule: str, given: str, remedy: str = "") -> None:
         problems.append(expected("compare", "require", rule, repr(given), remedy))
 
     for requirement in requirements:
-        asked, parts = requirement.metric, [requirement.slice]
+        asked = requirement.metric
+        parts = [requirement.slice]
         names = board.names_per_case if requirement.per_case else board.names
         metrics = [asked] if asked in names else [name for name in names if name == f"{asked}/{MEAN}"]
         if asked.endswith(f"/{ALL}") and asked not in names:
@@ -280,8 +282,8 @@ def _decide_bound(margins: Resampled, i: int, units: int, *, lost: int) -> dict[
         # intervals shrink with the square root of the number of units, until this one ends at the bound
         reach = abs((low if margin > 0 else high) - margin)
         if margin and math.isfinite(reach):
-            wanted = math.ceil(units * (reach / margin) ** 2)
-            needed = wanted if wanted > units else None  # where the interval ends just at the bound
+            shrunk = math.ceil(units * (reach / margin) ** 2)
+            needed = shrunk if shrunk > units else None  # not more if the interval ends just at the bound
         reason = "the interval contains the bound"
     return {
         "margin": say(margin),

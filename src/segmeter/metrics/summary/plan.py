@@ -136,7 +136,15 @@ def make_plan(rows: list[PlanRow], runs: dict[str, str], cluster: str | None, ai
 
 
 def plan_row(
-    pilot: Pilot, aims: Aims, points: Mapping[int, tuple[float | None, float | None]] | None = None, **known: Any
+    pilot: Pilot,
+    aims: Aims,
+    points: Mapping[int, tuple[float | None, float | None]] | None = None,
+    *,
+    score: str,
+    kind: str,
+    n_cases: int | None,
+    slice: dict[str, str] | None = None,
+    design_effect: float | None = None,
 ) -> PlanRow:
     """Plan for one score, or say why the pilot can't tell.
 
@@ -144,14 +152,13 @@ def plan_row(
     ----------
     points
         Median width and power of data sets that were drawn from the pilot, by their number of units.
-    known
-        The fields of the row that name the score and its cases.
+    score, kind, n_cases, slice, design_effect
+        Fields of the row.
     """
     reason = _reason(pilot)
-    width, power = None, None
+    width = power = None
     curve = list[Point]()
     if reason is None:
-        n_cases = known["n_cases"]
         points = points or {}
         per_unit = n_cases / pilot.n_units if n_cases and pilot.n_units else 1.0
         if aims.width is not None:
@@ -173,8 +180,12 @@ def plan_row(
             )
             curve.append(point)
     return PlanRow(
-        **known,
-        better=find_direction(known["score"]),
+        score=score,
+        kind=kind,
+        n_cases=n_cases,
+        slice=slice,
+        design_effect=design_effect,
+        better=find_direction(score),
         estimate=say(pilot.estimate),
         pilot_width=plain(pilot.width),
         n_units=pilot.n_units,

@@ -212,8 +212,8 @@ class Scoreboard:
             scores = np.concatenate([[np.zeros_like(of_dataset), of_dataset], split_means(sums[:, width:])], axis=2)
             return np.take(scores, order, axis=2)  # in C order: the last bits of sums over resamples depend on it
 
-        count, shape = len(self.run.case_ids), (3 * len(means),)
-        mean_sums = Columns(count=count, shape=shape, dtype=np.dtype(np.float64), make=make)
+        shape = (3 * len(means),)
+        mean_sums = Columns(count=len(self.run.case_ids), shape=shape, dtype=np.dtype(np.float64), make=make)
         return ScoreColumns(Columns.join(*([self.columns] if dataset else []), mean_sums), score)
 
     def resample(
@@ -265,7 +265,8 @@ def build_scoreboards(
     config
         Background, groups, and the measures that the runs were measured by.
     """
-    classes, measures = mean_classes(config, spec), build_measures(config, spec)
+    measures = build_measures(config, spec)
+    classes = mean_classes(config, spec)
     class_names = [spec.names[k] for k in classes]
     values, sums = dict[str, dict[Name, FloatArray]](), dict[str, dict[Name, FloatArray]]()
     for run, columns in runs.items():
@@ -273,8 +274,8 @@ def build_scoreboards(
         for (metric, region, summed), column in columns.measured.items():
             by_kind[summed][metric, region] = column
         values[run], sums[run] = _with_means(by_kind[0], class_names), by_kind[1]
-    every = dict.fromkeys(name for measured in values.values() for name in measured)
-    shared = [name for name in every if all(name in measured for measured in values.values())]
+    all_names = dict.fromkeys(name for measured in values.values() for name in measured)
+    shared = [name for name in all_names if all(name in measured for measured in values.values())]
     shared_sums = [name for name in next(iter(sums.values())) if all(name in summed for summed in sums.values())]
     measure_scores = _score_sums(measures, {name: np.zeros(1) for name in shared_sums}, class_names)
     by_region = (f"{name}/{region}" for name in PER_REGION for region in next(iter(runs.values())).regions)
@@ -303,7 +304,7 @@ def build_scoreboards(
             names_per_case=names_per_case,
             headline=headline,
         )
-    return boards, ["/".join(name) for name in every if name not in shared and name[0] not in CONTENT]
+    return boards, ["/".join(name) for name in all_names if name not in shared and name[0] not in CONTENT]
 
 
 def _score_sums(
@@ -339,11 +340,11 @@ def settle_headline(config: MetricsConfig, spec: ClassSpec) -> MetricsConfig:
     """
     if config.headline is None:
         return config.replace(headline=headline_of(config, spec))
-    known = [name for name in probe_scores(config, spec).names_per_case if find_direction(name)]
+    names = [name for name in probe_scores(config, spec).names_per_case if find_direction(name)]
     for name in (config.headline, f"{config.headline}/{MEAN}"):
-        if name in known:
+        if name in names:
             return config.replace(headline=name)
-    remedy = nearest(config.headline, dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known))
+    remedy = nearest(config.headline, dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in names))
     raise ConfigError(expected("metrics", "headline", "to be a score of each case", repr(config.headline), remedy))
 
 

@@ -147,8 +147,8 @@ def _score_slices(board: Scoreboard, names: list[str], labels: Sequence[str]) ->
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
     """Sum the columns (N, C) by unit and slice, (U, S, C)."""
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
-    cells, count = units * n_slices + index, n_units * n_slices
-    sums = [np.bincount(cells, weights=column, minlength=count) for column in columns]
+    cells = units * n_slices + index
+    sums = [np.bincount(cells, weights=column, minlength=n_units * n_slices) for column in columns]
     return np.stack(sums, axis=1, dtype=np.float64).reshape(n_units, n_slices, columns.width)
 
 

@@ -174,8 +174,8 @@ def length_units(board: Scoreboard) -> dict[str, str | None]:
         last = int(np.flatnonzero(run.spacing == index)[-1])
         units["pixels" if edges is None else unit] = run.case_ids[last]
     if len(units) > 1:
-        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
-        raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
+        given = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
+        raise InputError(expected("summarise", "rows", "to have distances in one unit", given))
     return {name: next(iter(units)) or None for name in lengths}
 
 
@@ -207,7 +207,8 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
 def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) -> dict[str, Any]:
     """Record how intervals were computed, with a warning if few units decide or cases look grouped."""
     config, units = board.config, board.n_units
-    by_class, pools = {name: effective[name] for name in board.spec.names}, count_pools(units)
+    by_class = {name: effective[name] for name in board.spec.names}
+    pools = count_pools(units)
     return {
         "resamples": config.bootstrap,
         "interval": config.interval,

@@ -261,16 +261,19 @@ def choose(
     """
     sign = 1.0 if higher_is_better else -1.0
     order = np.array(sorted(range(len(estimates)), key=simplicity.__getitem__))
-    points, drawn = _defined(sign * estimates[order]), _defined(sign * replicates[:, order])
+    points = _defined(sign * estimates[order])
+    resampled = _defined(sign * replicates[:, order])
     base = int(np.flatnonzero(order == usual)[0])
     picked = int(_first_best(points[None])[0])
-    picks = _first_best(drawn)  # the choice in each resample
-    rows = np.arange(len(drawn))
+    picks = _first_best(resampled)  # the choice in each resample
+    rows = np.arange(len(resampled))
     with np.errstate(invalid="ignore"):
         gains = points - points[base]
-        fixed_errors = _finite(drawn[:, picked] - drawn[:, base] - gains[picked])  # always the gain of the chosen one
-        nested_errors = _finite(drawn[rows, picks] - drawn[:, base] - gains[picks])  # gains of each resample's choice
-        score_errors = _finite(drawn[rows, picks] - points[picks])
+        picked_gains = resampled[:, picked] - resampled[:, base]
+        pick_gains = resampled[rows, picks] - resampled[:, base]
+        fixed_errors = _finite(picked_gains - gains[picked])
+        nested_errors = _finite(pick_gains - gains[picks])
+        score_errors = _finite(resampled[rows, picks] - points[picks])
     n = max(n_units, 2)
     widening = float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
     low = gains[picked] - widening * max(np.quantile(fixed_errors, 0.975), np.quantile(nested_errors, 0.975))
@@ -283,7 +286,7 @@ def choose(
     best = _first_best(_defined(sign * others.T)).reshape(parts.shape[1:3])
     unseen = sign * float(_finite(statistic(parts[best, repeat, part].sum(axis=1))[:, 0]).mean())
     shares = np.zeros(len(points))
-    shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
+    shares[order] = np.bincount(picks, minlength=len(points)) / len(resampled)
     enough = n_units >= MIN_UNITS
     score_low, score_high = sorted(sign * ends) if enough else (np.nan, np.nan)
     low, high = (low, high) if enough else (np.nan, np.nan)
