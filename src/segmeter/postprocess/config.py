@@ -104,7 +104,7 @@ class WatershedConfig(StepConfig, title="postprocess.watershed"):
 
 @STEPS.register("smooth", builder=f"{_ROOM}.masks:build_mask_step")
 class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
-    """Give a class each pixel if it covers more than half of the disk around it, and take it if it covers less."""
+    """Give a class each pixel if it covers more than half of the disk around it; take the pixel away if less."""
 
     name: str = "smooth"
     radius: Radius = 2

@@ -108,7 +108,7 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
     sizes = [" \N{MULTIPLICATION SIGN} ".join(map(str, shape[shape >= 0])) for shape in run.shapes]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
-    inner = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
+    inner = run.region_totals.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
     yield CaseColumn("objects", label, inner.sum(axis=1, dtype=np.int64), "count", "case")
     yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:

@@ -54,7 +54,7 @@ class RunColumns:
         The ids, in the order of the rows.
     regions
         The R names of every class, then of the groups of classes.
-    margins : (N, R) each
+    region_totals : (N, R) each
         The totals of the regions, in 32 bits where they fit; `totals` widens them. The number of all pixels, `total`,
         is kept once for the regions of one map.
     shapes : (N, 3), int64
@@ -77,7 +77,7 @@ class RunColumns:
 
     case_ids: list[str]
     regions: list[str]
-    margins: ClassTotals
+    region_totals: ClassTotals
     shapes: IntArray
     hashes: IntArray
     spacings: list[Edges]
@@ -91,7 +91,7 @@ class RunColumns:
         """Return the totals of some regions (n, R) in some cases, or of a single region (n,), int64."""
         find = self.regions.index
         columns: int | list[int] = find(regions) if isinstance(regions, str) else [find(name) for name in regions]
-        return self.margins.map(lambda part: part[cases, columns].astype(np.int64, order="C"))
+        return self.region_totals.map(lambda part: part[cases, columns].astype(np.int64, order="C"))
 
 
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> RunColumns:
@@ -107,7 +107,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
     for part in table.parts():
         counts = table.counts(part).reshape(-1, *spec.counts_shape)
         summed_counts += counts.sum(axis=0)
-        totals = region_margins(counts, spec, members)
+        totals = sum_regions(counts, spec, members)
         sums = (*totals[:3], totals.total if spec.is_multilabel else totals.total[:, :1])  # regions of one map share it
         fits = [np.int32 if values.max(initial=0) <= _LARGEST_INT32 else np.int64 for values in sums]
         blocks.append([np.ascontiguousarray(values.T, dtype) for values, dtype in zip(sums, fits, strict=True)])
@@ -126,7 +126,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
     return RunColumns(
         case_ids=table.case_ids,
         regions=regions,
-        margins=ClassTotals(*(np.broadcast_to(values, (len(values), len(regions))) for values in joined)),
+        region_totals=ClassTotals(*(np.broadcast_to(values, (len(values), len(regions))) for values in joined)),
         shapes=np.stack([whole_numbers(columns[name]) for name in ("depth", "height", "width")], axis=1),
         hashes=np.stack([whole_numbers(columns[name]) for name in HASHES], axis=1),
         spacings=list(spacings),
@@ -138,7 +138,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
     )
 
 
-def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
+def sum_regions(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
     """Return the totals (N, R) from the counts (N, ...) of some cases; `members` are the classes of each region."""
     if all(len(labels) == 1 for labels in members):
         by_class = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
@@ -166,9 +166,9 @@ def divide_terms(terms: NDArray[np.float64]) -> float:
     return float((sums / np.where(denominators > 0, denominators, len(terms))).sum())
 
 
-def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
+def class_statuses(totals: ClassTotals) -> NDArray[np.int64]:
     """Return an index into `STATUSES` per case and class."""
-    no_target, no_prediction = margins.target == 0, margins.predicted == 0
+    no_target, no_prediction = totals.target == 0, totals.predicted == 0
     indices: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
     return indices
 
@@ -210,7 +210,7 @@ def _differences(base: RunColumns, other: RunColumns) -> list[str]:
     shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
     comparable = (base.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
     labels, objects = ((base.hashes != other.hashes) & comparable).T
-    labels = labels | (base.margins.target != other.margins.target).any(axis=1)
+    labels = labels | (base.region_totals.target != other.region_totals.target).any(axis=1)
     lines = []
     for case in np.flatnonzero(shapes | labels | objects).tolist():
         what = "labels" if labels[case] else "objects"

@@ -236,7 +236,7 @@ def _score_of_dataset(name: str, board: Scoreboard, members: BoolArray) -> Score
     if metric not in PER_REGION or region not in board.run.regions:
         return ScoreColumns(board.columns.of_cases(members), partial(board.score, names=[name]))
     index = board.run.regions.index(region)
-    columns = replace(board.columns, shape=(4,), make=lambda k: board.run.margins[k][:, index]).of_cases(members)
+    columns = replace(board.columns, shape=(4,), make=lambda k: board.run.region_totals[k][:, index]).of_cases(members)
     return ScoreColumns(columns, lambda sums: ClassTotals(*np.split(sums, 4, axis=-1)).ratio(metric))
 
 

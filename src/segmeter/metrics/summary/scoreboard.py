@@ -155,8 +155,8 @@ class Scoreboard:
 
     @cached_property
     def columns(self) -> Columns:
-        """Columns (N, C) whose sums give the scores of the data set: margins of regions, then sums of measures."""
-        by_region = (part[:, k] for part in self.run.margins for k in range(len(self.run.regions)))
+        """Columns (N, C) whose sums give the scores of the data set: totals of regions, then sums of measures."""
+        by_region = (part[:, k] for part in self.run.region_totals for k in range(len(self.run.regions)))
         columns = [*by_region, *self.sums.values()]
         dtype: np.dtype[Any] = np.dtype(np.float64 if self.sums else np.int64)
         return Columns(
@@ -169,8 +169,8 @@ class Scoreboard:
     def score(self, sums: NDArray[Any], names: Sequence[str]) -> FloatArray:
         """Compute scores of the data set (R, D) from sums (R, C) of `columns`."""
         width = 4 * len(self.run.regions)
-        margins = ClassTotals.from_columns(sums[:, :width])
-        of_classes = margins.map(lambda part: part[..., : self.spec.num_classes])  # without the groups
+        totals = ClassTotals.from_columns(sums[:, :width])
+        of_classes = totals.map(lambda part: part[..., : self.spec.num_classes])  # without the groups
         classes = mean_classes(self.config, self.spec)
         scores = dict[str, FloatArray]()
         from_measures = set(names) & set(self.measure_scores)
@@ -182,7 +182,7 @@ class Scoreboard:
             if metric in AGGREGATES:
                 scores[metric] = aggregate(metric, of_classes, task=self.spec.task, classes=classes)
             else:
-                ratios = margins.ratio(metric).T
+                ratios = totals.ratio(metric).T
                 scores |= {f"{metric}/{region}": ratio for region, ratio in zip(self.run.regions, ratios, strict=True)}
         return np.stack([scores[name] for name in names], axis=1) if names else np.empty((len(sums), 0))
 
@@ -289,8 +289,8 @@ def build_scoreboards(
         case_scores = np.empty((len(PER_CASE), len(columns.case_ids)))
         for start in range(0, case_scores.shape[1], _CASES):
             part = slice(start, start + _CASES)
-            margins = columns.totals(spec.names, part)
-            case_scores[:, part] = [aggregate(name, margins, task=spec.task, classes=classes) for name in PER_CASE]
+            totals = columns.totals(spec.names, part)
+            case_scores[:, part] = [aggregate(name, totals, task=spec.task, classes=classes) for name in PER_CASE]
         boards[run] = Scoreboard(
             run=columns,
             spec=spec,

@@ -95,7 +95,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
             "ci95": {name: ends.get(("dataset", f"{name}/{region}")) for name in _RESAMPLED},
             "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
         }
-        for region, target in zip(run.regions, run.margins.target.T, strict=True)
+        for region, target in zip(run.regions, run.region_totals.target.T, strict=True)
     }
     return {
         "schema": SCHEMA,
@@ -134,7 +134,7 @@ def _describe(values: FloatArray) -> dict[str, Any]:
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Mapping[Key, list[Any]]) -> dict[str, Any]:
     """Return the results of the measures, with the settings that a comparison of runs needs."""
-    one_empty = (board.run.margins.target > 0) != (board.run.margins.predicted > 0)
+    one_empty = (board.run.region_totals.target > 0) != (board.run.region_totals.predicted > 0)
     penalised = dict(zip(board.run.regions, one_empty.T, strict=True))
     by_class = [penalised[region] for region in {region for _, region in board.measured} & set(board.mean_classes)]
     penalised[MEAN] = np.any(by_class, axis=0) if by_class else np.zeros(len(board.run.case_ids), bool)
