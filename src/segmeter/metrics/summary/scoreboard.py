@@ -30,23 +30,17 @@ from segmeter.metrics.statistics.columns import Columns, split_means
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
 
-# "dataset" for a score of the data set or "per_case" for a mean over cases, and the name of the score
-Key = tuple[Literal["dataset", "per_case"], str]
+Key = tuple[Literal["dataset", "per_case"], str]  # a score of the data set or a mean over cases, and its name
 
 _CASES = 1 << 12  # cases scored at a time
 _PROBE = 16  # edge in pixels of the empty map that shows which scores the measures give
 
 
 class ScoreColumns(NamedTuple):
-    """Columns whose sums give some scores.
+    """Columns (N, C), and a function that computes scores from their sums (R, C).
 
-    Parameters
-    ----------
-    columns : (N, C)
-        The values of each case.
-    score
-        Computes the scores from sums (R, C) of the columns. `Scoreboard.choose` returns S scores as (2, R, S): first
-        the share of infinite values, which is 0 for a score of the data set, then the score without them.
+    The scores of `Scoreboard.choose` are (2, R, S): the share of infinite values, which is 0 for a score of the data
+    set, and the score without them.
     """
 
     columns: Columns
@@ -69,10 +63,8 @@ class Scoreboard:
         The classes and settings that the run was measured with.
     measured
         Values per case (N,) of measures, with the means over classes.
-    sums
-        Columns (N,) of measures that are added up over cases.
-    measures
-        The measures that turn the sums into scores.
+    sums, measures
+        Columns (N,) of measures that are added up over cases, and the measures that turn their sums into scores.
     case_scores
         The scores of `PER_CASE` of each case (N,).
     mean_classes
@@ -119,9 +111,7 @@ class Scoreboard:
         return list(dict.fromkeys([*self.names_per_case, *self.dataset_names]))
 
     def worst_first(self, name: str | None = None) -> IntArray:
-        """Return indices of the cases that have a score, worst first; the default is the headline. Ties keep the order
-        of ids.
-        """
+        """Return indices of the cases with a score (default: the headline), worst first; ties stay in order of ids."""
         name = name or self.headline
         values = self.values(name)
         defined = np.flatnonzero(~np.isnan(values))
@@ -189,8 +179,7 @@ class Scoreboard:
     def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> ScoreColumns:
         """Choose S scores: scores of the data set, and means over the cases that have a value, in `other` too.
 
-        An infinite value counts even if the other one is undefined, for example if a run predicts an object that isn't
-        there.
+        An infinite value counts even if the other is undefined, as if a run predicts an object that isn't there.
         """
         dataset, means = ([name for kind, name in keys if kind == wanted] for wanted in ("dataset", "per_case"))
         computed = [*(("dataset", name) for name in dataset), *(("per_case", name) for name in means)]
@@ -212,8 +201,7 @@ class Scoreboard:
             scores = np.concatenate([[np.zeros_like(of_dataset), of_dataset], split_means(sums[:, width:])], axis=2)
             return np.take(scores, order, axis=2)  # in C order: the last bits of sums over resamples depend on it
 
-        shape = (3 * len(means),)
-        mean_sums = Columns(count=len(self.run.case_ids), shape=shape, dtype=np.dtype(np.float64), make=make)
+        mean_sums = Columns(count=len(self.run.case_ids), shape=(3 * len(means),), dtype=np.dtype(float), make=make)
         return ScoreColumns(Columns.join(*([self.columns] if dataset else []), mean_sums), score)
 
     def resample(

@@ -71,8 +71,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     if not rows:
         raise InputError(expected("summarise", "rows", "to hold a case", "none"))
     board = build_scoreboard(rows, spec, config)
-    run, counts = board.run, board.run.counts
-    effective = count_effective(board)
+    run, effective = board.run, count_effective(board)
     averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in run.regions)]
     of_dataset = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in run.regions)]
     keys: list[Key] = [("dataset", name) for name in of_dataset if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
@@ -104,9 +103,9 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         **spec.meaning,
         "n_cases": len(rows),
         "mean_classes": board.mean_classes,
-        "confusion_matrix": None if spec.is_multilabel else counts[:, : spec.num_classes].tolist(),
-        **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
-        **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
+        "confusion_matrix": None if spec.is_multilabel else run.counts[:, : spec.num_classes].tolist(),
+        **({"invalid": dict(zip(spec.names, run.counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
+        **({"confusion_matrices": run.counts.tolist()} if spec.is_multilabel else {}),
         "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
         "dataset_ci95": {name: ends.get(("dataset", name)) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
