@@ -13,7 +13,7 @@ from segmeter.cli.main import main
 from segmeter.metrics.config.metrics import MEASURES, MetricsConfig
 from segmeter.metrics.config.scores import find_facts
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
-from segmeter.metrics.summary.scoreboard import known_scores
+from segmeter.metrics.summary.scoreboard import probe_scores
 from tests.metrics.build import class_spec
 
 ROOT = Path(__file__).parents[1]
@@ -64,8 +64,8 @@ def test_each_registered_score_has_one_page() -> None:
     options = {"surface": {"surface": "both"}, "instances": {"distances": True}}
     ours = {name for name in MEASURES.names() if MEASURES.schema_of(name).__module__.startswith("segmeter.")}
     every = [{"name": name, **options.get(name, {})} for name in ours]
-    board = known_scores(MetricsConfig(measures=every), class_spec(2, "binary"))
-    scores = {name.partition("/")[0].partition("@")[0] for name in (*board.per_case, *board.whole)}
+    board = probe_scores(MetricsConfig(measures=every), class_spec(2, "binary"))
+    scores = {name.partition("/")[0].partition("@")[0] for name in (*board.names_per_case, *board.dataset_names)}
     pages = read_pages().values()
     paged = [name for page in pages for name in page.names]
     assert len(set(paged)) == len(paged)

@@ -4,11 +4,11 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
-from segmeter.metrics.cases.typed import region_margins
+from segmeter.metrics.cases.typed import sum_regions
 from segmeter.metrics.config.conventions import CONVENTIONS
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.summary.conventions import DEFAULT, figures_under
+from segmeter.metrics.summary.conventions import figures_under
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 
 NAMES = ("sky", "road", "car", "tree", "pole")
@@ -76,4 +76,4 @@ def stack_totals(rows, spec, members=None):
     """Margins (N, R) of the classes, or of regions with these members, from all rows at once."""
     members = [[k] for k in range(spec.num_classes)] if members is None else members
     counts = np.array([row.counts for row in rows], np.int64).reshape(-1, *spec.counts_shape)
-    return region_margins(counts, spec, members)
+    return sum_regions(counts, spec, members)

@@ -10,7 +10,7 @@ from segmeter.cli.run_folder import note_done
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.config.scores import MEAN, Direction, find_direction
-from segmeter.metrics.summary.scoreboard import known_scores, settle_headline
+from segmeter.metrics.summary.scoreboard import probe_scores, settle_headline
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
@@ -76,8 +76,8 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
     """
     if objective is None or objective in AGGREGATES:
         return objective
-    board = known_scores(metrics, spec)
-    known = list(dict.fromkeys([*AGGREGATES, *map("/".join, board.measured), *board.further]))
+    board = probe_scores(metrics, spec)
+    known = list(dict.fromkeys([*AGGREGATES, *map("/".join, board.measured), *board.measure_scores]))
     for name in (objective, f"{objective}/{MEAN}"):
         if name in known:
             return name

@@ -72,7 +72,7 @@ def compare(
         "schema": SCHEMA,
         "convention": config.convention,
         **spec.meaning,
-        "mean_classes": boards[0].counted,
+        "mean_classes": boards[0].mean_classes,
         "folders": {name: known_place(folder) for name, folder in named.items()},
         **order_runs(compared["metrics"], rank_by or headline_of(config, spec)),
         **compared,

@@ -36,8 +36,8 @@ class ExportConfig(Config, title="export"):
     """Type of probabilities: "float32" (4 bytes per pixel and class), "float16" (off by up to 0.00025) or "uint8" (255
     is 1; off by up to 0.002). The rounded ones say so in their names: <case>.float16.npy."""
     confidence: bool = False
-    """Write predictions/confidence/<case>.tif: the probability of the predicted class, float32; of multilabel a page
-    per class, with the probability of what is predicted, present or absent."""
+    """Write predictions/confidence/<case>.tif: the probability of the predicted class, float32. For multilabel, there
+    is a page per class with the probability of the decision, present or absent."""
     probs_format: ProbsFormat = "npy"
     """File format of probabilities: "npy", "npz" (compressed), "tiff" (one page per class) or "zarr" (a folder)."""
     compression: Compression = "deflate"

@@ -1,6 +1,6 @@
 """Writes the label maps of a DICOM series as a DICOM segmentation, with one segment per class. Needs highdicom.
 
-The series are those of the images that a run predicted, found by the images' names.
+A run writes one segmentation for each series that its images come from. The DICOM files are found by the images' names.
 """
 
 from collections import defaultdict
@@ -28,19 +28,21 @@ from segmeter.export.config import ExportConfig
 from segmeter.files import atomic_write, make_folder, safe_id
 
 _WHERE, _WHAT = "write_segmentation", "DICOM segmentations"
-_NAMED = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "Modality", "Rows", "Columns")
-_PLACED = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
+_REQUIRED = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "Modality", "Rows", "Columns")
+_POSITION = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
 _MAY_BE_EMPTY = (  # DICOM's type 2, which anonymisers often remove
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex"),
     *("StudyID", "StudyDate", "StudyTime", "AccessionNumber"),
 )
-_TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")  # one for all slices, as are
+# All slices of a series have the same texts and numbers of these names.
+_TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")
 _NUMBERS = ("Rows", "Columns", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
 _BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
 _TISSUE = ("85756007", "SCT", "Tissue")
-_MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
-_MOST_SCHEME, _MOST_MEANING = 16, 64  # characters, of DICOM's SH and LO; a value above 16 is a "long code value"
-_SUFFIXES = {"auto": ".png", "png": ".png", "tiff": ".tif"}  # large label maps are TIFF either way
+_LARGEST_NUMBER = 2**31 - 1  # largest integer that DICOM writes as text
+# The longest scheme and meaning, in characters: DICOM's SH and LO. A longer value becomes a "long code value".
+_MAX_SCHEME, _MAX_MEANING = 16, 64
+_SUFFIXES = {"auto": ".png", "png": ".png", "tiff": ".tif"}  # large label maps are always TIFF
 _BY_NAME = "Images and their DICOM files go together by name, as slice07.png and slice07.dcm."
 _REMEDY = "A segmentation is made of the slices of one series, each once."
 
@@ -59,7 +61,7 @@ def write_segmentation(
 ) -> None:
     """Write labels as a binary DICOM segmentation of the images that they were made from.
 
-    Patient, study and geometry are those of the images. A segment has the number of its label and the name of its
+    Patient, study and geometry are copied from the images. A segment has the number of its label and the name of its
     class; label 0 has no segment. DICOM describes each segment by codes: without `codes`, its category and type are
     SNOMED CT's "Tissue".
 
@@ -67,32 +69,35 @@ def write_segmentation(
     ----------
     path
         The file.
-    labels : (D, H, W) or of one image (H, W), integer
-        0 to K - 1, a slice per image.
+    labels : (D, H, W), or (H, W) for one image, integer
+        0 to K - 1, with one slice per image.
     spec
         The classes, the first one being background; not multilabel.
     source
-        The DICOM images of the slices, in their order: of one series, with one size, spacing and orientation.
+        The DICOM images of the slices, in the order of the slices. They belong to one series, and have the same size,
+        spacing and orientation.
     series_number
-        Of the new series, at least 1.
+        The number of the new series, at least 1.
     codes
-        By the name of a class, the category and the type of its segment, each as (value, scheme, meaning):
+        Name of a class to the category and the type of its segment, each as (value, scheme, meaning):
         ``{"liver": (("123037004", "SCT", "Anatomical Structure"), ("10200004", "SCT", "Liver"))}``.
         A scheme has at most 16 characters, a meaning 64.
 
     Raises
     ------
     InputError
-        An argument is of another kind, the labels do not fit the images, a value is no class, or codes are of none.
+        An argument is of another kind, the labels do not fit the images, a value is not a class, or codes are for
+        something that is not a class.
     DataError
-        highdicom is not installed; or an image can't be read, lacks what says where it lies, has several frames, or is
-        of another series or grid than the first one.
+        highdicom is not installed. Or an image can't be read, lacks its position, has several frames, or belongs to
+        another series or grid than the first one.
     """
-    target, paths = known_file(_WHERE, "path", path), _checked(labels, spec, source)
+    target = known_file(_WHERE, "path", path)
+    paths = _check_arguments(labels, spec, source)
     number = whole_number(_WHERE, "series_number", series_number)
-    if not 1 <= number <= _MOST_NUMBER:
-        raise InputError(expected(_WHERE, "series_number", f"between 1 and {_MOST_NUMBER}", number))
-    meanings = _meanings(codes, spec)
+    if not 1 <= number <= _LARGEST_NUMBER:
+        raise InputError(expected(_WHERE, "series_number", f"between 1 and {_LARGEST_NUMBER}", number))
+    meanings = _find_meanings(codes, spec)
     volume = labels[None] if labels.ndim == 2 else labels
     highdicom = need("highdicom", "dicom", _WHAT)
     images = _read_series(paths)
@@ -101,19 +106,22 @@ def write_segmentation(
         rule = f"to have the size of the images, {sorted(sizes)}"
         raise InputError(expected(_WHERE, "labels", rule, volume.shape[1:]))
     try:
-        found = _describe(highdicom, volume, meanings, images, number)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
-        what = f"{type(error).__name__}: {error}"
+        segmentation = _build_segmentation(highdicom, volume, meanings, images, number)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, about attributes of the images
+        reason = f"{type(error).__name__}: {error}"
         rule = "to be images that highdicom can make a segmentation of"
-        raise file_error(paths[0], "source", rule, what[:300], _REMEDY) from error
-    found.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, for the names of classes and meanings
+        raise file_error(paths[0], "source", rule, reason[:300], _REMEDY) from error
+    segmentation.SpecificCharacterSet = "ISO_IR 192"  # UTF-8, for the names of classes and meanings
     with atomic_write(target) as file:
-        found.save_as(file)
+        segmentation.save_as(file)
 
 
-def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: list[Any], series_number: int) -> Any:
+def _build_segmentation(
+    highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: list[Any], series_number: int
+) -> Any:
     """Build the data set of the segmentation; `meanings` are by class, background included."""
-    code, seg = need("pydicom", "dicom", _WHAT).sr.coding.Code, highdicom.seg
+    code = need("pydicom", "dicom", _WHAT).sr.coding.Code
+    seg = highdicom.seg
     made_by = highdicom.AlgorithmIdentificationSequence("segmeter", code(*_BY_LEARNING), __version__)
     automatic = seg.SegmentAlgorithmTypeValues.AUTOMATIC
     segments = [
@@ -138,12 +146,12 @@ def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: 
     )
 
 
-def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
+def _check_arguments(labels: Any, spec: Any, source: Any) -> list[Path]:
     """Check the arguments, and return the images' paths."""
     if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
         rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
         raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
-    paths = [known_path(_WHERE, "source", each) for each in source]
+    paths = [known_path(_WHERE, "source", path) for path in source]
     known_kind(_WHERE, "spec", spec, ClassSpec)
     known_kind(_WHERE, "labels", labels, np.ndarray)
     if spec.is_multilabel:
@@ -159,42 +167,43 @@ def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
     return paths
 
 
-def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
-    """Return category and type of each class, in the order of the classes."""
-    given = {} if codes is None else codes
-    known_kind(_WHERE, "codes", given, Mapping)
-    strange = [name for name in given if name not in spec.names[1:]]
+def _find_meanings(codes: Any, spec: ClassSpec) -> Meanings:
+    """Check the codes, and return category and type of each class, in the order of the classes."""
+    codes = {} if codes is None else codes
+    known_kind(_WHERE, "codes", codes, Mapping)
+    strange = [name for name in codes if name not in spec.names[1:]]
     if strange:
         rule = f"to be of classes that are segments, {', '.join(spec.names[1:])}"
         raise InputError(expected(_WHERE, "codes", rule, shown(strange[0])))
-    for name, pair in given.items():
+    for name, pair in codes.items():
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_code, pair))):
             rule = f"to be two codes for {name}, each (value, scheme, meaning)"
-            remedy = f"A scheme has at most {_MOST_SCHEME} characters, a meaning {_MOST_MEANING}, without backslashes."
+            remedy = f"A scheme has at most {_MAX_SCHEME} characters, a meaning {_MAX_MEANING}, without backslashes."
             raise InputError(expected(_WHERE, "codes", rule, shown(pair), remedy))
-    return {name: tuple(given.get(name, (_TISSUE, _TISSUE))) for name in spec.names}
+    return {name: tuple(codes.get(name, (_TISSUE, _TISSUE))) for name in spec.names}
 
 
 def _is_code(code: Any) -> bool:
-    whole = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
-    fits = whole and len(code[1]) <= _MOST_SCHEME and len(code[2]) <= _MOST_MEANING
-    # a backslash separates values
+    is_triple = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
+    fits = is_triple and len(code[1]) <= _MAX_SCHEME and len(code[2]) <= _MAX_MEANING
+    # DICOM separates values by a backslash
     return fits and all(text.strip() and text.isprintable() and "\\" not in text for text in code)
 
 
 def _read_series(paths: Sequence[Path]) -> list[Any]:
-    """Read images that have everything that a segmentation copies, and are slices of one series.
+    """Read the slices of one series, and check that they have everything that a segmentation copies.
 
     Raises
     ------
     DataError
-        An image can't be read, lacks something, is of another series or grid than the first one, or at the position of
-        an earlier one.
+        An image can't be read, lacks something, belongs to another series or grid than the first one, or has the
+        position of an earlier one.
     """
     images = [_read(path) for path in paths]
-    placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
+    has_position = any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
     for path, image in zip(paths, images, strict=True):
-        needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph has no position
+        # a single radiograph has no position
+        needed = (*_REQUIRED, *_POSITION) if len(images) > 1 or has_position else _REQUIRED
         lacking = [name for name in needed if image.get(name) in (None, "")]
         if lacking:
             remedy = "Give the images as the scanner or archive wrote them."
@@ -202,25 +211,26 @@ def _read_series(paths: Sequence[Path]) -> list[Any]:
         for name in _MAY_BE_EMPTY:
             if name not in image:
                 setattr(image, name, "")
-    seen: dict[str, Path] = {}
+    earlier: dict[str, Path] = {}  # the image with each id or position
     for path, image in zip(paths, images, strict=True):
-        for name in (*_TEXTS, *_NUMBERS) if seen else ():
-            mine, first = image.get(name), images[0].get(name)
-            same = mine == first
-            if name in _NUMBERS and np.shape(mine) == np.shape(first):
-                same = np.allclose(mine, first, rtol=SPACING_TOLERANCE, atol=1e-4)
+        for name in (*_TEXTS, *_NUMBERS) if earlier else ():
+            value, first = image.get(name), images[0].get(name)
+            same = value == first
+            if name in _NUMBERS and np.shape(value) == np.shape(first):
+                same = np.allclose(value, first, rtol=SPACING_TOLERANCE, atol=1e-4)
             if not same:
-                raise file_error(path, name, f"to be that of {paths[0].name}, {first}", mine, _REMEDY)
+                raise file_error(path, name, f"to be that of {paths[0].name}, {first}", value, _REMEDY)
         for name in ("SOPInstanceUID", "ImagePositionPatient"):
-            mine, key = image.get(name), f"{name} {image.get(name)}"
-            if key in seen:
-                raise file_error(path, name, f"to differ from {seen[key].name}", mine, _REMEDY)
-            seen[key] = path
+            value = image.get(name)
+            key = f"{name} {value}"
+            if key in earlier:
+                raise file_error(path, name, f"to differ from {earlier[key].name}", value, _REMEDY)
+            earlier[key] = path
     return images
 
 
 def _read(path: Path) -> Any:
-    """Read an image without its pixels; DataError if it is not one, or has several frames."""
+    """Read an image without its pixels; DataError if the file is no image, or has several frames."""
     pydicom = need("pydicom", "dicom", _WHAT)
     try:
         image = pydicom.dcmread(path, stop_before_pixels=True)
@@ -237,7 +247,7 @@ def _read(path: Path) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """The images of one DICOM series by its SeriesInstanceUID: the cases and their DICOM files, in one order."""
+    """The images of one DICOM series: its SeriesInstanceUID, the cases, and their DICOM files in the same order."""
 
     uid: str
     case_ids: tuple[str, ...]
@@ -245,14 +255,14 @@ class Series:
 
 
 def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[Series, ...]:
-    """Find the DICOM image of each case by its name, before any work.
+    """Find the DICOM image of each case by its name. Call this before the first case is predicted.
 
     Raises
     ------
     ConfigError
-        No label maps are written from which segmentations can be made.
+        The run writes no label maps, or none that segmentations can be made from.
     DataError
-        A case has no DICOM image or one of another size, or the images are not slices of series.
+        A case has no DICOM image or one of another size, or images are not slices of a series.
     """
     if dataset.spec.is_multilabel:
         rule = "to be null for multilabel, as segments of one file share no pixel here"
@@ -263,25 +273,27 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
         raise ConfigError(expected("export", "labels_format", rule, given))
     if not folder.is_dir():
         raise DataError(expected("export", "dicom_series", "to be a folder", show(folder.absolute())))
-    named, grouped = defaultdict[str, list[Path]](list), defaultdict[str, list[str]](list)
+    by_name = defaultdict[str, list[Path]](list)
     for path in sorted(folder.iterdir()):
         if path.is_file() and not is_junk(path):
-            named[safe_id(stem_of(path))].append(path)
-    paths = {case_id: named[case_id] for case_id in dataset.case_ids if case_id in named}  # some are not predicted
-    problems = missing_problem(dataset.case_ids, named, what="a DICOM image", remedy=_BY_NAME)
+            by_name[safe_id(stem_of(path))].append(path)
+    # the folder may hold images that are not predicted
+    paths = {case_id: by_name[case_id] for case_id in dataset.case_ids if case_id in by_name}
+    problems = missing_problem(dataset.case_ids, by_name, what="a DICOM image", remedy=_BY_NAME)
     problems += twice_problems(paths, "DICOM images")
     if problems:
         raise DataError(problems)
+    by_series = defaultdict[str, list[str]](list)
     for case_id, (path,) in paths.items():
         uid = _read(path).get("SeriesInstanceUID")
         if not uid:
             raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
-        grouped[str(uid)].append(case_id)
+        by_series[str(uid)].append(case_id)
     kinds = dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
-    problems, found = list[str](), list[Series]()
-    for uid, case_ids in sorted(grouped.items()):
+    problems, all_series = list[str](), list[Series]()
+    for uid, case_ids in sorted(by_series.items()):
         series = Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id][0] for case_id in case_ids))
-        found.append(series)
+        all_series.append(series)
         # read again, as the images of all series may not fit into memory
         for case_id, path, image in zip(case_ids, series.paths, _read_series(series.paths), strict=True):
             size = kinds[case_id][:2]
@@ -290,21 +302,26 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
                 problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
     if problems:
         raise DataError(problems)
-    return tuple(found)
+    return tuple(all_series)
 
 
-def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
-    """Write dicom/<series>.dcm into the predictions folder, from the label maps there; existing files stay.
+def write_series(folder: Path, all_series: Sequence[Series], spec: ClassSpec) -> None:
+    """Write dicom/<series>.dcm into the predictions folder, from the label maps there. Existing files stay.
 
-    DataError names a label map that is missing or damaged, InputError one that holds the ignored value.
+    Raises
+    ------
+    DataError
+        A label map is missing or damaged.
+    InputError
+        A label map holds the ignored value.
     """
-    for series in found:
+    for series in all_series:
         target = folder / "dicom" / f"{safe_id(series.uid)}.dcm"
         if target.exists():
             continue
         stems = [folder / "labels" / safe_id(case_id) for case_id in series.case_ids]
-        every = [[Path(f"{stem}{suffix}") for suffix in _SUFFIXES.values()] for stem in stems]
-        files = [next((path for path in paths if path.exists()), paths[0]) for paths in every]
+        candidates = [[Path(f"{stem}{suffix}") for suffix in _SUFFIXES.values()] for stem in stems]
+        files = [next((path for path in paths if path.exists()), paths[0]) for paths in candidates]
         maps = [read_map(path, Reading(spec=spec, label_map={}, max_pixels=MAX_PIXELS)).values for path in files]
         make_folder(target.parent)
         write_segmentation(target, np.stack(maps), spec, source=series.paths)

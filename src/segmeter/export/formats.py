@@ -1,7 +1,7 @@
 """Writes one array to one file (or Zarr folder), which appears under its name complete or not at all.
 
-TIFF files and Zarr arrays state where their pixels lie. Label maps hold their label values, and a palette holds the
-colours.
+TIFF files and Zarr arrays store the geometry of their pixels. Label maps hold their label values, and a palette holds
+the colours.
 """
 
 import io
@@ -29,15 +29,15 @@ from segmeter.threads import count_cores
 Locate = Callable[[], Geometry]
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
-_PACKED = 1 << 22  # bytes of tiles that are compressed at a time
-COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
+_BUFFER = 1 << 22  # bytes of tiles that are compressed at a time
+COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names to tifffile's
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should be noticed
-_ASCII, _SHORT, _DOUBLE = 2, 3, 12  # TIFF's numbers of types
-_KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
-_MOST = 2**32 - 1  # of numerators and denominators in TIFF
+_ASCII, _SHORT, _DOUBLE = 2, 3, 12  # numbers of types in TIFF
+_GEO_KEYS = 34735  # GeoTIFF's directory of keys, which holds its only whole numbers
+_LARGEST_TERM = 2**32 - 1  # largest numerator or denominator in TIFF
 _OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
-_TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
+_OME_TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
 _UNITS = {name: symbol for symbol, name in OME_SYMBOLS.items()} | {"um": "\u00b5m"}
 
 
@@ -68,15 +68,16 @@ def write_tiff(
     Parameters
     ----------
     palette
-        (3, 256) with 65535 as full: the colours of the values of a uint8 map.
+        Colours of the values of a uint8 map, (3, 256), from 0 to 65535.
     locate
-        Gives the geometry of the pixels, which each page then states.
+        Returns the geometry of the pixels, which each page then stores.
     """
-    geometry, tags = locate(), []
+    geometry = locate()
+    tags = []
     for tag, value in geometry.geotiff:
         stored: Any = f"{value}\0".encode("ascii", "replace") if isinstance(value, str) else value
-        kind = _ASCII if isinstance(value, str) else _SHORT if tag == _KEYS else _DOUBLE
-        tags.append((tag, kind, len(stored), stored, False))
+        tiff_type = _ASCII if isinstance(value, str) else _SHORT if tag == _GEO_KEYS else _DOUBLE
+        tags.append((tag, tiff_type, len(stored), stored, False))
     layout: dict[str, Any] = {
         "tile": (TILE, TILE),
         "photometric": "minisblack" if palette is None else "palette",
@@ -90,7 +91,7 @@ def write_tiff(
     }
     make_folder(path.parent)
     if isinstance(array, LazyArray):
-        layout |= {"shape": array.shape, "dtype": array.dtype, "maxworkers": count_cores(), "buffersize": _PACKED}
+        layout |= {"shape": array.shape, "dtype": array.dtype, "maxworkers": count_cores(), "buffersize": _BUFFER}
         width = array.shape[1]
         padded = (np.pad(band, ((0, TILE - len(band)), (0, -width % TILE))) for band in _bands(array))
         tiles = (band[:, left : left + TILE] for band in padded for left in range(0, width, TILE))
@@ -105,29 +106,31 @@ def write_tiff(
 
 
 def _bands(array: LazyArray) -> Iterator[NDArray[Any]]:
-    """Read the lines of one row of tiles after the other."""
+    """Read the lines of one row of tiles at a time."""
     return (array.read(top, min(top + TILE, array.shape[0])) for top in range(0, array.shape[0], TILE))
 
 
 def write_zarr(path: Path, array: NDArray[Any] | LazyArray, *, locate: Locate = lambda: NOWHERE) -> None:
-    """Write a Zarr 3 folder with one chunk per plane and tile; a map states the geometry of its pixels."""
+    """Write a Zarr 3 folder with one chunk per plane and tile, and the spacing of the pixels as attributes."""
     zarr: Any = need("zarr", "zarr", "Zarr folders")
-    geometry, attributes = locate(), dict[str, Any]()
+    geometry = locate()
+    attributes = dict[str, Any]()
     if geometry.spacing is not None:
         attributes = {"spacing": list(geometry.spacing), **({"unit": geometry.unit} if geometry.unit else {})}
     chunks = (1,) * (len(array.shape) - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
     with fresh_folder(path) as folder:
-        layout = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks, "attributes": attributes}
-        stored: Any = zarr.create_array(str(folder), **layout)
+        stored: Any = zarr.create_array(
+            str(folder), shape=array.shape, dtype=array.dtype, chunks=chunks, attributes=attributes
+        )
         if isinstance(array, LazyArray):
             for number, band in enumerate(_bands(array)):
                 stored[number * TILE : number * TILE + len(band)] = band
         else:
             stored[...] = array
-        for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        for file in sorted(file for file in folder.rglob("*") if file.is_file()):
             with file.open("r+b") as opened:
                 sync(opened.fileno(), path)
-        remove(path)  # an older folder: a rename replaces files only
+        remove(path)  # a rename can't replace an older folder
 
 
 ARRAY_FILES: dict[str, Callable[..., None]] = {"npy": write_npy, "npz": write_npz, "zarr": write_zarr}
@@ -136,11 +139,11 @@ ARRAY_FILES: dict[str, Callable[..., None]] = {"npy": write_npy, "npz": write_np
 def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     """Write OME metadata of a picture (height, width), or of a page per channel, in ASCII; None without a spacing.
 
-    With a spacing of three values the pages are the planes of a volume.
+    If the spacing has three values, the pages are the planes of a volume.
 
     References
     ----------
-    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" if the spacing has no unit.
+    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units, which are "pixel" if the spacing has no unit.
     """
     if geometry.spacing is None:
         return None
@@ -148,35 +151,35 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     pages = shape[0] if len(shape) == 3 else 1
     channels, depth = (1, pages) if len(geometry.spacing) == 3 else (pages, 1)
     size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
-    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
+    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _OME_TYPES.get(dtype.name, dtype.name), **size}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
     for axis, edge in zip("XYZ", reversed(geometry.spacing), strict=False):
         text += f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"'
-    named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
+    channel_tags = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
     xml = (
         f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
-        f'{named}<TiffData IFD="0" PlaneCount="{pages}"/></Pixels></Image></OME>'
+        f'{channel_tags}<TiffData IFD="0" PlaneCount="{pages}"/></Pixels></Image></OME>'
     )
-    return xml.encode("ascii", "xmlcharrefreplace").decode()  # as TIFF's texts are
+    return xml.encode("ascii", "xmlcharrefreplace").decode()  # TIFF's texts are ASCII
 
 
 def _resolution(geometry: Geometry) -> dict[str, Any]:
-    """Return pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
+    """Return the pixels per centimetre of width and height as fractions, for readers that know no OME metadata."""
     if geometry.spacing is None or geometry.unit is None:
         return {}
-    per = [10 / (edge * MILLIMETRES[geometry.unit]) for edge in geometry.spacing[:-3:-1]]
-    if not all(1 / _MOST < each < _MOST for each in per):
+    densities = [10 / (edge * MILLIMETRES[geometry.unit]) for edge in geometry.spacing[:-3:-1]]
+    if not all(1 / _LARGEST_TERM < density < _LARGEST_TERM for density in densities):
         return {}
-    found = [Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per]
-    resolution = tuple((each.numerator, each.denominator) for each in found)
-    return {"resolution": resolution, "resolutionunit": "centimeter"} if all(found) else {}
+    fractions = [Fraction(x).limit_denominator(max(1, min(10**6, int(_LARGEST_TERM / x)))) for x in densities]
+    resolution = tuple((fraction.numerator, fraction.denominator) for fraction in fractions)
+    return {"resolution": resolution, "resolutionunit": "centimeter"} if all(fractions) else {}
 
 
 def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:
     """Encode a label map as PNG; every pixel of the file holds its label value.
 
-    Label maps are long runs of one value, which zlib's run-length strategy packs faster and smaller than its search for
-    matches does (`benchmarks/export.py`).
+    Label maps are long runs of one value. zlib's run-length strategy packs them faster and smaller than its search for
+    matches (`benchmarks/export.py`).
 
     Parameters
     ----------
@@ -186,16 +189,16 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
     colours
         One (red, green, blue) per class, 0 to 255. Entries without a class are magenta. Not used for uint16.
     ignore_index
-        The ignored value, which is not a class; it is light grey.
+        The ignored value, which is not a class. It is light grey.
 
     Returns
     -------
-    The file's bytes. Pillow reads them as mode "P" or "I;16" with the given values.
+    The file's bytes. Pillow opens them in mode "P" or "I;16", with the same values.
 
     Raises
     ------
     InputError
-        Wrong dtype or dimensions, an empty map, or more than 256 colours for a uint8 map.
+        The dtype or the dimensions are wrong, the map is empty, or a uint8 map has more than 256 colours.
 
     Examples
     --------
@@ -208,22 +211,23 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
         raise InputError(expected(where, "labels", rule, given, "Check the range, then cast it yourself."))
     if not labels.size:
         raise InputError(expected(where, "labels", "to have at least one pixel", labels.shape))
-    options: dict[str, Any] = {"compress_type": zlib.Z_RLE, "compress_level": 1}
+    palette_options: dict[str, int] = {}
     if labels.dtype.itemsize == 2:
         image = Image.fromarray(labels.astype(np.uint16, order="C"))
     else:
         if len(colours) > 256:
             raise InputError(expected(where, "colours", "to be at most 256 for uint8 labels", len(colours)))
-        options["bits"] = 4 if labels.max() < 16 and len(colours) <= 16 else 8
+        bits = 4 if labels.max() < 16 and len(colours) <= 16 else 8
+        palette_options = {"bits": bits}
         image = Image.fromarray(np.ascontiguousarray(labels))
-        image.putpalette(_palette(colours, ignore_index, size=2 ** options["bits"]))
+        image.putpalette(_palette(colours, ignore_index, size=2**bits))
     file = io.BytesIO()
-    image.save(file, "PNG", **options)
+    image.save(file, "PNG", compress_type=zlib.Z_RLE, compress_level=1, **palette_options)
     return file.getvalue()
 
 
 def palette_of(spec: ClassSpec) -> NDArray[np.uint16]:
-    """Return the TIFF palette of a uint8 label map, (3, 256) up to 65535; entries as in `encode_labels_png`."""
+    """Return the TIFF palette of a uint8 label map, (3, 256), 0 to 65535, with the colours of `encode_labels_png`."""
     entries = np.frombuffer(_palette(spec.colours, spec.ignore_index, size=256), np.uint8).reshape(256, 3)
     return np.ascontiguousarray(entries.T.astype(np.uint16) * 257)
 
@@ -232,10 +236,10 @@ def _palette(colours: Sequence[Colour], ignore_index: int | None, *, size: int) 
     entries = [*colours, *[UNUSED_COLOUR] * (size - len(colours))]
     if ignore_index is not None and ignore_index < size:
         entries[ignore_index] = IGNORE_COLOUR
-    return bytes(part for colour in entries for part in colour)
+    return bytes(channel for colour in entries for channel in colour)
 
 
 def class_folder(name: str) -> str:
     """Return the folder of a class: its name, or a safe form of it if it can't be a folder's name."""
-    is_plain = Path(name).name == name and not name.startswith(".") and name.isprintable() and not is_refused(name)
-    return name if is_plain else safe_id(name)
+    is_safe = Path(name).name == name and not name.startswith(".") and name.isprintable() and not is_refused(name)
+    return name if is_safe else safe_id(name)

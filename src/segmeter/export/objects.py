@@ -16,8 +16,8 @@ Instances = NDArray[np.int32] | None
 def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
     """Write one feature per object: its outline along pixel edges, with its class and size.
 
-    QuPath opens the file. Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are not
-    geographic.
+    QuPath can open the file. Coordinates are in pixels, (x, y) from the image's top left corner, with y down. They are
+    not geographic.
 
     References
     ----------
@@ -31,7 +31,7 @@ def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: Cla
         name = spec.names[region.label]
         properties = {
             "class": name,
-            "objectType": "annotation",  # this and the next as QuPath has them
+            "objectType": "annotation",  # QuPath reads this and "classification"
             "classification": {"name": name, "color": list(spec.colours[region.label])},
             "label": region.label,
             "pixels": int(np.count_nonzero(region.mask)),
@@ -45,7 +45,8 @@ def encode_coco(case_id: str, labels: Labels, instances: Instances, spec: ClassS
     """Write one entry per object as in COCO's result files: image, category (the label), box and compressed run
     lengths.
     """
-    entries, size = [], labels.shape[-2:]
+    entries = []
+    size = labels.shape[-2:]
     for region in find_regions(labels, instances, spec):
         rows, columns = region.box
         entry = {
@@ -64,26 +65,28 @@ def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
     """Encode the whole image as run lengths, column by column: outside and inside in turn, outside first."""
     height, width = size
     rows, columns = region.box
-    down, across = np.nonzero(region.mask.T)[::-1]  # in column order
-    places = (across + columns.start).astype(np.int64) * height + down + rows.start
-    breaks = np.flatnonzero(np.diff(places) != 1)
-    starts, ends = places[np.r_[0, breaks + 1]], places[np.r_[breaks, -1]] + 1
+    y, x = np.nonzero(region.mask.T)[::-1]  # in column order
+    positions = (x + columns.start).astype(np.int64) * height + y + rows.start
+    breaks = np.flatnonzero(np.diff(positions) != 1)
+    starts, ends = positions[np.r_[0, breaks + 1]], positions[np.r_[breaks, -1]] + 1
     edges = np.r_[0, np.column_stack([starts, ends]).ravel(), height * width]
     runs: list[int] = np.diff(edges).tolist()
     return runs if runs[-1] else runs[:-1]
 
 
 def compress_runs(runs: list[int]) -> str:
-    """Compress run lengths into COCO's text: from the fourth on, the difference to the run two before, in 5-bit digits.
+    """Compress run lengths into COCO's text, in 5-bit digits.
 
-    A digit's sixth bit says whether another follows, and 48 is added to make it a character. The fifth bit of the last
-    digit is the sign.
+    From the fourth run on, a number is the difference from the run two before. A digit's sixth bit tells whether
+    another one follows, and 48 is added to make it a character. The fifth bit of the last digit is the sign.
     """
     text = ""
     for index, run in enumerate(runs):
-        value, more = run if index < 3 else run - runs[index - 2], True
+        value = run if index < 3 else run - runs[index - 2]
+        more = True
         while more:
-            digit, value = value & 31, value >> 5
+            digit = value & 31
+            value >>= 5
             more = value != (-1 if digit & 16 else 0)
             text += chr((digit | 32 if more else digit) + 48)
     return text

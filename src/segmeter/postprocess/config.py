@@ -104,7 +104,7 @@ class WatershedConfig(StepConfig, title="postprocess.watershed"):
 
 @STEPS.register("smooth", builder=f"{_ROOM}.masks:build_mask_step")
 class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
-    """Give a pixel to a class where that covers more than half of the disk around it, and take it where less."""
+    """Give a class each pixel if it covers more than half of the disk around it; take the pixel away if less."""
 
     name: str = "smooth"
     radius: Radius = 2
@@ -145,7 +145,7 @@ class CoresConfig(StepConfig, title="postprocess.cores"):
 
 
 INSTANCE_STEPS = ("watershed", "distance_split", "cores")
-SEPARATING = (RemoveSmallObjectsConfig(min_pixels=16), CoresConfig())  # of a model that was trained on cores
+SEPARATING = (RemoveSmallObjectsConfig(min_pixels=16), CoresConfig())  # the steps for a model that was trained on cores
 
 
 class PostprocessConfig(Config, title="postprocess"):

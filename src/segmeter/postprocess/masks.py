@@ -2,15 +2,15 @@
 
 Rules, the same for every step:
 
-* A step works through its classes in the given order; each sees what the earlier ones left.
-* Pixels that a class gains are taken from whatever class held them.
+* A step works through its classes in the given order. Each class starts from the result of the earlier ones.
+* Pixels that a class gains are taken from whatever class had them.
 * Pixels that a class loses get the class `fill`. If that is None, they get the class of the nearest pixel of another
   class, counted in steps up, down, left and right. Of equally near pixels, it is always the same one. An image that the
-  class covers wholly stays as it is, as nothing else is there to take its place.
-* Multilabel planes (K, H, W) are independent: what one loses no other gains, and `fill` does not apply.
+  class covers wholly stays as it is, because there is no other class to take its place.
+* Multilabel planes (K, H, W) are independent: no plane gains what another one loses, and `fill` does not apply.
 * On volumes (D, H, W), the steps of `PLANEWISE` run on each plane (H, W). The others run in 3-D: for connectivity 4 or
   8, voxels have 6 or 26 neighbours, and the first and the last plane are edges too.
-* Predictions hold classes only; the ignored value does not occur in them.
+* Predictions hold only classes, and never the ignored value.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,24 +40,24 @@ def remove_small(mask: Mask, *, min_pixels: int, connectivity: int) -> Mask:
 
 
 def keep_largest(mask: Mask, *, connectivity: int) -> Mask:
-    """Keep the component with most pixels; of equal ones the first in reading order."""
+    """Keep the component with the most pixels; of equal ones, the first in reading order."""
     components, sizes = _components(mask, connectivity)
     sizes[0] = 0
     return np.asarray(components == sizes.argmax()) & mask
 
 
 def clear_border(mask: Mask, *, margin: int, connectivity: int) -> Mask:
-    """Keep the components with no pixel among the outermost `margin` + 1 rows and columns, and planes of a volume."""
+    """Keep the components with no pixel in the outermost `margin` + 1 rows, columns, and planes of a volume."""
     components, sizes = _components(mask, connectivity)
     edge = np.ones_like(mask)
     edge[tuple(slice(margin + 1, size - margin - 1) for size in mask.shape)] = False
-    kept = np.ones(sizes.size, bool)
-    kept[components[edge]] = False
-    return np.asarray(kept[components] & mask)
+    is_inside = np.ones(sizes.size, bool)
+    is_inside[components[edge]] = False
+    return np.asarray(is_inside[components] & mask)
 
 
 def fill_holes(mask: Mask, *, max_pixels: int | None, connectivity: int) -> Mask:
-    """Add the components of the rest that do not touch the image's edge and have at most `max_pixels` pixels."""
+    """Add the holes: components outside the mask that do not touch the image's edge, of at most `max_pixels` pixels."""
     holes = clear_border(~mask, margin=0, connectivity=connectivity)
     if max_pixels is None:
         return mask | holes
@@ -81,7 +81,7 @@ def closing(mask: Mask, *, radius: int) -> Mask:
 
 
 def smooth(mask: Mask, *, radius: int) -> Mask:
-    """Keep or add the pixels with more than half of the disk around them in the mask; with exactly half, as they are.
+    """Put a pixel into the mask if more than half of the disk around it is in the mask, and take it out if less is.
 
     The part of the disk beyond the image does not count.
     """
@@ -100,22 +100,23 @@ def _disk_sums(mask: Mask, radius: int) -> NDArray[np.int32]:
 def _row_counts(mask: Mask, radius: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
     """Yield running counts of the mask's pixels at both ends of each row of the disk around every pixel.
 
-    So the cost per pixel grows with the radius, not with its square. Pixels beyond the image are not in the mask.
+    Because of these, the cost per pixel grows with the radius, not with its square. Pixels beyond the image are not in
+    the mask.
     """
     height, width = mask.shape
-    before = np.pad(np.cumsum(np.pad(mask, radius), axis=1, dtype=np.int32), ((0, 0), (1, 0)))
+    running = np.pad(np.cumsum(np.pad(mask, radius), axis=1, dtype=np.int32), ((0, 0), (1, 0)))
     for row in range(-radius, radius + 1):
         half = isqrt(radius * radius - row * row)
-        counts = before[radius + row : radius + row + height]
+        counts = running[radius + row : radius + row + height]
         yield counts[:, radius - half :][:, :width], counts[:, radius + half + 1 :][:, :width]
 
 
 def erode(mask: Mask, *, radius: int) -> Mask:
     """Keep the pixels with no pixel outside the mask within `radius`."""
-    kept = np.ones_like(mask)
+    eroded = np.ones_like(mask)
     for first, last in _row_counts(~mask, radius):
-        kept &= first == last  # the disk's row holds no pixel outside the mask
-    return kept
+        eroded &= first == last  # no pixel of the disk's row is outside the mask
+    return eroded
 
 
 def dilate(mask: Mask, *, radius: int) -> Mask:
@@ -124,20 +125,21 @@ def dilate(mask: Mask, *, radius: int) -> Mask:
 
 
 def box_around(mask: Mask, reach: int) -> tuple[slice, ...]:
-    """Return the smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
-    every = range(mask.ndim)
-    spans = [np.flatnonzero(mask.any(axis=tuple(other for other in every if other != axis))) for axis in every]
+    """Return the smallest box around a mask that is not empty, `reach` pixels wider on each side."""
+    axes = range(mask.ndim)
+    spans = [np.flatnonzero(mask.any(axis=tuple(other for other in axes if other != axis))) for axis in axes]
     return tuple(slice(max(0, int(span[0]) - reach), int(span[-1]) + reach + 1) for span in spans)
 
 
 def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
-    """Return the component map, int32, and the pixels per component, entry 0 being the rest."""
+    """Return the component map, int32, and the number of pixels of each component; entry 0 counts all other pixels."""
     structure = ndimage.generate_binary_structure(mask.ndim, 1 if connectivity == 4 else mask.ndim)
     components, count = ndimage.label(mask, structure)
     return components, np.bincount(components.ravel(), minlength=count + 1)
 
 
-_OPERATIONS: dict[str, Callable[..., Mask]] = {  # by the name of the step; options are the other keys of the step
+# Step's name to its function, which takes the keys of the step that not every step has
+_OPERATIONS: dict[str, Callable[..., Mask]] = {
     "remove_small_objects": remove_small,
     "largest_component": keep_largest,
     "clear_border": clear_border,
@@ -147,17 +149,18 @@ _OPERATIONS: dict[str, Callable[..., Mask]] = {  # by the name of the step; opti
     "smooth": smooth,
     "skeleton": skeletonize,
 }
-_COMMON = RemovingStepConfig.model_fields  # keys of any step
+_COMMON = RemovingStepConfig.model_fields  # keys that are not passed to the function
 PLANEWISE = ("opening", "closing", "smooth", "skeleton")
 
 
 def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArray]:
-    """Build the step of label maps that a configuration names; ConfigError if a class does not exist."""
+    """Build the step on label maps that a configuration names; ConfigError if a class does not exist."""
     options = {key: value for key, value in config if key not in _COMMON}
     step = partial(_OPERATIONS[config.name], **options)
-    if config.name in PLANEWISE:  # openings and closings look farthest, at a disk around each pixel of a disk
+    if config.name in PLANEWISE:  # openings and closings reach farthest: a disk around each pixel of a disk
         step = partial(_by_planes, step, 2 * options.get("radius", 0) + 1)
-    where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
+    where = f"postprocess.{config.name}"
+    fill = getattr(config, "fill", None)
     return partial(
         apply_per_class,
         step=step,
@@ -170,7 +173,7 @@ def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArra
 def _by_planes(step: MaskStep, reach: int, mask: Mask) -> Mask:
     """Run a step on a mask (H, W), or on every plane of (D, H, W).
 
-    It runs on the box that it can change, which is `reach` pixels wider than the mask on each side.
+    It runs only on the box that it can change, which is `reach` pixels wider than the mask on each side.
     """
     if mask.ndim == 3:
         return np.stack([_by_planes(step, reach, plane) for plane in mask])
@@ -182,7 +185,7 @@ def _by_planes(step: MaskStep, reach: int, mask: Mask) -> Mask:
 
 
 def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument: str = "classes") -> tuple[int, ...]:
-    """Label values of the named classes; None is all but the first, or all for multilabel.
+    """Return the label values of the named classes. None means all but the first, or all for multilabel.
 
     Raises
     ------
@@ -191,10 +194,10 @@ def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument:
     """
     if classes is None:
         return tuple(range(0 if spec.is_multilabel else 1, spec.num_classes))
-    strange = [name for name in classes if name not in spec.names]
-    if strange:
+    unknown = [name for name in classes if name not in spec.names]
+    if unknown:
         rule = "to name a class"
-        raise ConfigError([expected(where, argument, rule, repr(n), nearest(n, spec.names)) for n in strange])
+        raise ConfigError([expected(where, argument, rule, repr(n), nearest(n, spec.names)) for n in unknown])
     return tuple(spec.names.index(name) for name in classes)
 
 
@@ -208,13 +211,13 @@ def apply_per_class(
     labels
         (H, W), or (K, H, W) in {0, 1} for multilabel; a volume has (D, H, W) for (H, W).
     step
-        (H, W) bool -> (H, W) bool, and likewise for (D, H, W).
+        Turns a mask (H, W) or (D, H, W) into another one of the same shape.
     classes
-        Label values, or planes, in the order in which they are done.
+        Label values, or indices of planes, in the order in which they are processed.
     multilabel
         Whether `labels` are planes.
     fill
-        The value of pixels that a class loses; None: the nearest.
+        The value of pixels that a class loses; None takes that of the nearest pixel.
     """
     result = labels.copy()
     for index in classes:
@@ -242,7 +245,7 @@ def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:
     labels
         (H, W) of any integer dtype.
     lost, of
-        (H, W). `of` holds the lost pixels and all others that can't give a label, such as the class that lost them.
+        (H, W). `of` marks the lost pixels and all others that can't give a label, such as those of their old class.
     """
     if not lost.any() or of.all():
         return

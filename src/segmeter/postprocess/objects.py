@@ -27,12 +27,13 @@ InstanceArray = NDArray[np.int32]
 def build_instance_step(
     config: WatershedConfig | DistanceSplitConfig | CoresConfig, *, spec: ClassSpec
 ) -> partial[InstanceArray]:
-    """Build the step that a configuration names, from labels and, for `cores`, probabilities (1, H, W) to objects.
+    """Build the step that a configuration names. It turns labels into objects; `cores` also takes probabilities
+    (1, H, W).
 
     Raises
     ------
     ConfigError
-        A class does not exist, or the task is not binary as `cores` needs.
+        A class does not exist, or the step is `cores` and the task is not binary.
     """
     split: partial[InstanceArray]
     if isinstance(config, WatershedConfig):
@@ -55,16 +56,16 @@ def split_labels(
     multilabel: bool,
     split: Callable[..., InstanceArray],
 ) -> InstanceArray:
-    """Number the objects of all classes: int32 of the labels' shape, 0 for background, and 1 .. N in class order.
+    """Number the objects of all classes, class by class: int32 in the shape of the labels, 0 is background.
 
     Two classes never share an object. Objects of the given classes are split by `split`, which takes their mask and
-    `probs`. Those of the others are connected parts, as without an instance step. The first class is background and
-    left out, except for multilabel or if it is given.
+    `probs`. Objects of the others are connected parts, as without an instance step. The first class is background and
+    left out, except for multilabel or if it is one of `classes`.
     """
     instances = np.zeros(labels.shape, np.int32)
-    present = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
+    indices = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
     count = 0
-    for index in present:
+    for index in indices:
         if index == 0 and not multilabel and 0 not in classes:
             continue
         plane = instances[index] if multilabel else instances
@@ -76,7 +77,7 @@ def split_labels(
 
 
 def number_parts(mask: Mask) -> InstanceArray:
-    """Number the parts of a mask that touch, at a corner too, from 1; 0 is outside."""
+    """Number the 8-connected parts of a mask from 1; 0 is outside."""
     return np.asarray(ndimage.label(mask, np.ones((3, 3)))[0], np.int32)
 
 
@@ -88,23 +89,24 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     mask
         (H, W) bool.
     min_distance
-        Between two centres, pixels.
+        The least distance between two centres, in pixels.
 
     The image's edge does not count as outside: an object that it cuts is as deep there as if it continued.
 
     Returns
     -------
-    (H, W) int32; every pixel of the mask belongs to one of 1 .. N, all others are 0.
+    (H, W) int32. Pixels of the mask have the number of their part, 1 .. N; all others are 0.
 
     References
     ----------
     Beucher and Lantuejoul 1979, Use of watersheds in contour detection.
     """
-    depth, markers = _depth(mask), np.zeros(mask.shape, np.int32)
+    depth = _depth(mask)
     peaks = peak_local_max(  # type: ignore[no-untyped-call]
         depth, min_distance=min_distance, exclude_border=False, threshold_abs=0
     )
     rows, columns = peaks[np.lexsort(peaks.T[::-1])].T
+    markers = np.zeros(mask.shape, np.int32)
     markers[rows, columns] = np.arange(1, rows.size + 1)
     return _flood(mask, depth, markers)
 
@@ -112,37 +114,37 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
 def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
     """Split a mask into one part per core: a core is an 8-connected part of the pixels deeper than `depth`.
 
-    The other pixels follow a watershed on the distance to the outside; a component without a core stays whole. As in
-    `split_mask`, the image's edge does not count as outside.
+    A watershed on the distance to the outside gives the other pixels to cores. A component without a core stays whole.
+    As in `split_mask`, the image's edge does not count as outside.
 
     Parameters
     ----------
     mask
         (H, W) bool.
     depth
-        Distance to the nearest pixel outside, pixels, > 0.
+        Distance to the nearest pixel outside, in pixels, > 0.
 
     Returns
     -------
     (H, W) int32, as from `split_mask`.
     """
-    found = _depth(mask)
-    return _flood(mask, found, number_parts(found > depth))
+    depths = _depth(mask)
+    return _flood(mask, depths, number_parts(depths > depth))
 
 
 def split_by_cores(mask: Mask, probs: NDArray[Any], *, above: float, min_pixels: int) -> InstanceArray:
-    """Split a mask into one part per core: a 4-connected part of the pixels whose probability is above a level.
+    """Split a mask into one part per core: a core is a 4-connected part of the pixels of high probability.
 
     Parameters
     ----------
     mask : (H, W)
         The pixels of objects.
-    probs : (1, H, W), float, or uint8 of which 255 is 1
-        Probability of an object.
+    probs : (1, H, W), float, or uint8 with 255 for 1
+        The probability of an object.
     above
-        The level, 0 to 1.
+        The probability above which a pixel belongs to a core, 0 to 1.
     min_pixels
-        The smallest core.
+        The size of the smallest core.
 
     Returns
     -------
@@ -154,16 +156,16 @@ def split_by_cores(mask: Mask, probs: NDArray[Any], *, above: float, min_pixels:
 
 
 def _depth(mask: Mask) -> NDArray[np.float64]:
-    """Measure the distance to the outside of a mask; without an outside, all pixels are equally deep."""
+    """Return each pixel's distance to the outside of a mask; without an outside, all pixels have 0."""
     return np.zeros(mask.shape) if mask.all() else ndimage.distance_transform_edt(mask)
 
 
 def _flood(mask: Mask, depth: NDArray[Any], markers: InstanceArray) -> InstanceArray:
     """Run a watershed from the markers, and from the deepest pixel of each component that has none."""
     components, count = ndimage.label(mask)
-    bare = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])
-    if bare.size:
-        deepest = ndimage.maximum_position(depth, components, bare)
+    without_marker = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])
+    if without_marker.size:
+        deepest = ndimage.maximum_position(depth, components, without_marker)
         for number, position in enumerate(deepest, int(markers.max()) + 1):
             markers[position] = number
     return np.asarray(watershed(-depth, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
@@ -177,7 +179,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """One object: the value of its class, its number, its box, and its mask in that box."""
+    """One object: the label of its class, its number, its box, and its mask in that box."""
 
     label: int
     number: int
@@ -186,29 +188,30 @@ class Region:
 
 
 def find_regions(labels: LabelArray, instances: InstanceArray | None, spec: ClassSpec) -> Iterator[Region]:
-    """Go through the objects of a cleaned label map, class by class.
+    """Yield the objects of a cleaned label map, class by class.
 
     Parameters
     ----------
     labels
         (H, W), or (K, H, W) in {0, 1} for multilabel.
     instances
-        Same shape, 0 = none; None: the objects are the 8-connected parts of each class, numbered from 1 over all
-        classes. The first class is background and left out, except for multilabel.
+        Object numbers in the same shape, 0 is background. With None, the objects are the 8-connected parts of each
+        class, numbered from 1 over all classes. The first class is background and left out, except for multilabel.
     """
     count = 0
     for label in range(0 if spec.is_multilabel else 1, spec.num_classes):
         mask = labels[label] != 0 if spec.is_multilabel else labels == label
+        offset = count
         if instances is None:
             numbered = number_parts(mask)
-            first, count = count, count + int(numbered.max())
+            count += int(numbered.max())
         else:
-            numbered, first = np.where(mask, instances[label] if spec.is_multilabel else instances, 0), 0
+            numbered = np.where(mask, instances[label] if spec.is_multilabel else instances, 0)
         for number, box in enumerate(ndimage.find_objects(numbered), 1):
             if box is not None:
                 rows, columns = box
                 inside = numbered[box] == number
-                yield Region(label=label, number=first + number, box=(rows, columns), mask=inside)
+                yield Region(label=label, number=offset + number, box=(rows, columns), mask=inside)
 
 
 def region_table(labels: LabelArray, instances: InstanceArray | None, spec: ClassSpec) -> list[dict[str, Any]]:
@@ -221,23 +224,23 @@ def region_table(labels: LabelArray, instances: InstanceArray | None, spec: Clas
 
     Returns
     -------
-    A row per object, with the keys `COLUMNS`. Lengths are in pixels; boxes leave their end out; the centre of pixel
-    (0, 0) is at 0, 0; the axes are those of the ellipse with the object's second moments, and `angle_deg` (-90 to 90)
-    turns from the column axis to the longer one, counter-clockwise; the perimeter is by scikit-image's weights of
-    border pixels; solidity is the share of the convex hull that the object fills.
+    A row per object, with the keys `COLUMNS`. Lengths are in pixels. Boxes exclude their end, and the centre of pixel
+    (0, 0) is at 0, 0. The axes are those of the ellipse with the object's second moments. `angle_deg` (-90 to 90) is
+    the counter-clockwise angle from the column axis to the longer one. The perimeter uses scikit-image's weights of
+    border pixels. Solidity is the share of the convex hull that the object fills.
     """
     table = []
     for region in find_regions(labels, instances, spec):
-        (found,) = regionprops(region.mask.astype(np.uint8))  # type: ignore[no-untyped-call]
+        (measured,) = regionprops(region.mask.astype(np.uint8))  # type: ignore[no-untyped-call]
         rows, columns = region.box
-        centre = found.centroid
-        degrees = float(np.degrees(found.orientation)) - 90  # scikit-image's are radians from the row axis
+        centre = measured.centroid
+        degrees = float(np.degrees(measured.orientation)) - 90  # scikit-image has radians from the row axis
         values = (
-            spec.names[region.label], region.number, int(found.area),
+            spec.names[region.label], region.number, int(measured.area),
             rows.start, columns.start, rows.stop, columns.stop,
             float(centre[0] + rows.start), float(centre[1] + columns.start),
-            float(found.axis_major_length), float(found.axis_minor_length),
-            degrees + 180 if degrees <= -90 else degrees, float(found.perimeter), float(found.solidity),
+            float(measured.axis_major_length), float(measured.axis_minor_length),
+            degrees + 180 if degrees <= -90 else degrees, float(measured.perimeter), float(measured.solidity),
         )  # fmt: skip
         table.append(dict(zip(COLUMNS, values, strict=True)))
     return table
@@ -247,7 +250,7 @@ Corner = tuple[int, int]
 Ring = list[Corner]
 Polygon = list[Ring]
 
-_STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # (x, y): right, down, left, up; clockwise, as y points down
+_STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # steps (x, y) to the right, down, left and up
 
 
 def polygonise(mask: Mask, *, connectivity: int = 8) -> list[Polygon]:
@@ -275,12 +278,12 @@ def polygonise(mask: Mask, *, connectivity: int = 8) -> list[Polygon]:
     """
     structure = ndimage.generate_binary_structure(2, 1 if connectivity == 4 else 2)
     parts, _ = ndimage.label(mask, structure)
-    found = []
+    polygons = []
     for number, (rows, columns) in enumerate(ndimage.find_objects(parts), 1):
         rings = _rings(parts[rows, columns] == number, apart=connectivity == 4)
-        placed = [[(x + columns.start, y + rows.start) for x, y in ring] for ring in rings]
-        found.append(sorted(placed, key=area, reverse=True))
-    return found
+        shifted = [[(x + columns.start, y + rows.start) for x, y in ring] for ring in rings]
+        polygons.append(sorted(shifted, key=area, reverse=True))
+    return polygons
 
 
 def area(ring: Sequence[Corner]) -> int:
@@ -290,30 +293,31 @@ def area(ring: Sequence[Corner]) -> int:
 
 
 def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
-    """Walk along the edges with the mask on the right; at a corner where pixels touch, keep to one if `apart`."""
+    """Walk along the edges with the mask on the right. Where two pixels touch at a corner, stay at one if `apart`."""
     framed = np.pad(mask, 1).astype(np.int8)
     down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
     # the edges along which the walk goes right, down, left and up, and where they start from their own corner
     sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
-    leaving: dict[Corner, list[int]] = {}  # directions from each corner of pixels: one, or two where pixels touch there
+    leaving: dict[Corner, list[int]] = {}  # directions from each corner: one, or two where pixels touch at the corner
     for heading, (edge, beside, below) in enumerate(sides):
         rows, columns = np.nonzero(edge)
         for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
             leaving.setdefault(corner, []).append(heading)
     while leaving:
-        start = place = next(iter(leaving))
-        heading, path = leaving[start][0], list[tuple[Corner, int]]()
+        start = corner = next(iter(leaving))
+        heading = leaving[start][0]
+        path = list[tuple[Corner, int]]()
         while True:
-            path.append((place, heading))
-            leaving[place].remove(heading)
-            if not leaving[place]:
-                del leaving[place]
-            place = (place[0] + _STEPS[heading][0], place[1] + _STEPS[heading][1])
-            ways = [*leaving.get(place, []), *([path[0][1]] if place == start else [])]
+            path.append((corner, heading))
+            leaving[corner].remove(heading)
+            if not leaving[corner]:
+                del leaving[corner]
+            corner = (corner[0] + _STEPS[heading][0], corner[1] + _STEPS[heading][1])
+            ways = [*leaving.get(corner, []), *([path[0][1]] if corner == start else [])]
             turns = ((heading + by) % 4 for by in ((1, 0, 3) if apart else (3, 0, 1)))
             heading = next(turn for turn in turns if turn in ways)
-            if (place, heading) == path[0]:
+            if (corner, heading) == path[0]:
                 break
         headings = [heading for _, heading in path]
-        turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
+        turned = [corner for index, (corner, heading) in enumerate(path) if heading != headings[index - 1]]
         yield [*turned, turned[0]]  # the corners at which the walk turns, closed

@@ -14,7 +14,7 @@ from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, CoresConfig
 from segmeter.postprocess.masks import LabelArray
 from segmeter.postprocess.objects import InstanceArray
 
-Step = Callable[..., Any]  # from labels to cleaned ones; of instance steps, to objects
+Step = Callable[..., Any]  # turns labels into cleaned labels; an instance step turns them into objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +24,12 @@ class Cleaned:
     Parameters
     ----------
     labels
-        In the shape and dtype of the input.
+        The cleaned labels, in the shape and dtype of the input.
     instances
-        int32 of the same shape, 0 is background; None without an instance step.
+        Object numbers, int32 in the same shape, 0 is background; None without an instance step.
     changed
-        How many pixels each step changed, by step name, in order; for multilabel, pixels of all planes. A name that
-        occurs again gets "_2", "_3" and so on.
+        Step name to the number of pixels that it changed, in the order of the steps; for multilabel, pixels of all
+        planes. A name that occurs again gets "_2", "_3" and so on.
     """
 
     labels: LabelArray
@@ -40,9 +40,9 @@ class Cleaned:
 def build_steps(configs: Sequence[Any], spec: ClassSpec) -> list[tuple[str, Step]]:
     """Build each step and give it a distinct name; ConfigError for an unknown step or class."""
     names = [config.name for config in configs]
-    seen = [names[: i + 1].count(name) for i, name in enumerate(names)]
-    labels = [name if count == 1 else f"{name}_{count}" for name, count in zip(names, seen, strict=True)]
-    return [(label, STEPS.build(config, spec=spec)) for label, config in zip(labels, configs, strict=True)]
+    counts = [names[: i + 1].count(name) for i, name in enumerate(names)]
+    distinct = [name if count == 1 else f"{name}_{count}" for name, count in zip(names, counts, strict=True)]
+    return [(name, STEPS.build(config, spec=spec)) for name, config in zip(distinct, configs, strict=True)]
 
 
 def run_steps(
@@ -63,30 +63,31 @@ def run_steps(
         Step configurations, as in ``PostprocessConfig.steps``.
     spec
         The classes.
-    probs : (num_channels, H, W), float, or uint8 of which 255 is 1
+    probs : (num_channels, H, W), float, or uint8 with 255 for 1
         Probabilities of the prediction, which the step `cores` needs.
     plane_axis
-        The axis of (D, H, W) across which steps of `PLANEWISE` run, plane by plane; None for an image.
+        The axis of (D, H, W) along which a volume is cut into planes for the steps of `PLANEWISE`; None for an image.
 
     Raises
     ------
     InputError
-        A step needs probabilities and none are given. Labels of another dtype or shape, or with a value that is not a
+        A step needs probabilities and none are given. Labels have another dtype or shape, or a value that is not a
         class.
     ConfigError
-        A step or class name that does not exist.
+        A step or class of that name does not exist.
     """
     volume, multilabel = plane_axis is not None, spec.is_multilabel
-    shaped = labels.ndim == 2 + volume + multilabel and (not multilabel or len(labels) == spec.num_classes)
-    if labels.dtype not in (np.uint8, np.uint16) or not shaped or not labels.size:
+    has_axes = labels.ndim == 2 + volume + multilabel and (not multilabel or len(labels) == spec.num_classes)
+    if labels.dtype not in (np.uint8, np.uint16) or not has_axes or not labels.size:
         axes = f"({f'{spec.num_classes}, ' * multilabel}{'D, ' * volume}H, W)"
         raise InputError(expected("run_steps", "labels", f"{axes} uint8 or uint16", f"{labels.dtype} {labels.shape}"))
     highest = 1 if multilabel else spec.num_classes - 1
     if labels.max() > highest:
         raise InputError(expected("run_steps", "labels", f"to be in 0 .. {highest}", f"{labels.max()}"))
-    first = 0 if plane_axis is None else plane_axis - 3  # of a picture, nothing moves
-    cleaned: Any = np.moveaxis(labels, first, -3) if first else labels
-    instances, changed = None, dict[str, int]()
+    axis = 0 if plane_axis is None else plane_axis - 3  # 0 for an image, whose axes stay
+    cleaned: Any = np.moveaxis(labels, axis, -3) if axis else labels
+    instances = None
+    changed = dict[str, int]()
     for config, (name, step) in zip(steps, build_steps(steps, spec), strict=True):
         before = cleaned
         if config.name not in INSTANCE_STEPS:
@@ -98,7 +99,7 @@ def run_steps(
         else:
             raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
         changed[name] = int(np.count_nonzero(before != cleaned))
-    cleaned = np.ascontiguousarray(np.moveaxis(cleaned, -3, first)) if first else cleaned
+    cleaned = np.ascontiguousarray(np.moveaxis(cleaned, -3, axis)) if axis else cleaned
     return Cleaned(labels=cleaned, instances=instances, changed=changed)
 
 

@@ -101,14 +101,14 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
         options: dict[str, Any] = {"unit": unit, "better": find_direction(name), "shown": True}
         yield CaseColumn(key, figures.title(name), board.values(name), kind, "scores", **options)
     if spec.num_classes > 2:
-        iou = np.stack([board.values(f"iou/{name}") for name in board.counted], axis=1)
+        iou = np.stack([board.values(f"iou/{name}") for name in board.mean_classes], axis=1)
         among = np.where(np.isnan(iou), np.inf, iou)
-        weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
+        weakest = [board.mean_classes[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
         yield CaseColumn("weakest", "weakest class", weakest, "choice", "case", shown=True)
     sizes = [" \N{MULTIPLICATION SIGN} ".join(map(str, shape[shape >= 0])) for shape in run.shapes]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
-    inner = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
+    inner = run.region_totals.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
     yield CaseColumn("objects", label, inner.sum(axis=1, dtype=np.int64), "count", "case")
     yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
@@ -147,7 +147,7 @@ def _measured(board: Scoreboard, summary: Mapping[str, Any]) -> tuple[list[CaseC
 
     Numbers have a column only where they add up to those of the data set.
     """
-    several, means, others = Counter(name for name, region in board.measured if region in board.counted), [], []
+    several, means, others = Counter(name for name, region in board.measured if region in board.mean_classes), [], []
     for (metric, region), values in board.measured.items():
         if region != MEAN:
             others.append(_measure(metric, region, values, summary))

@@ -33,7 +33,7 @@ def assert_equal(one, other):
     assert (one.loss_terms is None) == (other.loss_terms is None)
     for name in ("shapes", "hashes", "spacing", "counts", "loss", *([] if one.loss_terms is None else ["loss_terms"])):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(one.margins, other.margins)
+    np.testing.assert_array_equal(one.region_totals, other.region_totals)
     assert list(one.measured) == list(other.measured)
     np.testing.assert_array_equal(list(one.measured.values()), list(other.measured.values()))
 
@@ -53,8 +53,8 @@ def test_the_columns_are_those_of_the_rows():
     rows = varied_rows()
     columns = lay_out_run(rows, SPEC, GROUPS)
     wanted = stack_totals(rows, SPEC, [[0], [1], [2], [1, 2]])
-    np.testing.assert_array_equal(columns.margins, wanted)
-    np.testing.assert_array_equal(columns.totals("solid").tp, columns.margins.tp[:, 3])
+    np.testing.assert_array_equal(columns.region_totals, wanted)
+    np.testing.assert_array_equal(columns.totals("solid").tp, columns.region_totals.tp[:, 3])
     assert columns.shapes[:2].tolist() == [[UNKNOWN, 4, 5], [3, 4, 5]]
     assert columns.hashes[:2].tolist() == [[UNKNOWN, 2**32 - 1], [1, 2**32 - 1]]
     assert [columns.spacings[i] for i in columns.spacing[:3]] == [
@@ -81,7 +81,7 @@ def test_a_measure_that_a_case_lacks_is_undefined_there():
 
 
 def test_classes_share_their_total():
-    total = lay_out_run(random_rows(2), SPEC, GROUPS).margins.total
+    total = lay_out_run(random_rows(2), SPEC, GROUPS).region_totals.total
     assert (total.shape, total.strides[1]) == ((2, 4), 0)
 
 
@@ -92,7 +92,7 @@ def test_margins_that_differ_in_their_totals_in_one_block_keep_the_others(monkey
     rows = random_rows(6, task="multilabel")
     rows[3] = replace(rows[3], counts=rows[3].counts + np.array([0, 2**40, 1])[:, None, None])
     found, wanted = lay_out_run(rows, spec, {}), stack_totals(rows, spec)
-    np.testing.assert_array_equal(found.margins, wanted)
+    np.testing.assert_array_equal(found.region_totals, wanted)
     np.testing.assert_array_equal(found.totals(["car", "sky"]).target, wanted.target[:, [2, 0]])
 
 

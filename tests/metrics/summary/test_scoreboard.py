@@ -29,17 +29,17 @@ def board_of(rows, config=CONFIG):
 def test_the_columns_of_one_case_give_its_own_values():
     rows = random_rows(6)
     board = board_of(rows)
-    scores = board.score(np.stack([*board.columns], axis=1), board.whole)
+    scores = board.score(np.stack([*board.columns], axis=1), board.dataset_names)
     for name in ("mean_iou", "pixel_accuracy", "iou/sky", "dice/solid"):
-        np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values(name), rtol=1e-12)
+        np.testing.assert_allclose(scores[:, board.dataset_names.index(name)], board.values(name), rtol=1e-12)
 
 
 def test_the_columns_of_means_are_those_of_the_array():
     """Mutation seen to fail: infinite before defined."""
     scores = [{"hd95/car": value} for value in (1.5, np.nan, np.inf, 2.0)]
     board = board_of([case_row(str(i), np.eye(3), scores=one) for i, one in enumerate(scores)])
-    values = np.stack([board.values(name) for name in board.per_case], axis=1)
-    columns, _ = board.choose([("per_case", name) for name in board.per_case])
+    values = np.stack([board.values(name) for name in board.names_per_case], axis=1)
+    columns, _ = board.choose([("per_case", name) for name in board.names_per_case])
     np.testing.assert_array_equal(np.stack([*columns], axis=1), mean_columns(values))
 
 

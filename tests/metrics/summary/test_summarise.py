@@ -11,9 +11,9 @@ from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summarise import DEFAULT, summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
 QUICK = MetricsConfig(bootstrap=200)

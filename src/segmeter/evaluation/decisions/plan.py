@@ -93,8 +93,8 @@ def _plan_slice(
     boards: Sequence[Scoreboard], names: Sequence[str], aims: Aims, part: dict[str, str] | None
 ) -> list[PlanRow]:
     """Plan for every score of some cases, of one run or of the difference of two."""
-    first, whole = boards[0], [name for name in dict.fromkeys(names) if name in boards[0].whole]
-    means = [name for name in dict.fromkeys(names) if name in first.per_case]
+    first, whole = boards[0], [name for name in dict.fromkeys(names) if name in boards[0].dataset_names]
+    means = [name for name in dict.fromkeys(names) if name in first.names_per_case]
     columns, statistic = _scores(boards, whole, means)
     count, n_units = len(first.run.case_ids), first.n_units
     sizes = [sum_by(first.units, n_units, _sizes(boards, name)) for name in whole]
@@ -145,9 +145,9 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
     metric, _, region = name.partition("/")
     found = list[FloatArray]()
     for board in boards:
-        counted = board.counted if region in ("", MEAN) else [region]
+        counted = board.mean_classes if region in ("", MEAN) else [region]
         added = [column for (other, place), column in board.sums.items() if place in counted and other != metric]
-        if name in board.further and added:
+        if name in board.measure_scores and added:
             held = [np.abs(column) for column in added]
         elif metric == "pixel_accuracy":
             held = [board.run.totals(board.run.regions[0]).total]

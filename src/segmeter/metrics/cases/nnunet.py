@@ -1,4 +1,4 @@
-"""Writes the summary.json that nnU-Net reads, and reads those that it wrote. Works without nnU-Net."""
+"""Writes a summary.json that nnU-Net can read, and reads those that nnU-Net wrote. nnU-Net need not be installed."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def write_summary(
 ) -> None:
     """Write the summary.json that nnU-Net's ``evaluate_predictions`` writes and its ``load_summary_json`` reads.
 
-    Undefined is NaN there, as in nnU-Net's own files.
+    Undefined is NaN, as in nnU-Net's own files.
 
     Parameters
     ----------
@@ -57,15 +57,14 @@ def write_summary(
         The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
     target = known_file("write_summary", "path", path)
-    wanted = range(1, spec.num_classes) if regions is None else regions
-    chosen = tuple(map(as_region, wanted))
+    chosen = tuple(map(as_region, range(1, spec.num_classes) if regions is None else regions))
     if spec.is_multilabel or not rows:
         rule = "to be one or more of maps with one class per pixel"
         raise InputError(expected("write_summary", "rows", rule, "none"))
-    foreign = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
-    if foreign or not chosen:
+    invalid = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
+    if invalid or not chosen:
         rule = f"to hold labels 0 to {spec.num_classes - 1}"
-        raise InputError(expected("write_summary", "regions", rule, foreign or "none"))
+        raise InputError(expected("write_summary", "regions", rule, invalid or "none"))
     cases: list[dict[str, Any]] = [
         {
             "reference_file": str(Path(references, row.case_id + file_ending)),
@@ -74,22 +73,23 @@ def write_summary(
         }
         for row in sorted(rows, key=lambda row: row.case_id)
     ]
-    means: dict[str, dict[str, float]] = {}  # over the cases that have a value; NaN where none has
+    means: dict[str, dict[str, float]] = {}  # means over the cases that have a value; NaN if no case has
     for region in chosen:
-        measured = [case["metrics"][str(region)] for case in cases]
-        columns = {name: np.array([each[name] for each in measured], np.float64) for name in measured[0]}
+        metrics = [case["metrics"][str(region)] for case in cases]
+        columns = {name: np.array([of_case[name] for of_case in metrics], np.float64) for name in metrics[0]}
         means[str(region)] = {name: float(mean_defined(values)) for name, values in columns.items()}
     foreground = [means[str(region)] for region in chosen if region != 0]
-    overall = {name: float(np.mean([one[name] for one in foreground])) for name in foreground[0]} if foreground else {}
+    measured = foreground[0] if foreground else ()
+    overall = {name: float(np.mean([mean[name] for mean in foreground])) for name in measured}
     content = {"foreground_mean": overall, "mean": means, "metric_per_case": cases}
     with atomic_write(target) as file:
         file.write(json.dumps(content, indent=4, sort_keys=True).encode())
 
 
 def _measure(counts: NDArray[np.int64], members: tuple[int, ...]) -> dict[str, float | int]:
-    held = list(members)
-    n_ref, n_pred = int(counts[held].sum()), int(counts[:, held].sum())
-    tp = int(counts[np.ix_(held, held)].sum())
+    labels = list(members)
+    n_ref, n_pred = int(counts[labels].sum()), int(counts[:, labels].sum())
+    tp = int(counts[np.ix_(labels, labels)].sum())
     fp, fn = n_pred - tp, n_ref - tp
     numbers = (fp, tp, fn, int(counts.sum()) - tp - fp - fn, n_pred, n_ref)
     dice, iou = divide(np.array([2 * tp, tp]), np.array([2 * tp + fp + fn, tp + fp + fn])).tolist()
@@ -97,20 +97,20 @@ def _measure(counts: NDArray[np.int64], members: tuple[int, ...]) -> dict[str, f
 
 
 def is_nnunet(path: str | Path) -> bool:
-    """Tell a summary.json from a run's folder or table by its path."""
+    """Tell whether a path is that of a summary.json, and not of a run's folder or table."""
     return isinstance(path, str | Path) and Path(path).suffix == ".json" and not Path(path).is_dir()
 
 
 def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
-    """Read the classes and rows of a summary.json that nnU-Net 2 wrote, or `write_summary`.
+    """Read the classes and rows of a summary.json that nnU-Net 2 or `write_summary` wrote.
 
-    It has counts of each label or region alone, so the task is read as multilabel, and the classes have the names in
-    the file, such as "1" or "(1, 2)". The size of the images is not in the file: rows have a height of 1.
+    The file counts each label or region separately, so the task is read as multilabel, and the classes have the names
+    in the file, such as "1" or "(1, 2)". The size of the images is not in the file, so rows have a height of 1.
 
     Raises
     ------
     DataError
-        It is another kind of file, or its counts contradict each other.
+        The file is of another kind, or its counts contradict each other.
     """
     file = Path(path)
     try:
@@ -118,8 +118,8 @@ def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
         names = tuple(cases[0]["metrics"])
         rows = [_read_case(case, names) for case in cases]
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        found = f"{show(file)} ({error.strerror if isinstance(error, OSError) else f'{type(error).__name__}: {error}'})"
-        raise DataError(expected("read_summary", "path", "to be nnU-Net's summary.json", found, _REMEDY)) from error
+        given = f"{show(file)} ({error.strerror if isinstance(error, OSError) else f'{type(error).__name__}: {error}'})"
+        raise DataError(expected("read_summary", "path", "to be nnU-Net's summary.json", given, _REMEDY)) from error
     return ClassesConfig(task="multilabel", classes=names).spec(), rows
 
 
@@ -132,7 +132,8 @@ def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
         if not math.isfinite(number) or number != int(number) or number < 0:
             raise ValueError(f"{number} pixels")
     fp, tp, fn, tn, n_pred, n_ref = np.array([int(number) for number in numbers], np.int64).reshape(-1, len(_COUNTS)).T
-    pixels, case_id = tp + fp + fn + tn, stem_of(Path(case["reference_file"]))
+    pixels = tp + fp + fn + tn
+    case_id = stem_of(Path(case["reference_file"]))
     if len(np.unique(pixels)) != 1 or (n_pred != tp + fp).any() or (n_ref != tp + fn).any():
         raise ValueError(f"counts of case {case_id!r} that do not go together")
     counts = np.stack([tn, fp, fn, tp], axis=1).reshape(-1, 2, 2)

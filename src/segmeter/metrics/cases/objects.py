@@ -13,7 +13,7 @@ from segmeter.files import atomic_write
 
 NAME = "objects.parquet"
 
-_GROUP = 1024  # cases laid out at a time: bounds the memory of writing
+_GROUP = 1024  # cases laid out at a time, to bound the memory of writing
 
 OBJECT = pa.struct(
     [
@@ -33,23 +33,24 @@ OBJECT = pa.struct(
         ("centroid_distance", pa.float64()),
     ]
 )
-COLUMN = pa.list_(OBJECT)  # of a table of cases; null where objects were not requested
+COLUMN = pa.list_(OBJECT)  # type of the column in a table of cases; null if objects were not requested
 SCHEMA = pa.schema([("case_id", pa.string()), ("unit", pa.string()), *OBJECT])
 
 
 def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
-    """Write ``objects.parquet``, one row per object in the order of the cases; return whether any case has a list.
+    """Write ``objects.parquet``, one row per object in the order of the cases. Return False, without a file, if no case
+    has a list of objects.
 
-    The columns are ``case_id, unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
-    ``region`` (class or group), ``id``, ``pixels`` (without void), ``size`` (in the unit's square or cube), ``box``
-    (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by axis), ``touches_border``,
-    ``event``, and ``partner`` (the id of the matched object). Matched objects also have ``iou, dice``, and on request
-    ``hd95, centroid_distance``.
+    The columns are ``case_id``, ``unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
+    ``region`` (class or group) and ``id``. ``pixels`` (without void) and ``size`` (in the unit's square or cube) tell
+    how large the object is. ``box`` (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by
+    axis) and ``touches_border`` tell where it is. Then follow ``event`` and ``partner``, the id of the matched object.
+    Matched objects also have ``iou, dice``, and on request ``hd95, centroid_distance``.
 
     Parameters
     ----------
     folder
-        Where the file appears, complete or not at all.
+        The folder of the file, which appears complete or not at all.
     cases
         Tables of cases with the columns ``case_id, unit, objects``.
     """
@@ -58,9 +59,10 @@ def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
     with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for part in cases:
             for batch in part.combine_chunks().to_batches(max_chunksize=_GROUP):
-                case = pc.list_parent_indices(batch["objects"])
-                known = [batch[name].take(case) for name in ("case_id", "unit")]
-                writer.write_table(pa.table([*known, *batch["objects"].flatten().flatten()], schema=SCHEMA))
+                cases_of_objects = pc.list_parent_indices(batch["objects"])
+                columns = [batch[name].take(cases_of_objects) for name in ("case_id", "unit")]
+                columns += batch["objects"].flatten().flatten()
+                writer.write_table(pa.table(columns, schema=SCHEMA))
     return True
 
 
@@ -81,12 +83,12 @@ def open_objects(folder: Path) -> Callable[[Iterable[str]], pa.Array] | None:
         raise DataError(expected("read_objects", "path", f"to be an {NAME}", f"{path} ({error})")) from error
     runs = pc.run_end_encode(table["case_id"].combine_chunks())
     names, ends = runs.values, runs.run_ends.to_pylist()
-    every = pa.StructArray.from_arrays([table[field.name].combine_chunks() for field in OBJECT], fields=list(OBJECT))
-    # those of each case, then the empty list of cases without objects
-    lists = pa.ListArray.from_arrays(pa.array([0, *ends, len(table)], pa.int32()), every, type=COLUMN)
+    objects = pa.StructArray.from_arrays([table[field.name].combine_chunks() for field in OBJECT], fields=list(OBJECT))
+    # the list of each case, then an empty list, which cases without objects get
+    lists = pa.ListArray.from_arrays(pa.array([0, *ends, len(table)], pa.int32()), objects, type=COLUMN)
 
-    def listed(case_ids: Iterable[str]) -> pa.Array:
-        places = pc.index_in(pa.array(case_ids, pa.string()), value_set=names)
-        return lists.take(pc.fill_null(places, len(names)))
+    def list_objects(case_ids: Iterable[str]) -> pa.Array:
+        indices = pc.index_in(pa.array(case_ids, pa.string()), value_set=names)
+        return lists.take(pc.fill_null(indices, len(names)))
 
-    return listed
+    return list_objects

@@ -1,4 +1,4 @@
-"""The table of a run: one row of sufficient statistics per case, as Arrow columns.
+"""Defines the table of a run: one row of sufficient statistics per case, as Arrow columns.
 
 Summaries, intervals, tests, comparisons and merges are computed from these columns. A table lies in memory, in a run's
 cases.parquet, or in the journal of a running evaluation. Files are read a few thousand rows at a time, because the
@@ -23,15 +23,16 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 
-BLOCK = 4096  # rows handled at a time: bounds the memory,
-CELLS = 1 << 21  # as does this number of counts: of 150 classes, a row has 22,500
+# To bound the memory, at most this many rows and counts are handled at a time. A row of 150 classes has 22,500 counts.
+BLOCK = 4096
+CELLS = 1 << 21
 TERMS = ("loss_sums", "loss_denominators")
-HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
-CHANGED, SCORE = "changed_", "extra_"  # start the names of columns that only some runs have
-UNKNOWN = -1  # a checksum that is not there, or the depth of an image
+HASHES = ("target_crc32", "objects_crc32")  # checksums that tell whether two runs have the same targets
+CHANGED, SCORE = "changed_", "extra_"  # prefixes of columns that only some runs have
+UNKNOWN = -1  # a missing checksum, or the depth of an image
 Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
 ColumnKey = tuple[str, str, bool]  # metric, region, and whether it is summed
-_SUM = "sum:"  # starts the names of columns that are added up over cases
+_SUM = "sum:"  # prefix of columns that are added up over cases
 FIXED = {
     "height": pa.int64(),
     "width": pa.int64(),
@@ -42,7 +43,7 @@ FIXED = {
     **dict.fromkeys(TERMS, pa.list_(pa.float64())),
     **dict.fromkeys(HASHES, pa.int64()),
 }
-LARGE = ("confusion", "objects")  # columns that do not fit into memory for all cases at once
+LARGE = ("confusion", "objects")  # columns that may not fit into memory for all cases at once
 NO_ROWS = pa.schema([("case_id", pa.string()), *FIXED.items(), ("confusion", pa.large_list(pa.int64()))]).empty_table()
 
 
@@ -74,7 +75,7 @@ class MeasureColumn(NamedTuple):
 
 @cache
 def encode_key(key: ColumnKey) -> str:
-    """Name a column as files do.
+    """Return the name of a column in files.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def encode_key(key: ColumnKey) -> str:
 
 @cache
 def decode_key(name: str) -> ColumnKey | None:
-    """Return the key of a column by its name in a file; None for a score that comes from no measure.
+    """Return the key of a column from its name in a file; None for a score that comes from no measure.
 
     Examples
     --------
@@ -107,11 +108,11 @@ class CaseRow:
     case_id
         The case's name, unique in a run.
     height, width
-        Of the target, in pixels.
+        The size of the target, in pixels.
     counts : (K, K), (K, K + 1) with invalid predictions, or (K, 2, 2) for multilabel, int64
-        From `confusion_matrix` or `multilabel_counts`.
+        From `confusion_matrix` or `multilabel_counts`. In cases.parquet, it is the column `confusion`.
     loss
-        Of the case alone, or None where there is none.
+        The loss of the case alone, or None if there is none.
     loss_terms
         A sum and a denominator for each part of the loss. Both add up over cases, see `divide_terms`.
     changed_pixels
@@ -121,7 +122,7 @@ class CaseRow:
     extra
         Further scores by name, without "/"; NaN is undefined.
     depth
-        Of a volume's target, in voxels; None for an image.
+        The depth of a volume's target, in voxels; None for an image.
     spacing
         Pixel edge per axis, in axis order; None where it is unknown.
     unit
@@ -158,7 +159,7 @@ class CaseRow:
 
 def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     """Lay out rows as the columns of a `CaseTable`. Columns that only some rows have are null in the others."""
-    values: list[dict[str, Any]] = [
+    cells: list[dict[str, Any]] = [
         {name: getattr(row, name) for name in ("case_id", "height", "width", "depth", "loss", *HASHES)}
         | {"spacing": row.spacing and list(row.spacing), "unit": row.unit or None if row.spacing else "pixels"}
         | {name: [term[side] for term in row.loss_terms] or None for side, name in enumerate(TERMS)}
@@ -166,12 +167,12 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
         | {SCORE + name: score for name, score in row.scores.items()}
         for row in rows
     ]
-    kinds = {"case_id": pa.string(), **FIXED}
-    for start, kind in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
-        kinds |= dict.fromkeys((name for one in values for name in one if name.startswith(start)), kind)
-    columns = {
-        name: pa.array([one.get(name) for one in values], kind, from_pandas=kind == pa.float64())  # NaN becomes null
-        for name, kind in kinds.items()
+    types = {"case_id": pa.string(), **FIXED}
+    for prefix, dtype in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
+        types |= dict.fromkeys((name for row_cells in cells for name in row_cells if name.startswith(prefix)), dtype)
+    columns = {  # NaN becomes null
+        name: pa.array([row_cells.get(name) for row_cells in cells], dtype, from_pandas=dtype == pa.float64())
+        for name, dtype in types.items()
     }
     counts = [np.asarray(row.counts, np.int64).reshape(-1) for row in rows]
     ends = np.cumsum([0, *map(len, counts)])
@@ -184,16 +185,16 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
 class CaseTable(Sequence[CaseRow]):
     """Rows of cases, kept as columns and read on demand.
 
-    It has the columns of `NO_ROWS`, and others of which some rows may have none.
+    It has the columns of `NO_ROWS`, and others in which rows may have no value.
 
     Parameters
     ----------
     case_ids
-        In the order of the rows.
+        The ids, in the order of the rows.
     read
         Reads the columns of the rows from a start to a stop.
     counts_shape
-        Of the counts of a case, as `ClassSpec.counts_shape` gives it.
+        The shape of a case's counts, from `ClassSpec.counts_shape`.
     """
 
     case_ids: list[str]
@@ -202,7 +203,7 @@ class CaseTable(Sequence[CaseRow]):
 
     @classmethod
     def in_memory(cls, table: pa.Table, counts_shape: tuple[int, ...]) -> "CaseTable":
-        """Take columns that are in memory."""
+        """Make a table of columns that are in memory."""
         ids = table["case_id"].to_pylist()
         return cls(ids, lambda start, stop: table.slice(start, stop - start), counts_shape)
 
@@ -210,30 +211,30 @@ class CaseTable(Sequence[CaseRow]):
         return len(self.case_ids)
 
     def __getitem__(self, index: Any) -> Any:
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return self.take(places)
-        return self._rows(self.read(places, places + 1))[0]
+        chosen = range(len(self))[index]  # a range for a slice, else a number
+        if isinstance(chosen, range):
+            return self.take(chosen)
+        return self._rows(self.read(chosen, chosen + 1))[0]
 
     def __iter__(self) -> Iterator[CaseRow]:
         for part in self.parts():
             yield from self._rows(part)
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the columns of some thousand rows at a time, fewer with many classes; without rows, no row."""
+        """Yield the columns of some thousand rows at a time, fewer with many classes; without rows, `NO_ROWS`."""
         if not self:
             yield NO_ROWS
         rows = max(1, min(BLOCK, CELLS // max(1, math.prod(self.counts_shape))))
         for start in range(0, len(self), rows):
             yield self.read(start, min(start + rows, len(self)))
 
-    def take(self, places: Any) -> "CaseTable":
-        """Return the rows at some places, in that order, in memory."""
-        chosen = np.asarray(places, np.int64)
-        return self.in_memory(self.read(0, len(self)).take(chosen), self.counts_shape)
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> "CaseTable":
+        """Return the rows with some indices, in that order, in memory."""
+        table = self.read(0, len(self)).take(np.asarray(indices, np.int64))
+        return self.in_memory(table, self.counts_shape)
 
     def counts(self, table: pa.Table) -> NDArray[np.int64]:
-        """Return the counts (n, ...) of the rows of a part."""
+        """Return the counts (n, ...) of n rows that were read."""
         flat = table["confusion"].combine_chunks().flatten()
         return np.asarray(flat, np.int64).reshape(len(table), *self.counts_shape)
 
@@ -259,9 +260,12 @@ def read_edges(spacing: Sequence[float] | None, unit: str | None) -> Edges:
 
 def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
     """Make a row from its columns."""
-    changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
+    changed = dict[str, int]()
+    measured = list[MeasureColumn]()
+    extra = dict[str, float]()
     for name, value in values.items():
-        score, number = name.removeprefix(SCORE), np.nan if value is None else value
+        score = name.removeprefix(SCORE)
+        number = np.nan if value is None else value
         if name.startswith(CHANGED):
             changed |= {} if value is None else {name.removeprefix(CHANGED): value}
         elif not name.startswith(SCORE):
@@ -271,7 +275,8 @@ def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
         else:
             extra[score] = number
     spacing, unit = read_edges(values["spacing"], values["unit"])
-    terms, loss = tuple(zip(*(values[name] or () for name in TERMS), strict=True)), values["loss"]
+    terms = tuple(zip(*(values[name] or () for name in TERMS), strict=True))
+    loss = values["loss"]
     return CaseRow(
         **{name: values[name] for name in ("case_id", "height", "width", "depth", *HASHES)},
         counts=counts,
@@ -302,7 +307,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
     Raises
     ------
     InputError
-        Ids occur twice, counts do not fit `spec`, or the arguments are not rows and a ClassSpec.
+        An id occurs twice, counts do not fit `spec`, or the arguments are not rows and a ClassSpec.
     """
     known_kind(where, "spec", spec, ClassSpec)
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
@@ -310,19 +315,19 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
     if isinstance(rows, CaseTable):
         ids = rows.case_ids
-        foreign = ids if rows and rows.counts_shape != spec.counts_shape else []
+        misfits = ids if rows and rows.counts_shape != spec.counts_shape else []
     else:
         for row in rows:
             known_kind("rows", "row", row, CaseRow)
             known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
         ids = [row.case_id for row in rows]
         fits = {row.case_id: row.counts.shape == spec.counts_shape and row.counts.dtype == np.int64 for row in rows}
-        foreign = [case_id for case_id, fit in fits.items() if not fit]
-    if foreign:
-        given = f"others in {shorten(foreign)}"
+        misfits = [case_id for case_id, fit in fits.items() if not fit]
+    if misfits:
+        given = f"others in {shorten(misfits)}"
         raise InputError(expected(where, "counts", f"to be int64 {spec.counts_shape}", given))
     ordered = sorted(ids)
-    if twice := sorted({one for one, other in itertools.pairwise(ordered) if one == other}):
+    if twice := sorted({case_id for case_id, following in itertools.pairwise(ordered) if case_id == following}):
         raise InputError(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice)}"))
     table = as_table(rows)
     return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))

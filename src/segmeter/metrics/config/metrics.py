@@ -69,6 +69,9 @@ class MetricsConfig(Config, title="metrics"):
             raise RuleError(CLUSTER_RULE)
 
 
+DEFAULT = MetricsConfig()
+
+
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     """Refuse groups and measures of unknown classes, or named twice. Call this before the first case is measured.
 

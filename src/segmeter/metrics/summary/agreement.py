@@ -1,10 +1,10 @@
-"""Measures how far several readers agree, without a reference: in pairs, with their majority, and who stands apart.
+"""Measures how far several readers agree if there is no reference: in pairs, with the majority, and who stands apart.
 
 A reader is a person or a model. In each case, its contrast is its mean agreement with the other readers, minus their
 mean agreement with each other. Readers that are alike have a contrast of 0 on average, so a reader whose contrast is
-worse beyond chance stands apart. The contrast of a model among readers answers whether the model is further from them
-than they are from each other. Maps are joined by majority, or by STAPLE. Axis letters: N cases, C columns of values, R
-readers.
+worse beyond chance stands apart. The contrast of a model among readers tells whether the model is further from them
+than they are from each other. Maps are joined by majority vote or by STAPLE. Axis letters: N cases, C columns of
+values, R readers.
 """
 
 import itertools
@@ -31,9 +31,9 @@ from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
 from segmeter.metrics.summary.summarise import note_resampling
 from segmeter.records import Form
 
-SCHEMA = 1  # of agree.json
-CERTAIN = 0.05
-_RESAMPLES = 10_000  # of the test, where there are no intervals
+SCHEMA = 1  # version of agree.json
+CERTAIN = 0.05  # a reader stands apart if the adjusted p-value is below this
+_RESAMPLES = 10_000  # resamples of the test if the configuration asks for no intervals
 MAJORITY, REST = "majority", "rest"
 
 Compared = tuple[str, str]  # the reference (a reader, "majority" or "rest"), then the measured reader
@@ -68,9 +68,9 @@ class Readings:
     Parameters
     ----------
     readers, models
-        Names. Models are compared with readers, but don't count in majorities.
+        Their names. Models are compared with readers, but have no vote in majorities.
     rows
-        For each comparison one row per case; pairs in both directions.
+        One row per case for each comparison; pairs are compared in both directions.
     tied
         As in `Agreement`.
     """
@@ -86,100 +86,103 @@ class Readings:
         return [*self.readers, *self.models]
 
 
-def lay_out_readings(given: Readings, spec: ClassSpec, config: MetricsConfig) -> dict[Compared, Scoreboard]:
-    """Lay out the scores of every comparison, as they were measured by `spec` and `config`."""
-    runs = {f"{a}\0{b}": lay_out_run(rows, spec, config.groups) for (a, b), rows in given.rows.items()}
+def lay_out_readings(readings: Readings, spec: ClassSpec, config: MetricsConfig) -> dict[Compared, Scoreboard]:
+    """Lay out the scores of every comparison. They were measured with `spec` and `config`."""
+    runs = {f"{a}\0{b}": lay_out_run(rows, spec, config.groups) for (a, b), rows in readings.rows.items()}
     boards, _ = build_scoreboards(runs, spec, config)
-    return dict(zip(given.rows, boards.values(), strict=True))
+    return dict(zip(readings.rows, boards.values(), strict=True))
 
 
 def agreement_scores(board: Scoreboard) -> list[str]:
-    """List the headline, the scores of all classes together, and of each class by the headline's metric and IoU."""
-    leading = (board.headline.partition("/")[0], "iou")
-    named = [name for name in board.per_case if is_overall(name) or name.partition("/")[0] in leading]
-    return list(dict.fromkeys([board.headline, *named]))
+    """List the headline, the scores of all classes together, and for each class the headline's metric and IoU."""
+    metrics = (board.headline.partition("/")[0], "iou")
+    scores = [name for name in board.names_per_case if is_overall(name) or name.partition("/")[0] in metrics]
+    return list(dict.fromkeys([board.headline, *scores]))
 
 
-def summarise_agreement(given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
+def summarise_agreement(readings: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
     """Summarise comparisons of readers as the content of agree.json, see `Agreement`.
 
-    All values of a score are resampled together. The p-value of a reader's contrast is one-sided, from the test that
-    exchanges readers within each case or cluster, and adjusted over the readers (Holm). A model only has an interval.
+    All values of a score are resampled together. The p-value of a reader's contrast is one-sided. It comes from a test
+    that exchanges readers within each case or cluster, and is adjusted over the readers by Holm's method. The contrast
+    of a model has an interval, but no p-value.
 
     Parameters
     ----------
-    given
+    readings
         Three readers or more for contrasts, two or more for the rest.
     boards
         From `lay_out_readings`.
     """
     board = next(iter(boards.values()))
-    scores = {name: _describe(name, given, boards) for name in agreement_scores(board)}
+    scores = {name: _describe(name, readings, boards) for name in agreement_scores(board)}
     contrasts = scores[board.headline]["contrast"]
     return {
         "schema": SCHEMA,
         "n_cases": len(board.run.case_ids),
-        "readers": list(given.readers),
-        "models": list(given.models),
+        "readers": list(readings.readers),
+        "models": list(readings.models),
         "convention": board.config.convention,
         "classes": list(board.spec.names),
         "headline": board.headline,
         "scores": scores,
-        "apart": [name for name in given.readers if name in contrasts and contrasts[name]["apart"]],
-        "tied": dict(given.tied),
+        "apart": [name for name in readings.readers if name in contrasts and contrasts[name]["apart"]],
+        "tied": dict(readings.tied),
         "bootstrap": note_resampling(board, dict.fromkeys(board.spec.names)),
     }
 
 
-def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
+def _describe(name: str, readings: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
     """Make all entries of one score, from one set of resamples."""
     board = next(iter(boards.values()))
-    values = {key: one.values(name) for key, one in boards.items()}
-    contrasts = find_contrasts(given, values)
-    drawn = None
+    values = {compared: own_board.values(name) for compared, own_board in boards.items()}
+    contrasts = find_contrasts(readings, values)
+    resampled = None
     if board.config.bootstrap:
         columns = np.stack([*values.values(), *contrasts.values()], axis=1)
-        drawn = board.resample(mean_columns(columns), mean_of_columns)
-    entries = {key: _entry(each, drawn, place) for place, (key, each) in enumerate(values.items())}
-    found: dict[str, dict[str, Any]] = {}
-    for place, (reader, each) in enumerate(contrasts.items(), start=len(values)):
-        found[reader] = _entry(each, drawn, place) | {"change": name_change(name, _mean(each))}
-    better, tested = find_direction(name), [reader for reader in given.readers if reader in found]
+        resampled = board.resample(mean_columns(columns), mean_of_columns)
+    entries = {key: _entry(column, resampled, index) for index, (key, column) in enumerate(values.items())}
+    of_contrasts: dict[str, dict[str, Any]] = {}
+    for index, (reader, contrast) in enumerate(contrasts.items(), start=len(values)):
+        of_contrasts[reader] = _entry(contrast, resampled, index) | {"change": name_change(name, _mean(contrast))}
+    better = find_direction(name)
+    tested = [reader for reader in readings.readers if reader in contrasts]
     if tested and better:
         sign = -1 if better == "lower" else 1
         units = np.stack([sign * values_of_units(contrasts[reader], board.clusters) for reader in tested], axis=1)
         p_values = exchanged(units, resamples=board.config.bootstrap or _RESAMPLES, seed=board.config.seed)
         for reader, p_value, adjusted in zip(tested, p_values, holm(p_values.tolist()), strict=True):
-            apart = bool(adjusted < CERTAIN) and found[reader]["change"] == "worse"
-            found[reader] |= {"p": float(p_value), "p_holm": float(adjusted), "apart": apart}
-    pairs = {a: {b: entries[a, b] for b in given.names if (a, b) in entries} for a in given.names}
-    consensus = {kind: {b: entries[kind, b] for b in given.names if (kind, b) in entries} for kind in (MAJORITY, REST)}
-    return {"better": better, "matrix": pairs, **consensus, "contrast": found}
+            apart = bool(adjusted < CERTAIN) and of_contrasts[reader]["change"] == "worse"
+            of_contrasts[reader] |= {"p": float(p_value), "p_holm": float(adjusted), "apart": apart}
+    names = readings.names
+    pairs = {a: {b: entries[a, b] for b in names if (a, b) in entries} for a in names}
+    consensus = {kind: {b: entries[kind, b] for b in names if (kind, b) in entries} for kind in (MAJORITY, REST)}
+    return {"better": better, "matrix": pairs, **consensus, "contrast": of_contrasts}
 
 
-def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> dict[str, FloatArray]:
-    """Compute the contrast (N,) of each reader, among readers alone, and of each model; none if only two readers are
-    left.
-    """
-    found = dict[str, FloatArray]()
-    for name in given.names:
-        others = [reader for reader in given.readers if reader != name]
+def find_contrasts(readings: Readings, values: Mapping[Compared, FloatArray]) -> dict[str, FloatArray]:
+    """Compute the contrast (N,) of each reader or model with the other readers, if these are two or more."""
+    contrasts = dict[str, FloatArray]()
+    for name in readings.names:
+        others = [reader for reader in readings.readers if reader != name]
         own = [np.stack([values[name, other], values[other, name]], axis=-1) for other in others]
         among = [np.stack([values[a, b], values[b, a]], axis=-1) for a, b in itertools.combinations(others, 2)]
         if among:
-            near, far = (mean_defined(np.stack([*map(mean_defined, one)], axis=-1)) for one in (own, among))
-            found[name] = minus(near, far)
-    return found
+            own_mean, mean_among = (
+                mean_defined(np.stack([*map(mean_defined, pairs)], axis=-1)) for pairs in (own, among)
+            )
+            contrasts[name] = minus(own_mean, mean_among)
+    return contrasts
 
 
 def _mean(values: FloatArray) -> float:
     return float(mean_of_columns(mean_columns(values[:, None]).sum(axis=0)[None])[0, 0])
 
 
-def _entry(values: FloatArray, drawn: Resampled | None, place: int) -> dict[str, Any]:
+def _entry(values: FloatArray, resampled: Resampled | None, index: int) -> dict[str, Any]:
     return {
         "mean": say(_mean(values)),
-        "ci95": None if drawn is None else drawn.ends(place),
+        "ci95": None if resampled is None else resampled.ends(index),
         "n_used": int((~np.isnan(values)).sum()),
     }
 
@@ -204,26 +207,29 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
     >>> majority_vote([np.array([[0, 1, 2]]), np.array([[0, 1, 1]]), np.array([[1, 1, 0]])], spec)
     array([[  0,   1, 255]], dtype=uint8)
     """
-    found, tied = np.zeros(maps[0].shape, spec.label_dtype), np.ones(maps[0].shape, bool)
-    most = np.zeros(found.shape, np.uint8 if len(maps) < 256 else np.uint32)
+    majority = np.zeros(maps[0].shape, spec.label_dtype)
+    undecided = np.ones(maps[0].shape, bool)
+    most = np.zeros(majority.shape, np.uint8 if len(maps) < 256 else np.uint32)
     for label in range(spec.num_values):
         votes = np.zeros_like(most)
-        for one in maps:
-            votes += one == label
-        ahead, level = votes > most, (votes == most) & (votes > 0)
-        found[ahead], tied[ahead], tied[level] = label, False, True
+        for labels in maps:
+            votes += labels == label
+        leads, ties = votes > most, (votes == most) & (votes > 0)
+        majority[leads] = label
+        undecided[leads] = False
+        undecided[ties] = True
         np.maximum(most, votes, out=most)
-    for one in maps:
-        tied |= spec.is_ignored(one)
-    return spec.ignoring(found, tied)
+    for labels in maps:
+        undecided |= spec.is_ignored(labels)
+    return spec.ignoring(majority, undecided)
 
 
 def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     """Estimate the hidden truth of a case together with each reader's performance, by SimpleITK's filters.
 
-    A binary task, and each plane of a multilabel one, takes STAPLE, at a probability of 0.5 or more. Several classes
-    take its extension to labels. Both see one case at a time. Pixels that a reader ignores are background while it
-    estimates, and ignored in the result.
+    A binary task, and each plane of a multilabel one, is estimated by STAPLE, with a threshold of 0.5 on the
+    probability. Several classes are estimated by its extension to labels. Both see one case at a time. Pixels that a
+    reader ignores are background in the estimation, and ignored in the result.
 
     Parameters
     ----------
@@ -240,23 +246,23 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     Warfield, Zou and Wells 2004, "Simultaneous truth and performance level estimation (STAPLE)", IEEE Trans. Med.
     Imaging 23, 903-921. Rohlfing, Russakoff and Maurer 2003, IPMI (several labels).
     """
-    ignored = np.any([spec.is_ignored(one) for one in maps], axis=0)
-    seen = [np.where(ignored, 0, one).astype(spec.label_dtype) for one in maps]
+    ignored = np.any([spec.is_ignored(labels) for labels in maps], axis=0)
+    filled = [np.where(ignored, 0, labels).astype(spec.label_dtype) for labels in maps]
     if spec.is_multilabel:
-        found = np.stack([_staple_binary([one[k] for one in seen]) for k in range(spec.num_classes)])
+        estimate = np.stack([_staple_binary([labels[k] for labels in filled]) for k in range(spec.num_classes)])
     elif spec.task == "binary":
-        found = _staple_binary(seen)
+        estimate = _staple_binary(filled)
     else:
         sitk = need("SimpleITK", "itk", "STAPLE")
-        images = [sitk.GetImageFromArray(one) for one in seen]
-        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.values[-1]))
-    return spec.ignoring(found, ignored)
+        images = [sitk.GetImageFromArray(labels) for labels in filled]
+        estimate = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.values[-1]))
+    return spec.ignoring(estimate, ignored)
 
 
 def _staple_binary(maps: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
     """Select pixels in which the probability of the hidden truth is 0.5 or more; none if no reader marks a pixel."""
     sitk = need("SimpleITK", "itk", "STAPLE")
-    if not any(one.any() for one in maps):
+    if not any(labels.any() for labels in maps):
         return np.zeros(maps[0].shape, bool)
-    images = [sitk.GetImageFromArray((one > 0).astype(np.uint8)) for one in maps]
+    images = [sitk.GetImageFromArray((labels > 0).astype(np.uint8)) for labels in maps]
     return np.asarray(sitk.GetArrayFromImage(sitk.STAPLE(images, 1.0)) >= 0.5)

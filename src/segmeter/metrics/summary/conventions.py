@@ -21,8 +21,6 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 
-DEFAULT = MetricsConfig()
-
 
 def score_maps_under(
     convention: str,
@@ -31,7 +29,7 @@ def score_maps_under(
     tolerances: Sequence[float] = (1.0,),
     groups: dict[str, tuple[str, ...]] | None = None,
 ) -> dict[str, float]:
-    """Compute the headline metrics that a tool would print: count maps, measure both kinds of surface, and score.
+    """Compute the headline metrics that a tool would print for some cases, from their counts and both kinds of surface.
 
     Parameters
     ----------
@@ -40,15 +38,14 @@ def score_maps_under(
     cases
         One or more, with the same classes.
     tolerances
-        Of the surface Dice, in the unit of the spacing.
+        Tolerances of the surface Dice, in the unit of the spacing.
     groups
         Name of a region to the names of its classes.
 
     Returns
     -------
     dict
-        "mean_iou", "mean_dice", "hd95", "assd" and "nsd@<tolerance>". NaN is undefined; a metric that the tool does not
-        have is missing.
+        "mean_iou", "mean_dice", "hd95", "assd" and "nsd@<tolerance>", as far as the tool has them. NaN is undefined.
 
     Raises
     ------
@@ -56,34 +53,36 @@ def score_maps_under(
         The convention is unknown, there is no case, cases differ in their classes, or an option is out of range.
     """
     known_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
-    given = list(cases)
-    if len({one.spec for one in given}) != 1:
+    cases = list(cases)
+    if len({maps.spec for maps in cases}) != 1:
         rule = "to be one or more with the same classes"
-        raise InputError(expected("score_maps_under", "cases", rule, f"{len(given)} cases"))
-    spec = given[0].spec
+        raise InputError(expected("score_maps_under", "cases", rule, f"{len(cases)} cases"))
+    spec = cases[0].spec
     measure = SurfaceConfig(tolerances=tuple(tolerances), surface="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
     measures = build_measures(config, spec)
-    board = build_scoreboard([make_row(maps, measures) for maps in given], spec, config)
+    board = build_scoreboard([make_row(maps, measures) for maps in cases], spec, config)
     return figures_under(CONVENTIONS[convention], board)[0]
 
 
 def compare_conventions(board: Scoreboard) -> dict[str, Any]:
-    """Write the conventions' part of metrics.json: ours and the requested one, or all.
+    """Make the conventions' part of metrics.json: ours and the configured one, or all.
 
     Returns
     -------
     dict
-        ``convention``, ``convention_hash``; unless it is ours, ``headline`` and ``conventions``, a list of entries
-        ``name, version, hash, tool, figures, differs, left_out, refused``.
+        ``convention`` and ``convention_hash``. If another one than ours is configured, also ``headline`` and
+        ``conventions``, a list of entries ``name, version, hash, tool, figures, differs, left_out, refused``.
     """
-    wanted = board.config.convention
-    chosen = OURS if wanted == ALL else CONVENTIONS[wanted]
+    configured = board.config.convention
+    chosen = OURS if configured == ALL else CONVENTIONS[configured]
     facts: dict[str, Any] = {"convention": chosen.name, "convention_hash": chosen.hash}
-    if wanted == OURS.name:
+    if configured == OURS.name:
         return facts
-    entries, groups, background = dict[str, dict[str, Any]](), bool(board.config.groups), board.config.background
-    for convention in CONVENTIONS.values() if wanted == ALL else [OURS, chosen]:
+    entries = dict[str, dict[str, Any]]()
+    groups = bool(board.config.groups)
+    background = board.config.background
+    for convention in CONVENTIONS.values() if configured == ALL else [OURS, chosen]:
         figures, left_out = figures_under(convention, board)
         surfaces = any(not name.startswith("mean_") for name in figures)
         entries[convention.name] = {
@@ -104,7 +103,8 @@ def figures_under(convention: Convention, board: Scoreboard) -> tuple[dict[str, 
 
     Pairs of case and class with exactly one empty mask can be left out. Metrics that the tool lacks are missing.
     """
-    values, left_out, run = dict[str, float](), dict[str, int](), board.run
+    run = board.run
+    values, left_out = dict[str, float](), dict[str, int]()
     background = board.config.background if convention.background is None else convention.background
     cases = run.totals(_regions(convention, board, background=background))
     for figure in ("iou", "dice"):
@@ -113,19 +113,20 @@ def figures_under(convention: Convention, board: Scoreboard) -> tuple[dict[str, 
             values[f"mean_{figure}"] = _aggregate(convention, figure, cases, scores)
             left_out[f"mean_{figure}"] = int((_one_empty(cases) & np.isnan(scores)).sum())
     background = True if convention.surface_background is None else convention.surface_background
-    wanted = _regions(convention, board, background=background)
-    for name, figure, column in _surface_columns(convention, board):
-        known = [region for region in wanted if (column, region, False) in run.measured]
-        margins, distances = run.totals(known), np.empty((len(run.case_ids), len(known)))
-        for place, region in enumerate(known):
-            distances[:, place] = run.measured[column, region, False]
+    regions = _regions(convention, board, background=background)
+    for name, figure, metric in _surface_columns(convention, board):
+        measured = [region for region in regions if (metric, region, False) in run.measured]
+        totals = run.totals(measured)
+        distances = np.empty((len(run.case_ids), len(measured)))
+        for r, region in enumerate(measured):
+            distances[:, r] = run.measured[metric, region, False]
         if figure != "nsd":
             cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
             if cost is not None:
-                distances[_one_empty(margins)] = cost
-            distances[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
+                distances[_one_empty(totals)] = cost
+            distances[(totals.target == 0) & (totals.predicted == 0)] = convention.distance_both_empty
         values[name] = _mean_of_cases(convention, distances)
-        left_out[name] = int((_one_empty(margins) & np.isnan(distances)).sum())
+        left_out[name] = int((_one_empty(totals) & np.isnan(distances)).sum())
     return values, left_out
 
 
@@ -137,12 +138,12 @@ def _regions(convention: Convention, board: Scoreboard, *, background: bool) -> 
     return list(spec.names if background or spec.is_multilabel else spec.names[1:])
 
 
-def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
+def _overlap(convention: Convention, figure: Figure, totals: ClassTotals) -> FloatArray:
     """Compute IoU or Dice of every entry, with the convention's values for empty masks."""
-    scores = margins.ratio(figure)
-    nothing = convention.iou_both_empty if figure == "iou" else convention.dice_both_empty
-    scores[(margins.target == 0) & (margins.predicted == 0)] = nothing
-    scores[(margins.target == 0) & (margins.predicted > 0)] = convention.overlap_target_empty
+    scores = totals.ratio(figure)
+    both_empty = convention.iou_both_empty if figure == "iou" else convention.dice_both_empty
+    scores[(totals.target == 0) & (totals.predicted == 0)] = both_empty
+    scores[(totals.target == 0) & (totals.predicted > 0)] = convention.overlap_target_empty
     return scores
 
 
@@ -152,13 +153,14 @@ def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, score
         return float(mean_defined(scores.reshape(-1)))
     if convention.aggregation in ("cases", "classes"):
         return _mean_of_cases(convention, scores, weights)
-    axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]
+    all_axes: dict[str, int | tuple[int, int]] = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}
+    axes = all_axes[convention.aggregation]
     sums = cases.map(lambda part: np.atleast_1d(part.sum(axis=axes)))
     return _mean(_overlap(convention, figure, sums), weights)
 
 
 def _mean_of_cases(convention: Convention, scores: FloatArray, weights: NDArray[Any] | None = None) -> float:
-    """Average the defined values (N, R): over classes first, or over cases first and then, weighted, over classes."""
+    """Average the defined values (N, R): over classes first, or over cases first, then over classes with weights."""
     by_class = convention.aggregation == "classes"
     return _mean(mean_defined(scores.T if by_class else scores), weights if by_class else None)
 
@@ -170,18 +172,18 @@ def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
 
 
 def _surface_columns(convention: Convention, board: Scoreboard) -> list[tuple[str, Figure, str]]:
-    """List name and kind of each headline metric, with the measured column that it is computed from."""
+    """List name and kind of each headline metric of surfaces, with the measured metric that it is computed from."""
     suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
-    wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
-    kept = dict.fromkeys(metric for metric, _, summed in board.run.measured if not summed)
-    ending = [metric.partition("@") for metric in kept]
-    wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
-    return [item for item in wanted if item[1] in convention.figures and item[2] in kept]
+    columns: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
+    measured = dict.fromkeys(metric for metric, _, summed in board.run.measured if not summed)
+    split_names = [metric.partition("@") for metric in measured]
+    columns += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in split_names if at and name == f"{nsd}{suffix}"]
+    return [column for column in columns if column[1] in convention.figures and column[2] in measured]
 
 
-def _one_empty(margins: ClassTotals) -> NDArray[np.bool_]:
+def _one_empty(totals: ClassTotals) -> NDArray[np.bool_]:
     """Tell where exactly one mask contains the region."""
-    return np.asarray((margins.target == 0) != (margins.predicted == 0))
+    return np.asarray((totals.target == 0) != (totals.predicted == 0))

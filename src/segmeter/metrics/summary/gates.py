@@ -1,4 +1,4 @@
-"""Decides whether the new one of two runs on the same cases is good enough, is not, or can't be judged by these cases.
+"""Decides whether a new run is good enough compared with a base run on the same cases, or whether these can't tell.
 
 Each bound is decided by an interval of its own. A mean over cases with infinite values has two bounds: the share of
 infinite cases, and the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B bounds, C columns.
@@ -20,50 +20,55 @@ from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.scoreboard import PER_REGION, Chosen, Scoreboard, side_by_side
+from segmeter.metrics.summary.scoreboard import PER_REGION, Scoreboard, ScoreColumns, side_by_side
 
-Outcome = Literal["pass", "regression", "unknown"]
+Verdict = Literal["pass", "regression", "unknown"]
 
-ALL = "*"  # each class and group, or each slice
+ALL = "*"  # stands for each class and group, or for each slice
 _NO_SLICES = "Set metrics.slice_by."
-WORST_FIRST: tuple[Outcome, ...] = ("regression", "unknown", "pass")
+WORST_FIRST: tuple[Verdict, ...] = ("regression", "unknown", "pass")
 
 
 def expand_requirements(
     requirements: Sequence[Requirement], board: Scoreboard, slices: Mapping[str, Sequence[str]]
 ) -> list[Requirement]:
-    """Find the score that each requirement names. "pq" is "pq/mean", "*" is each of the scores, and doubles are
-    dropped.
+    """Find the scores that each requirement names: "pq" is "pq/mean", and "*" is each of the scores.
+
+    Duplicates are dropped.
 
     Parameters
     ----------
     requirements
         From `parse_requirements`.
     board
-        Of one of the runs: the scores that all have.
+        The scores of one of the runs; the others have the same.
     slices
         Columns by which cases are sliced, with their values.
 
     Raises
     ------
     ConfigError
-        With a line for each that names no score or slice, runs against its score's direction, or is out of its range.
+        Each line is about one requirement: it names no score or slice, runs against its score's direction, or is out
+        of the score's range.
     """
-    found, problems = dict[Requirement, None](), list[str]()
+    expanded = dict[Requirement, None]()
+    problems = list[str]()
 
     def refuse(rule: str, given: str, remedy: str = "") -> None:
         problems.append(expected("compare", "require", rule, repr(given), remedy))
 
-    for one in requirements:
-        names, parts = board.per_case if one.per_case else board.names, [one.slice]
-        metrics = [one.metric] if one.metric in names else [name for name in names if name == f"{one.metric}/{MEAN}"]
-        if one.metric.endswith(f"/{ALL}") and one.metric not in names:
-            metrics = [name for name in names if name.startswith(one.metric[:-1]) and name.partition("/")[2] != MEAN]
+    for requirement in requirements:
+        asked = requirement.metric
+        parts = [requirement.slice]
+        names = board.names_per_case if requirement.per_case else board.names
+        metrics = [asked] if asked in names else [name for name in names if name == f"{asked}/{MEAN}"]
+        if asked.endswith(f"/{ALL}") and asked not in names:
+            metrics = [name for name in names if name.startswith(asked[:-1]) and name.partition("/")[2] != MEAN]
         if not metrics:
-            rule = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
-            refuse(rule, one.metric, nearest(one.metric, [name.removesuffix(f"/{MEAN}") for name in names]))
-        if one.slice is not None:
-            by, value = one.slice
+            rule = "to name a score of all runs" + (" that has values per case" if requirement.per_case else "")
+            refuse(rule, asked, nearest(asked, [name.removesuffix(f"/{MEAN}") for name in names]))
+        if requirement.slice is not None:
+            by, value = requirement.slice
             labels = slices.get(by, ())
             parts = [(by, label) for label in labels if value in (ALL, label)]
             if by not in slices:
@@ -71,22 +76,22 @@ def expand_requirements(
             elif value not in (ALL, *labels):
                 refuse(f"to name a value of {by}", value, nearest(value, labels))
         for metric in metrics:
-            if rule := _misfit(one, metric):
-                refuse(rule, str(one))
-            found |= dict.fromkeys(replace(one, slice=part, metric=metric) for part in parts)
+            if rule := _broken_rule(requirement, metric):
+                refuse(rule, str(requirement))
+            expanded |= dict.fromkeys(replace(requirement, slice=part, metric=metric) for part in parts)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return list(found)
+    return list(expanded)
 
 
-def _misfit(one: Requirement, metric: str) -> str:
-    """Return the rule that a bound breaks: on the wrong side, where every regression passes, or out of reach."""
+def _broken_rule(requirement: Requirement, metric: str) -> str:
+    """Return the rule that a bound breaks: it is on the wrong side, where every regression passes, or out of reach."""
     facts = find_facts(metric)
     if facts is None:
         return ""
-    if facts.better != ("higher" if one.at_least else "lower"):
+    if facts.better != ("higher" if requirement.at_least else "lower"):
         return f"to be {metric} {'>=' if facts.better == 'higher' else '<='} ..., as {facts.better} is better"
-    if not one.factor and not 0 <= one.offset <= facts.highest:
+    if not requirement.factor and not 0 <= requirement.offset <= facts.highest:
         return f"to bound {metric} by {'0 or more' if np.isinf(facts.highest) else f'0 to {facts.highest:g}'}"
     return ""
 
@@ -94,7 +99,7 @@ def _misfit(one: Requirement, metric: str) -> str:
 def decide(
     base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Decide each requirement by the 95 % interval of the distance to its bound; the worst one decides the whole.
+    """Decide each requirement by the 95 % interval of the distance to its bound. The worst verdict is the outcome.
 
     A requirement is met if the whole interval lies on the good side or at the bound, and violated if all of it lies on
     the other side. Otherwise these cases can't tell. A mean over cases doesn't pass either if the new run has no value
@@ -102,8 +107,8 @@ def decide(
     ``p_holm``, adjusted over all of them by Holm's method, is for information only.
 
     Infinite values are never subtracted. Where a mean over cases has any, its requirement is decided by two bounds, and
-    has an entry for each: "infinite(hd95/car) <= base" compares the shares of cases that are infinite (0 for a fixed
-    bound), and "hd95/car <= base + 1" is decided by those that are finite.
+    has an entry for each. "infinite(hd95/car) <= base" compares the shares of infinite cases; for a fixed bound, the
+    limit is 0. "hd95/car <= base + 1" is decided by the finite cases.
 
     Parameters
     ----------
@@ -122,43 +127,45 @@ def decide(
         None), ``margin, margin_ci95, p_holm, outcome, n_units, n_units_needed, reason``. ``margin`` is the distance to
         the bound, > 0 where it is met. ``n_units_needed`` is the number of cases (or clusters) like these that would
         decide at the same margin; None if it is decided already, or no number would. A mean over cases has ``n_used``,
-        the cases that it is taken over: those with a finite value in both runs (for a fixed bound, in the new run). It
-        has ``n_infinite`` if there are any, the ``cases`` that are infinite in ``base`` and ``new``, and
-        ``n_undefined``, the others. ``n_units`` counts those used.
+        the cases that it is taken over: those with a finite value in both runs (for a fixed bound, in the new run).
+        ``n_undefined`` counts the cases that are neither used nor infinite. If any are infinite, ``n_infinite`` has
+        their number in ``base`` and ``new``, and that of all ``cases``. ``n_units`` counts the units used.
     """
     bounds: dict[Requirement, _Bound] = {}  # several requirements may ask for the same share of infinite values
-    for one in requirements:
+    for requirement in requirements:
         members = np.ones(len(base.run.case_ids), bool)
-        if one.slice is not None:
-            members = np.array([label == one.slice[1] for label in slices[one.slice[0]]])
-        bounds |= {bound.requirement: bound for bound in _find_bounds(one, base, new, members)}
+        if requirement.slice is not None:
+            by, value = requirement.slice
+            members = np.array([label == value for label in slices[by]])
+        bounds |= {bound.requirement: bound for bound in _find_bounds(requirement, base, new, members)}
     columns, score_sides = side_by_side(*(side for bound in bounds.values() for side in bound.sides))
 
     def score(sums: FloatArray) -> FloatArray:
         """Turn sums (R, C) into the scores of both runs for each bound, (B, 2, R)."""
         return np.stack(score_sides(sums)).reshape(len(bounds), 2, -1)
 
-    found = base.resample(columns, lambda sums: _margins(score(sums), list(bounds)), test=True)
+    margins = base.resample(columns, lambda sums: _margins(score(sums), list(bounds)), test=True)
     scores = score(columns.sums()[None])[..., 0]
-    violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
-    adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
+    p_values = np.where(margins.estimate < 0, margins.p_of_zero, 1.0)
+    adjusted = holm(np.nan_to_num(p_values, nan=1.0).tolist())
     entries = []
-    for i, (one, bound) in enumerate(bounds.items()):
+    for i, (requirement, bound) in enumerate(bounds.items()):
         difference = float(minus(scores[i, 1], scores[i, 0]))
+        part = requirement.slice
         entry: dict[str, Any] = {
-            "require": str(one),
-            "metric": one.metric,
-            "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
+            "require": str(requirement),
+            "metric": requirement.metric,
+            "slice": None if part is None else dict(zip(("by", "value"), part, strict=True)),
             "base": say(scores[i, 0]),
             "new": say(scores[i, 1]),
             "difference": say(difference),
-            "change": name_change(one.metric, difference),
+            "change": name_change(requirement.metric, difference),
             "p_holm": float(adjusted[i]),
         }
         units = len(np.unique(base.units[bound.deciding]))
-        entries.append({**entry, **bound.numbers, **_verdict(found, i, units, lost=bound.lost)})
-    outcomes = {entry["outcome"] for entry in entries}
-    return {"outcome": next(each for each in WORST_FIRST if each in outcomes), "requirements": entries}
+        entries.append({**entry, **bound.numbers, **_decide_bound(margins, i, units, lost=bound.lost)})
+    verdicts = {entry["outcome"] for entry in entries}
+    return {"outcome": next(verdict for verdict in WORST_FIRST if verdict in verdicts), "requirements": entries}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,98 +175,99 @@ class _Bound:
     Parameters
     ----------
     requirement
-        Its ``infinite`` is true for the share of cases whose value is infinite.
+        Its ``infinite`` is true if the bound is for the share of cases whose value is infinite.
     sides
-        Columns of the base and of the new run, each with the function from their sums to the score.
+        Columns of the base and of the new run, whose sums give a score (R, 1).
     deciding
         The cases (N,) that decide it.
     lost
-        How many cases had a value in the base alone.
+        The number of cases with a value in the base alone.
     numbers
-        The entry's numbers of cases.
+        The numbers of cases in the entry.
     """
 
     requirement: Requirement
-    sides: Sequence[Chosen]
+    sides: Sequence[ScoreColumns]
     deciding: BoolArray
     lost: int = 0
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: BoolArray) -> list[_Bound]:
-    """Split a requirement of a mean over cases with infinite values, which are counted while the others are averaged.
+def _find_bounds(requirement: Requirement, base: Scoreboard, new: Scoreboard, members: BoolArray) -> list[_Bound]:
+    """Return the bounds of a requirement: two for a mean over cases with infinite values, otherwise one.
 
-    Infinite values, such as the distance of a missed object, can't be subtracted. The first bound allows no more of
-    them than in the base. The second is for the mean of the cases that are finite in both runs, or for a fixed bound in
-    the new run.
+    Infinite values, such as the distance of a missed object, can't be subtracted. One bound allows no larger share of
+    them than in the base. The other one is for the mean over the cases that are finite in both runs (for a fixed bound,
+    in the new run).
     """
-    if one.metric in base.whole and not one.per_case:
-        sides = [_whole(one.metric, board, members) for board in (base, new)]
-        return [_Bound(requirement=one, sides=sides, deciding=members)]
-    had, has = (np.where(members, board.values(one.metric), np.nan) for board in (base, new))
-    infinite, known = (np.isinf(had), np.isinf(has)), (np.isfinite(had), np.isfinite(has))
-    used = known[0] & known[1] if one.factor else known[1]
+    metric = requirement.metric
+    if metric in base.dataset_names and not requirement.per_case:
+        sides = [_score_of_dataset(metric, board, members) for board in (base, new)]
+        return [_Bound(requirement=requirement, sides=sides, deciding=members)]
+    base_values, new_values = (np.where(members, board.values(metric), np.nan) for board in (base, new))
+    base_infinite, new_infinite = np.isinf(base_values), np.isinf(new_values)
+    base_finite, new_finite = np.isfinite(base_values), np.isfinite(new_values)
+    used = base_finite & new_finite if requirement.factor else new_finite
     numbers: dict[str, Any] = {"n_used": int(used.sum())}
-    numbers["n_undefined"] = int((members & ~used & ~infinite[0] & ~infinite[1]).sum())
-    if infinite[0].any() or infinite[1].any():
-        base_count, new_count = (int(each.sum()) for each in infinite)
+    numbers["n_undefined"] = int((members & ~used & ~base_infinite & ~new_infinite).sum())
+    if base_infinite.any() or new_infinite.any():
+        base_count, new_count = int(base_infinite.sum()), int(new_infinite.sum())
         numbers["n_infinite"] = {"base": base_count, "new": new_count, "cases": int(members.sum())}
-    lost = int((known[0] & np.isnan(has)).sum())
-    failing = infinite[1].any() or (infinite[0].any() and one.factor != 0)
-    found = []
+    lost = int((base_finite & np.isnan(new_values)).sum())
+    failing = new_infinite.any() or (base_infinite.any() and requirement.factor != 0)
+    bounds = []
     if used.any() or not failing:
-        sides = [_mean(one, base, used & known[0]), _mean(one, new, used)]
-        found.append(_Bound(requirement=one, sides=sides, deciding=used, lost=lost, numbers=numbers))
+        sides = [_mean_over(requirement, base, used & base_finite), _mean_over(requirement, new, used)]
+        bounds.append(_Bound(requirement=requirement, sides=sides, deciding=used, lost=lost, numbers=numbers))
     if failing:
-        share = replace(one, infinite=True, factor=1.0 if one.factor else 0.0, offset=0.0)
+        share = replace(requirement, infinite=True, factor=1.0 if requirement.factor else 0.0, offset=0.0)
         numbers = numbers | {"n_used": int(members.sum()), "n_undefined": 0}
-        sides = [_mean(share, board, members) for board in (base, new)]
-        found.append(_Bound(requirement=share, sides=sides, deciding=members, numbers=numbers))
-    return found
+        sides = [_mean_over(share, board, members) for board in (base, new)]
+        bounds.append(_Bound(requirement=share, sides=sides, deciding=members, numbers=numbers))
+    return bounds
 
 
-def _whole(name: str, board: Scoreboard, members: BoolArray) -> Chosen:
-    """Return columns of some cases, and the function from their sums to a score of the data set.
+def _score_of_dataset(name: str, board: Scoreboard, members: BoolArray) -> ScoreColumns:
+    """Return the columns of some cases for a score of the data set.
 
-    A score of one class or group needs its own margins alone.
+    A score of one class or group needs only the totals of that region.
     """
     metric, _, region = name.partition("/")
     if metric not in PER_REGION or region not in board.run.regions:
-        return board.columns.of_cases(members), partial(board.score, names=[name])
-    place = board.run.regions.index(region)
-    own = replace(board.columns, shape=(4,), make=lambda k: board.run.margins[k][:, place])
-    return own.of_cases(members), lambda sums: ClassTotals(*np.split(sums, 4, axis=-1)).ratio(metric)
+        return ScoreColumns(board.columns.of_cases(members), partial(board.score, names=[name]))
+    index = board.run.regions.index(region)
+    columns = replace(board.columns, shape=(4,), make=lambda k: board.run.region_totals[k][:, index]).of_cases(members)
+    return ScoreColumns(columns, lambda sums: ClassTotals(*np.split(sums, 4, axis=-1)).ratio(metric))
 
 
-def _mean(one: Requirement, board: Scoreboard, counted: BoolArray) -> Chosen:
-    """Return columns, and the function from their sums to the mean over the counted cases of their values, or of
-    whether these are infinite.
-    """
+def _mean_over(requirement: Requirement, board: Scoreboard, cases: BoolArray) -> ScoreColumns:
+    """Return the columns for the mean of a score over some cases, or for their share of infinite values."""
 
-    def make(place: int) -> FloatArray:
-        if place:
-            return counted.astype(np.float64)
-        values = board.values(one.metric)
-        return np.where(counted, np.isinf(values) if one.infinite else values, 0.0)
+    def make(column: int) -> FloatArray:
+        if column:
+            return cases.astype(np.float64)
+        values = board.values(requirement.metric)
+        return np.where(cases, np.isinf(values) if requirement.infinite else values, 0.0)
 
-    columns = Columns(count=len(counted), shape=(2,), dtype=np.dtype(np.float64), make=make)
-    return columns, lambda sums: divide(sums[:, :1], sums[:, 1:])
+    columns = Columns(count=len(cases), shape=(2,), dtype=np.dtype(np.float64), make=make)
+    return ScoreColumns(columns, lambda sums: divide(sums[:, :1], sums[:, 1:]))
 
 
 def _margins(scores: FloatArray, requirements: Sequence[Requirement]) -> FloatArray:
-    """Return the distance (R, B) of the scores (B, 2, R) to their bounds, > 0 if it is met."""
+    """Return the distances (R, B) of the scores (B, 2, R) to their bounds, > 0 where a bound is met."""
     margins = []
-    for one, (base, new) in zip(requirements, scores, strict=True):
+    for requirement, (base, new) in zip(requirements, scores, strict=True):
+        factor, offset = requirement.factor, requirement.offset
         with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
-            limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
-            margins.append(new - limit if one.at_least else limit - new)
+            limit = factor * base + offset if factor else np.full_like(base, offset)
+            margins.append(new - limit if requirement.at_least else limit - new)
     return np.stack(margins, axis=1)
 
 
-def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, Any]:
-    margin, low, high = float(found.estimate[i]), float(found.low[i]), float(found.high[i])
+def _decide_bound(margins: Resampled, i: int, units: int, *, lost: int) -> dict[str, Any]:
+    margin, low, high = float(margins.estimate[i]), float(margins.low[i]), float(margins.high[i])
     needed, reason = None, ""
-    outcome: Outcome = "unknown"
+    verdict: Verdict = "unknown"
     if math.isnan(margin):
         reason = "the score is undefined in one of the runs, or infinite in both"
     elif math.isnan(low) or math.isnan(high):
@@ -267,20 +275,20 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
     elif low >= 0 and lost:
         reason = f"the score became undefined in {lost} {'case' if lost == 1 else 'cases'} of the new run"
     elif low >= 0:
-        outcome = "pass"
+        verdict = "pass"
     elif high < 0:
-        outcome = "regression"
+        verdict = "regression"
     else:
         # intervals shrink with the square root of the number of units, until this one ends at the bound
         reach = abs((low if margin > 0 else high) - margin)
         if margin and math.isfinite(reach):
-            wanted = math.ceil(units * (reach / margin) ** 2)
-            needed = wanted if wanted > units else None  # where the interval ends just at the bound
+            shrunk = math.ceil(units * (reach / margin) ** 2)
+            needed = shrunk if shrunk > units else None  # not more if the interval ends just at the bound
         reason = "the interval contains the bound"
     return {
         "margin": say(margin),
-        "margin_ci95": found.ends(i),
-        "outcome": outcome,
+        "margin_ci95": margins.ends(i),
+        "outcome": verdict,
         "n_units": units,
         "n_units_needed": needed,
         "reason": reason,

@@ -1,4 +1,4 @@
-"""Turns the spread of a pilot into the number of cases that are needed, and writes the content of plan.json."""
+"""Computes the number of cases that are needed from the spread of a pilot, and makes the content of plan.json."""
 
 import math
 import operator
@@ -16,8 +16,8 @@ from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.planning import LEAST_EFFECTIVE, Pilot
 
 SCHEMA = 1
-MORE = 10  # more cases, whose gain every answer names
-_CURVE = 40  # points of the law
+MORE = 10  # every answer tells the gain of this many more cases
+_CURVE_POINTS = 40  # points of the curve that the root law gives
 
 
 class Needed(BaseModel):
@@ -96,7 +96,7 @@ class Plan(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Aims:
-    """The aims: the width of the 95 % interval, or a difference to detect with some power, or both."""
+    """The aims of a plan: the width of the 95 % interval, or a difference to detect with some power, or both."""
 
     width: float | None = None
     detect: float | None = None
@@ -111,11 +111,11 @@ def plan_published(
     Parameters
     ----------
     mean, sd
-        Of the cases' values; for `aims.detect`, of the paired differences.
+        Mean and standard deviation of the cases' values; for `aims.detect`, of the paired differences.
     cases
-        The number of cases behind them; None takes `sd` as exact, and gives no interval.
+        The number of cases that they come from. With None, `sd` is taken as exact, and there are no intervals.
     config
-        How intervals are computed.
+        The settings of intervals.
     aims
         The width, or the difference to detect.
 
@@ -124,41 +124,51 @@ def plan_published(
     dict
         A `Plan` of one row.
     """
-    given = math.nan if mean is None else mean
-    pilot = Pilot.published(mean=given, sd=sd, cases=cases, interval=config.interval)
+    estimate = math.nan if mean is None else mean
+    pilot = Pilot.published(mean=estimate, sd=sd, cases=cases, interval=config.interval)
     return make_plan([plan_row(pilot, aims, score="published", kind="per_case", n_cases=cases)], {}, None, aims)
 
 
 def make_plan(rows: list[PlanRow], runs: dict[str, str], cluster: str | None, aims: Aims) -> dict[str, Any]:
     """Return the content of plan.json as plain values."""
-    found = Plan(runs=runs, cluster=cluster, rows=rows, width=aims.width, detect=aims.detect, power=aims.power)
-    return found.model_dump(by_alias=True)
+    plan = Plan(runs=runs, cluster=cluster, rows=rows, width=aims.width, detect=aims.detect, power=aims.power)
+    return plan.model_dump(by_alias=True)
 
 
 def plan_row(
-    pilot: Pilot, aims: Aims, points: Mapping[int, tuple[float | None, float | None]] | None = None, **known: Any
+    pilot: Pilot,
+    aims: Aims,
+    points: Mapping[int, tuple[float | None, float | None]] | None = None,
+    *,
+    score: str,
+    kind: str,
+    n_cases: int | None,
+    slice: dict[str, str] | None = None,
+    design_effect: float | None = None,
 ) -> PlanRow:
-    """Answer for one score, or say why the pilot can't.
+    """Plan for one score, or say why the pilot can't tell.
 
     Parameters
     ----------
     points
         Median width and power of data sets that were drawn from the pilot, by their number of units.
-    known
-        The fields of the row that name the score and its cases.
+    score, kind, n_cases, slice, design_effect
+        Fields of the row.
     """
-    reason, width, power, curve = _reason(pilot), None, None, list[Point]()
+    reason = _reason(pilot)
+    width = power = None
+    curve = list[Point]()
     if reason is None:
-        n_cases, points = known["n_cases"], points or {}
+        points = points or {}
         per_unit = n_cases / pilot.n_units if n_cases and pilot.n_units else 1.0
         if aims.width is not None:
             width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
         if aims.detect is not None:
             power = _needed(pilot, aims.power, partial(pilot.power_of, aims.detect), operator.ge, per_unit)
-        # the root law from 5 units to twice those needed, and the data sets drawn from the pilot
-        last = max([50, *(2 * one.units for one in (width, power) if one is not None and one.units), *points])
+        # the curve goes from 5 units to twice those needed, and has a point for the data sets drawn from the pilot
+        last = max([50, *(2 * needed.units for needed in (width, power) if needed and needed.units), *points])
         spreads = [] if pilot.n_units is None else [pilot.sigma_low, pilot.sigma_high]
-        for n in sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points}):
+        for n in sorted({*np.geomspace(5, last, _CURVE_POINTS).astype(int).tolist(), *points}):
             drawn_width, drawn_power = points.get(n, (None, None))
             point = Point(
                 units=n,
@@ -170,8 +180,12 @@ def plan_row(
             )
             curve.append(point)
     return PlanRow(
-        **known,
-        better=find_direction(known["score"]),
+        score=score,
+        kind=kind,
+        n_cases=n_cases,
+        slice=slice,
+        design_effect=design_effect,
+        better=find_direction(score),
         estimate=say(pilot.estimate),
         pilot_width=plain(pilot.width),
         n_units=pilot.n_units,
@@ -192,15 +206,15 @@ def _reason(pilot: Pilot) -> str | None:
         return "all units are equal, so it is not known how much they differ"
     if pilot.ask_again is not None and pilot.effective is not None:
         equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
-        few = "large cases, including those that a pilot of this size seldom contains, outweigh the others"
-        return f"{few}: all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
+        cause = "large cases, including those that a pilot of this size seldom contains, outweigh the others"
+        return f"{cause}: all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
     return None
 
 
 def _needed(
     pilot: Pilot, aim: float, measure: Callable[..., float], reaches: Callable[[float, float], bool], per_unit: float
 ) -> Needed:
-    """Find the number of units with which `measure`, a function of number and spread, reaches the aim."""
+    """Find the number of units with which `measure`, a function of their number and spread, reaches the aim."""
     units, low, high = pilot.units_for(lambda n, sigma: reaches(measure(n, sigma), aim))
     now = pilot.n_units
     return Needed(

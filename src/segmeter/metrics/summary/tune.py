@@ -1,7 +1,8 @@
-"""Makes the content of tune.json: every setting with its score, and the chosen one corrected for the choice.
+"""Makes the content of tune.json: the score of every setting, and the gain of the chosen one, corrected for the choice.
 
 The best of many settings looks better than it is. Cross-validation tells by how much: each part of the cases is scored
-with the setting that the other parts choose. The bootstrap repeats the choice within each resample, for the interval.
+with the setting that the other parts choose. For the interval, the bootstrap repeats the choice within each resample.
+Axis letters: S settings, B resamples, R sums, C columns that are added up, M partitions of the cases, K parts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, minus, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic
 from segmeter.metrics.statistics.clusters import MIN_UNITS, sum_by
@@ -23,8 +24,8 @@ from segmeter.metrics.statistics.columns import Columns, draw_pools, join_means,
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
 SCHEMA = 1
-_FOLDS, _REPEATS = 5, 10  # of the cross-validation
-_SAME = 1e-12  # scores that are equal but for rounding tie
+_FOLDS, _REPEATS = 5, 10  # the cross-validation's parts, and how often it is repeated with other parts
+_TIE = 1e-12  # largest relative difference of scores that count as equal
 
 
 class Tried(BaseModel):
@@ -88,11 +89,11 @@ def tune_boards(
     Parameters
     ----------
     boards
-        The scores of each setting, which are dropped one after the other.
+        The scores of each setting. Only one is in memory at a time if they come from a generator.
     values
         The keys and values of each setting.
     by
-        The score to judge by, one of theirs; if the data set has one, that is used.
+        The name of the score to judge by. A score of the data set has precedence over a mean over cases.
     usual
         Index of the setting to compare with.
     simplicity
@@ -110,33 +111,30 @@ def tune_boards(
     InputError
         The cases have no score of that name.
     """
-    found, held, statistic, board = _resampled(boards, by)
+    scores, fold_totals, statistic, board = _resample_settings(boards, by)
     better = find_direction(by) or "higher"
-    estimates = np.array([one.estimate[0] for one in found])
+    estimates = np.array([score.estimate[0] for score in scores])
     choice = choose(
         estimates,
-        np.stack([one.replicates[:, 0] for one in found], axis=1),
-        np.stack(held),
+        np.stack([score.replicates[:, 0] for score in scores], axis=1),
+        np.stack(fold_totals),
         statistic,
         usual=usual,
         simplicity=simplicity,
         higher_is_better=better == "higher",
-        n_units=found[0].n_units,
+        n_units=scores[0].n_units,
     )
-    few = np.isnan([found[usual].low[0], found[choice.chosen].low[0]]).any()  # too few units have the score
-    ends = {"gain_ci95": choice.gain_ci95, "score_ci95": choice.score_ci95}
-    chosen: dict[str, Any] = {name: [None if few else plain(end) for end in each] for name, each in ends.items()}
-    chosen |= {name: plain(getattr(choice, name)) for name in ("gain", "optimism", "corrected_gain", "score")}
+    few = np.isnan([scores[usual].low[0], scores[choice.chosen].low[0]]).any()  # too few units have the score
     sign = 1.0 if better == "higher" else -1.0
     tried = [
         Tried(
             values=dict(values[s]),
             score=say(estimates[s]),
-            ci95=one.ends(0),
+            ci95=score.ends(0),
             gain=say(sign * minus(estimates[s], estimates[usual])),
             share=float(choice.shares[s]),
         )
-        for s, one in enumerate(found)
+        for s, score in enumerate(scores)
     ]
     return Tuned(
         by=by,
@@ -144,41 +142,46 @@ def tune_boards(
         better=better,
         split=split,
         n_cases=len(board.run.case_ids),
-        n_units=found[0].n_units,
+        n_units=scores[0].n_units,
         cluster=board.config.cluster,
         usual=usual,
         settings=tried,
         chosen=choice.chosen,
-        **chosen,
+        gain=plain(choice.gain),
+        optimism=plain(choice.optimism),
+        corrected_gain=plain(choice.corrected_gain),
+        gain_ci95=[None if few else plain(end) for end in choice.gain_ci95],
+        score=plain(choice.score),
+        score_ci95=[None if few else plain(end) for end in choice.score_ci95],
     ).model_dump(by_alias=True)
 
 
-def _resampled(
+def _resample_settings(
     boards: Iterable[Scoreboard], by: str
 ) -> tuple[list[Resampled], list[FloatArray], Statistic, Scoreboard]:
     """Resample the score of each setting, and sum up its folds. The last board describes the cases of all settings."""
-    found, held = [], []
+    scores, fold_totals = [], []
     for board in boards:  # with the run's seed, each resample draws the same cases for all settings
         if by not in board.names:
             raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
-        columns, parts = board.choose([board.key(by)])
+        columns, score = board.choose([board.key(by)])
 
-        def statistic(sums: FloatArray, parts: Statistic = parts) -> FloatArray:
-            return join_means(parts(sums))
+        def statistic(sums: FloatArray, score: Statistic = score) -> FloatArray:
+            return join_means(score(sums))
 
-        found.append(board.resample(columns, statistic))
-        held.append(fold_sums(columns, board.config.seed, board.clusters))
-    return found, held, statistic, board
+        scores.append(board.resample(columns, statistic))
+        fold_totals.append(fold_sums(columns, board.config.seed, board.clusters))
+    return scores, fold_totals, statistic, board
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The setting that was chosen, and what it brings over the usual one.
+    """The setting that was chosen, and its gain over the usual one.
 
     Parameters
     ----------
     chosen
-        Index of the setting; of equal ones the simplest.
+        Index of the best setting; if several are equal, of the simplest of them.
     gain
         Gain of the chosen setting over the usual one, in the better direction, on the cases that it was chosen on. NaN
         if either of them has no finite score.
@@ -219,7 +222,7 @@ def fold_sums(columns: Columns, seed: int, clusters: NDArray[Any] | None = None)
 def choose(
     estimates: FloatArray,
     replicates: FloatArray,
-    held: FloatArray,
+    fold_totals: FloatArray,
     statistic: Statistic,
     *,
     usual: int,
@@ -234,23 +237,23 @@ def choose(
     estimates : (S,), replicates : (B, S)
         The score of each setting in all cases and in each resample; all settings share the resamples. NaN is never
         chosen.
-    held : (S, M, K, C)
-        Sums of each setting's columns over K parts of the cases, in M random partitions: `fold_sums` of each.
+    fold_totals : (S, M, K, C)
+        Sums of each setting's columns over K parts of the cases, in M random partitions, from `fold_sums`.
     statistic
-        Sums (R, C) to scores (R, 1).
+        Turns sums (R, C) into scores (R, 1).
     usual
         The setting to compare with.
     simplicity : (S,)
         Decides ties: the lowest is the simplest.
     higher_is_better
-        Direction of the score.
+        The direction of the score.
     n_units
-        Cases or clusters that were resampled.
+        The number of cases or clusters that were resampled.
 
     Notes
     -----
     The gain's interval subtracts errors of the resamples from the gain. Its upper end takes the error of the chosen
-    setting alone. Its lower end takes the larger of that and the error of choosing anew in each resample (the nested
+    setting alone. Its lower end takes the larger of that and the error of choosing again in each resample (the nested
     bootstrap, Efron 1983). Errors are widened by sqrt(n / (n - 1)), and by Student's quantile over the normal one.
     Resamples in which a score is undefined or infinite, for example without any case of the class, are left out.
     Corrected values come from repeated cross-validation (Stone 1974), as the bootstrap's own estimate misses about a
@@ -258,31 +261,35 @@ def choose(
     """
     sign = 1.0 if higher_is_better else -1.0
     order = np.array(sorted(range(len(estimates)), key=simplicity.__getitem__))
-    points, drawn = _defined(sign * estimates[order]), _defined(sign * replicates[:, order])
+    points = _defined(sign * estimates[order])
+    resampled = _defined(sign * replicates[:, order])
     base = int(np.flatnonzero(order == usual)[0])
-    picked, picks = int(_first_best(points[None])[0]), _first_best(drawn)
-    rows = np.arange(len(drawn))
+    picked = int(_first_best(points[None])[0])
+    picks = _first_best(resampled)  # the choice in each resample
+    rows = np.arange(len(resampled))
     with np.errstate(invalid="ignore"):
         gains = points - points[base]
-        alone = _finite(drawn[:, picked] - drawn[:, base] - gains[picked])  # errors of the chosen setting's gain
-        errors = _finite(drawn[rows, picks] - drawn[:, base] - gains[picks])  # of the gain of what each one chooses
-        own = _finite(drawn[rows, picks] - points[picks])  # of the chosen setting's score
-    n = max(n_units, 2)  # from the spread of resamples to that of Student's intervals
-    wide = float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
-    low = gains[picked] - wide * max(np.quantile(alone, 0.975), np.quantile(errors, 0.975))
-    high = gains[picked] - wide * np.quantile(alone, 0.025)
-    known = n_units >= MIN_UNITS
-    ends = points[picked] - wide * np.quantile(own, [0.975, 0.025])
+        picked_gains = resampled[:, picked] - resampled[:, base]
+        pick_gains = resampled[rows, picks] - resampled[:, base]
+        fixed_errors = _finite(picked_gains - gains[picked])
+        nested_errors = _finite(pick_gains - gains[picks])
+        score_errors = _finite(resampled[rows, picks] - points[picks])
+    n = max(n_units, 2)
+    widening = float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
+    low = gains[picked] - widening * max(np.quantile(fixed_errors, 0.975), np.quantile(nested_errors, 0.975))
+    high = gains[picked] - widening * np.quantile(fixed_errors, 0.025)
+    ends = points[picked] - widening * np.quantile(score_errors, [0.975, 0.025])
     # every part is scored with the setting that the other parts choose
-    parts = held[order]
+    parts = fold_totals[order]
     others = statistic((parts.sum(axis=2, keepdims=True) - parts).reshape(-1, parts.shape[3])).reshape(len(parts), -1)
     repeat, part = np.ogrid[: parts.shape[1], : parts.shape[2]]
     best = _first_best(_defined(sign * others.T)).reshape(parts.shape[1:3])
     unseen = sign * float(_finite(statistic(parts[best, repeat, part].sum(axis=1))[:, 0]).mean())
     shares = np.zeros(len(points))
-    shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
-    score_low, score_high = sorted(sign * ends) if known else (np.nan, np.nan)
-    low, high = (low, high) if known else (np.nan, np.nan)
+    shares[order] = np.bincount(picks, minlength=len(points)) / len(resampled)
+    enough = n_units >= MIN_UNITS
+    score_low, score_high = sorted(sign * ends) if enough else (np.nan, np.nan)
+    low, high = (low, high) if enough else (np.nan, np.nan)
     has_gain = np.isfinite(gains[picked])
     return Choice(
         chosen=int(order[picked]),
@@ -301,17 +308,18 @@ def _within(value: float, low: float, high: float) -> float:
 
 def _finite(values: FloatArray) -> FloatArray:
     """Return the finite values, or one NaN if there are none."""
-    kept = values[np.isfinite(values)]
-    return kept if len(kept) else np.array([np.nan])
+    finite = values[np.isfinite(values)]
+    return finite if len(finite) else np.array([np.nan])
 
 
 def _defined(values: FloatArray) -> FloatArray:
+    """Replace NaN, so that it is never the best."""
     return np.where(np.isnan(values), -np.inf, values)
 
 
-def _first_best(values: FloatArray) -> FloatArray:
+def _first_best(values: FloatArray) -> IntArray:
     """Return the index (R,) of the first of the best values (R, S), which are ordered by simplicity."""
     best = values.max(axis=1, keepdims=True)
-    near = _SAME * np.maximum(np.abs(best), 1.0)
-    found: FloatArray = np.argmax(values >= best - np.where(np.isfinite(near), near, 0.0), axis=1)
-    return found
+    tolerance = _TIE * np.maximum(np.abs(best), 1.0)
+    indices: IntArray = np.argmax(values >= best - np.where(np.isfinite(tolerance), tolerance, 0.0), axis=1)
+    return indices
