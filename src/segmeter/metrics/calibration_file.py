@@ -11,7 +11,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import write_bytes
-from segmeter.metrics.arrays import mean_defined, plain, say
+from segmeter.metrics.arrays import json_number, json_number_or_inf, mean_defined
 from segmeter.metrics.precision_recall import OF_A_CURVE, PrecisionRecallCurve
 from segmeter.metrics.probabilities import Calibration, CalibrationScores, Reliability
 
@@ -36,27 +36,31 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
     top, per_class = scores.top_label, dict[str, Any]()
     for name, one, sweep in zip(names, scores.classwise, scores.sweeps, strict=True):
         curve = _lists(sweep.thinned(CURVE_POINTS), "thresholds", "precision", "recall")
-        per_class[name] = _describe(one) | {each: plain(getattr(sweep, each)) for each in OF_A_CURVE} | {"curve": curve}
+        per_class[name] = (
+            _describe(one) | {each: json_number(getattr(sweep, each)) for each in OF_A_CURVE} | {"curve": curve}
+        )
     return {
         "n": scores.n,
         "bins": len(scores.classwise[0].counts),
         **(dict.fromkeys(("ece", "mce", "reliability")) if top is None else _describe(top)),
-        "classwise_ece": plain(scores.classwise_ece),
-        "brier": plain(scores.brier),
-        "nll": say(scores.nll),
+        "classwise_ece": json_number(scores.classwise_ece),
+        "brier": json_number(scores.brier),
+        "nll": json_number_or_inf(scores.nll),
         "n_impossible": scores.n_impossible,
-        "mean_average_precision": plain(mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))),
+        "mean_average_precision": json_number(
+            mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))
+        ),
         "per_class": per_class,
     }
 
 
 def _describe(one: Reliability) -> dict[str, Any]:
     bins = {"counts": one.counts.tolist(), **_lists(one, "confidence", "accuracy")}
-    return {"ece": plain(one.ece), "mce": plain(one.mce), "reliability": bins}
+    return {"ece": json_number(one.ece), "mce": json_number(one.mce), "reliability": bins}
 
 
 def _lists(one: Reliability | PrecisionRecallCurve, *names: str) -> dict[str, list[float | None]]:
-    return {name: [plain(value) for value in getattr(one, name)] for name in names}
+    return {name: [json_number(value) for value in getattr(one, name)] for name in names}
 
 
 def empty_sums(spec: ClassSpec) -> Calibration:

@@ -118,7 +118,7 @@ class Calibration:
         if not 1 <= bins <= MOST_BINS:
             raise InputError(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
         values = num_classes if task == "multiclass" else 2
-        _, ignore_index = arrays.check_classes("calibration", values, ignore_index)
+        _, ignore_index = arrays.validated_num_classes("calibration", values, ignore_index)
         from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
@@ -154,7 +154,7 @@ class Calibration:
             target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
         values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
         options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
-        known, *_ = arrays.known_labels("calibration", target, labels, **options)
+        known, *_ = arrays.validated_labels("calibration", target, labels, **options)
         probs = _check_probs(target, probs, task, num_classes)
         pixels = known.reshape(len(probs) if task == "multilabel" else 1, -1)
         flat, image, counts = probs.reshape(len(probs), -1), np.zeros(len(self.sums)), self.counts

@@ -87,8 +87,10 @@ def boundary_iou(
     np.True_
     """
     where = "boundary_iou"
-    *maps, num_classes = arrays.known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    width = arrays.known_width(where, width, target.shape, RATIO, most=_WIDEST)
+    *maps, num_classes = arrays.validated_labels(
+        where, target, labels, num_classes=num_classes, ignore_index=ignore_index
+    )
+    width = arrays.validated_width(where, width, target.shape, RATIO, most=_WIDEST)
     first, second = (_keep_band(one, width, num_classes) for one in maps)
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
     ours, theirs, common = (part[:num_classes] for part in (counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)))

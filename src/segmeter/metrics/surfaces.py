@@ -184,14 +184,14 @@ def surface_metrics_by_class(
     [0.5, 0.5, 0.5]
     """
     where = "surface_metrics_by_class"
-    first, second, num_classes = arrays.known_labels(
+    first, second, num_classes = arrays.validated_labels(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, kinds="iu"
     )
     options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
     edges, near, failed = _check_options(where, target, **options)
     chosen = range(num_classes)
     if classes is not None:  # renumber the measured ones 1, 2, ...; all others become 0, of which no surface is found
-        classes = arrays.known_classes(where, classes, num_classes)
+        classes = arrays.validated_classes(where, classes, num_classes)
         number = np.zeros(num_classes + 1, first.dtype)
         number[classes] = np.arange(1, len(classes) + 1)
         first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
@@ -238,7 +238,7 @@ def _check_options(
     penalty: Penalty,
 ) -> tuple[FloatArray, tuple[float, ...], float]:
     """Refuse options out of range; return the spacing, the tolerances and the distance that a failure counts as."""
-    edges, near = arrays.check_spacing(where, spacing, target.ndim), real_numbers(where, "tolerances", tolerances)
+    edges, near = arrays.validated_spacing(where, spacing, target.ndim), real_numbers(where, "tolerances", tolerances)
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))

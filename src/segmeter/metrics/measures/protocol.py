@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, check_spacing
+from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, validated_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
@@ -80,7 +80,7 @@ class CaseMaps:
         axes = (3, 4) if multilabel else (2, 3)
         check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)
         plane = self.target[0] if multilabel else self.target
-        check_spacing(where, self.spacing, plane.ndim)
+        validated_spacing(where, self.spacing, plane.ndim)
         for name, numbers in (("target_instances", self.target_instances), ("instances", self.instances)):
             if numbers is not None:
                 check_maps(where, plane, numbers, name, kinds="iub", axes=(2, 3))

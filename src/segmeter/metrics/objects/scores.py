@@ -124,7 +124,7 @@ def match_instances(
         arrays.check_ids(where, argument, ids)
     if not 0 <= threshold < 1:
         raise InputError(expected(where, "threshold", "to be at least 0 and below 1", threshold))
-    edges = None if spacing is None else arrays.check_spacing(where, spacing, target.ndim)
+    edges = None if spacing is None else arrays.validated_spacing(where, spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
     masd = None if edges is None else measure_masd(target, instances, void, overlaps, chosen, np.array(edges))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign, without_channel
+from segmeter.metrics.arrays import IntArray, check_maps, name_foreign, validated_num_classes, without_channel
 
 LabelArray = NDArray[Any]
 
@@ -67,7 +67,7 @@ def confusion_matrix(
     if whole_number(where, "num_classes", num_classes) == 2:
         target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
+    num_classes, ignore_index = validated_num_classes(where, num_classes, ignore_index, most=_FOREIGN)
     return _count(where, target, labels, num_classes, ignore_index, count_invalid=count_invalid)[0]
 
 
@@ -96,7 +96,7 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
 def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | None) -> tuple[IntArray, bool]:
     where = "multilabel_counts"
     check_maps(where, target, labels, "labels", kinds="iub")
-    _, ignore_index = check_classes(where, 2, ignore_index)
+    _, ignore_index = validated_num_classes(where, 2, ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
     counts, hides = np.empty((len(target), 2, 2), np.int64), False

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage import measure
 
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_labels, known_width
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, validated_labels, validated_width
 
 TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose
@@ -93,12 +93,12 @@ def error_types(
     [[0, 0, 16], [10, 0, 0]]
     """
     where = "error_types"
-    truth, found, num_classes = known_labels(
+    truth, found, num_classes = validated_labels(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, axes=(2,)
     )
     if ignore_index is not None:
         found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
-    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
+    width = validated_width(where, width, target.shape, RATIO, most=_WIDEST)
     truth, found = np.ascontiguousarray(truth), np.ascontiguousarray(found)
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:

@@ -11,7 +11,7 @@ from segmeter.checks import expected, known_name
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_numbers, mean_defined
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined, validated_numbers
 
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
@@ -152,7 +152,7 @@ def overlap_scores(
     """
     where, rule = "overlap_scores", "to be whole numbers >= 0"
     known_name(where, "task", task, TASKS)
-    given = known_numbers(where, "counts", counts, rule, kinds="iuf")
+    given = validated_numbers(where, "counts", counts, rule, kinds="iuf")
     with np.errstate(invalid="ignore"):  # infinity has no remainder
         broken = given[~((given >= 0) & (given % 1 == 0))]
     if broken.size:
@@ -161,7 +161,7 @@ def overlap_scores(
         raise InputError(expected(where, "counts", "to sum to 2**53 pixels or fewer", "more"))
     # In int64, differences don't wrap and sums are exact.
     margins = class_totals(given.astype(np.int64, copy=False), task=task, count_invalid=count_invalid)
-    chosen = arrays.known_classes(where, classes, margins.tp.shape[-1])
+    chosen = arrays.validated_classes(where, classes, margins.tp.shape[-1])
     ratios = {name: margins.ratio(name) for name in RATIOS}
     return OverlapScores(
         **ratios,

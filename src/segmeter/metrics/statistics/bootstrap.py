@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, known_numbers, say
+from segmeter.metrics.arrays import FloatArray, json_number_or_inf, validated_numbers
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
     INTERVALS,
     Columns,
     Interval,
-    check_draws,
     count_pools,
     draw_pools,
     map_weights,
     mean_columns,
     mean_of_columns,
     to_grid,
+    validated_draws,
 )
 from segmeter.metrics.statistics.intervals import Influence, find_ends, find_p, measure_influence
 
@@ -72,7 +72,7 @@ class Resampled:
 
     def ends(self, place: Any) -> list[float | str | None]:
         """Return the interval of one of the statistics for JSON."""
-        return [say(self.low[place]), say(self.high[place])]
+        return [json_number_or_inf(self.low[place]), json_number_or_inf(self.high[place])]
 
 
 def bootstrap(
@@ -142,20 +142,20 @@ def bootstrap(
     True
     """
     known_kind("bootstrap", "test", test, bool)
-    given = known_numbers("bootstrap", "columns", columns, _NUMBERS)
+    given = validated_numbers("bootstrap", "columns", columns, _NUMBERS)
     if given.ndim < 2 or not len(given) or not all(np.isfinite(column).all() for column in Columns.of(given)):
         raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
     summed = Columns.of(given)
     if given.dtype.kind in "iu" and any(np.abs(each.astype(np.float64)).sum() > _EXACT for each in summed):
         rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
         raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
-    resamples, seed = check_draws("bootstrap", resamples, seed)
+    resamples, seed = validated_draws("bootstrap", resamples, seed)
     if not 0 < real_number("bootstrap", "level", level) < 1:
         raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
     known_name("bootstrap", "interval", interval, INTERVALS)
     if clusters is not None:
         rule = f"to be {len(given)} labels, a text or an integer per case"
-        labels = known_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")
+        labels = validated_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")
         texts = labels.dtype.kind != "O" or all(isinstance(one, str) for one in labels.flat)
         if labels.shape != (len(given),) or not texts:
             raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
@@ -267,7 +267,7 @@ def mean_interval(
     >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (0.8, 0.65, 0.925)
     """
-    given = known_numbers("mean_interval", "values", values, "to be one number per case", kinds="iuf")
+    given = validated_numbers("mean_interval", "values", values, "to be one number per case", kinds="iuf")
     if given.ndim != 1 or not given.size:
         found = f"{type(values).__name__}, {given.dtype} {given.shape}"
         raise InputError(expected("mean_interval", "values", "to be one number per case", found))

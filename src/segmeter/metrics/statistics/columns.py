@@ -122,7 +122,7 @@ _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MOST_THREADS = 4  # that draw and sum; one thread scores the sums
 
 
-def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
+def validated_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
     """Check the number of resamples and the seed, and return both as ints."""
     resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
     if not 1 <= resamples <= MOST_RESAMPLES:

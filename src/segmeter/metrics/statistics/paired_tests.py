@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, known_numbers, minus
+from segmeter.metrics.arrays import FloatArray, minus, validated_numbers
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import check_draws, count_pools, draw_pools, to_grid
+from segmeter.metrics.statistics.columns import count_pools, draw_pools, to_grid, validated_draws
 
 _WORDS = 1 << 17  # of 64 signs, drawn at a time: 1 MiB, which stays in the caches
 _PERMUTED = 1 << 17  # values that are exchanged at a time
@@ -83,7 +83,7 @@ def sign_flip(
     ----------
     Phipson and Smyth 2010, arXiv:1603.05766 (why the p-value is never 0).
     """
-    resamples, seed = check_draws("sign_flip", resamples, seed)
+    resamples, seed = validated_draws("sign_flip", resamples, seed)
     differences, n_undefined = _differences("sign_flip", first, second)
     if np.isinf(differences).any():
         rule = "to be finite where the other value is"
@@ -141,7 +141,7 @@ def exchanged(values: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> 
     >>> exchanged(np.array([[-0.2, 0.1, 0.1], [-0.3, 0.1, 0.2], [-0.1, 0.0, 0.1], [-0.2, 0.0, 0.2]])) < 0.05
     array([ True, False, False])
     """
-    resamples, seed = check_draws("exchanged", resamples, seed)
+    resamples, seed = validated_draws("exchanged", resamples, seed)
     kept = values[~np.isnan(values).any(axis=1)]
     units, readers = kept.shape
     if not units:
@@ -249,7 +249,7 @@ def _ranks(values: FloatArray) -> FloatArray:
 def _numbers(where: str, name: str, given: Any) -> FloatArray:
     """Return a sequence of numbers as float64."""
     rule = "to be a flat sequence of numbers"
-    values = known_numbers(where, name, given, rule)
+    values = validated_numbers(where, name, given, rule)
     if values.ndim != 1:
         raise InputError(expected(where, name, rule, shown(given)))
     return values.astype(np.float64)

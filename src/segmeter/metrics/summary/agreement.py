@@ -18,7 +18,7 @@ from pydantic import Field
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.reader_process import need
-from segmeter.metrics.arrays import FloatArray, mean_defined, minus, say
+from segmeter.metrics.arrays import FloatArray, json_number_or_inf, mean_defined, minus
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -178,7 +178,7 @@ def _mean(values: FloatArray) -> float:
 
 def _entry(values: FloatArray, drawn: Resampled | None, place: int) -> dict[str, Any]:
     return {
-        "mean": say(_mean(values)),
+        "mean": json_number_or_inf(_mean(values)),
         "ci95": None if drawn is None else drawn.ends(place),
         "n_used": int((~np.isnan(values)).sum()),
     }

@@ -10,7 +10,7 @@ import numpy as np
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf, minus
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, check_same_cases, check_same_spacing, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -228,7 +228,7 @@ def _compare_pair(
     drawn = old.resample(columns, score, test=True)
     found: dict[str, dict[str, Any]] = {name: {"base": names[0], "new": names[1]} for name in old.names}
     for d, metric in enumerate(old.whole):
-        found[metric] |= _difference("dataset", metric, drawn, d) | {"dataset_p": plain(drawn.p_of_zero[d])}
+        found[metric] |= _difference("dataset", metric, drawn, d) | {"dataset_p": json_number(drawn.p_of_zero[d])}
     for i, metric in enumerate(old.per_case):
         values = old.values(metric), now.values(metric)
         undefined = np.isnan(values[0]) | np.isnan(values[1])
@@ -257,7 +257,7 @@ def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray
 def _difference(name: str, metric: str, resampled: Resampled, place: int) -> dict[str, Any]:
     value = resampled.estimate[place]
     return {
-        f"{name}_difference": say(value),
+        f"{name}_difference": json_number_or_inf(value),
         f"{name}_ci95": resampled.ends(place),
         f"{name}_change": name_change(metric, value),
     }
@@ -276,12 +276,12 @@ def _entry(
         mean = n_whole + board.per_case.index(metric)
         scores = np.stack([drawn[run][:, [n_means + mean, mean]] for run in boards], axis=1)
         means = join_means(scores[0].T)
-        entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
+        entry["per_case"] = {run: json_number_or_inf(mean) for run, mean in zip(boards, means, strict=True)}
         if np.isinf(means).any():
             entry["infinite"] = {run: int(np.isinf(each.values(metric)).sum()) for run, each in boards.items()}
     if metric in board.whole:
         scores = np.stack([drawn[run][:, [board.whole.index(metric)]] for run in boards], axis=1)
-        entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
+        entry["dataset"] = {run: json_number_or_inf(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
@@ -291,7 +291,7 @@ def _entry(
             "order": [names[m] for m in ranking.order],
             "ranks": dict(zip(names, ranking.ranks.tolist(), strict=True)),
             "rank_shares": dict(zip(names, ranking.rank_shares.tolist(), strict=True)),
-            "stability": plain(ranking.stability),
+            "stability": json_number(ranking.stability),
         }
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry

@@ -14,7 +14,7 @@ import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide, json_number_or_inf, minus
 from segmeter.metrics.config.scores import MEAN, Requirement, find_facts, name_change
 from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.statistics.bootstrap import Resampled
@@ -149,9 +149,9 @@ def decide(
             "require": str(one),
             "metric": one.metric,
             "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
-            "base": say(scores[i, 0]),
-            "new": say(scores[i, 1]),
-            "difference": say(difference),
+            "base": json_number_or_inf(scores[i, 0]),
+            "new": json_number_or_inf(scores[i, 1]),
+            "difference": json_number_or_inf(difference),
             "change": name_change(one.metric, difference),
             "p_holm": float(adjusted[i]),
         }
@@ -278,7 +278,7 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
             needed = wanted if wanted > units else None  # where the interval ends just at the bound
         reason = "the interval contains the bound"
     return {
-        "margin": say(margin),
+        "margin": json_number_or_inf(margin),
         "margin_ci95": found.ends(i),
         "outcome": outcome,
         "n_units": units,

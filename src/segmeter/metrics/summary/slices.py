@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.clusters import MIN_UNITS
@@ -81,10 +81,10 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
         drawn = base.resample(sums, difference, test=True, units=True)
         for (i, label), (h, name) in product(enumerate(found[by]), enumerate(names)):
             found[by][label]["scores"][name] = {
-                "difference": say(drawn.estimate[i, h]),
+                "difference": json_number_or_inf(drawn.estimate[i, h]),
                 "change": name_change(name, drawn.estimate[i, h]),
                 "ci95": drawn.ends((i, h)),
-                "p": plain(drawn.p_of_zero[i, h]),
+                "p": json_number(drawn.p_of_zero[i, h]),
             }
     add_adjusted([score for by in found.values() for one in by.values() for score in one["scores"].values()], "p")
     return found
@@ -126,11 +126,11 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     counted = {name: np.bincount(index[one], minlength=len(entries)) for name, one in infinite.items() if one.any()}
     for (i, label), (h, name) in product(enumerate(entries), enumerate(names)):
         entries[label]["scores"][name] = {
-            "value": say(values[i, h]),
+            "value": json_number_or_inf(values[i, h]),
             "ci95": found.ends((i, h)) if resampled else None,
-            "difference": say(values[i, half + h]),
+            "difference": json_number_or_inf(values[i, half + h]),
             "difference_ci95": found.ends((i, half + h)) if resampled else None,
-            "p": plain(found.p_of_zero[i, half + h]) if resampled else None,
+            "p": json_number(found.p_of_zero[i, half + h]) if resampled else None,
             **({"n_infinite": int(counted[name][i])} if name in counted else {}),
         }
     return entries

@@ -8,7 +8,7 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
@@ -89,7 +89,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     means = {name: _describe(board.values(name)) | {"ci95": ends.get(("per_case", name))} for name in averaged}
     regions = {
         region: {
-            **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
+            **{name: json_number(dataset[f"{name}/{region}"]) for name in RATIOS},
             "support": int(target.sum(dtype=np.int64)),
             "n_effective": effective[region],
             "ci95": {name: ends.get(("dataset", f"{name}/{region}")) for name in _RESAMPLED},
@@ -107,7 +107,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "confusion_matrix": None if spec.is_multilabel else counts[:, : spec.num_classes].tolist(),
         **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
-        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
+        "dataset": {name: json_number(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
         "dataset_ci95": {name: ends.get(("dataset", name)) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
@@ -124,9 +124,9 @@ def _describe(values: FloatArray) -> dict[str, Any]:
     used = values[~np.isnan(values)]
     finite = bool(np.isfinite(used).all())
     return {
-        "mean": say(used.mean()) if used.size else None,
-        "std": say(used.std(ddof=1)) if used.size > 1 and finite else None,
-        "std_population": say(used.std()) if used.size and finite else None,
+        "mean": json_number_or_inf(used.mean()) if used.size else None,
+        "std": json_number_or_inf(used.std(ddof=1)) if used.size > 1 and finite else None,
+        "std_population": json_number_or_inf(used.std()) if used.size and finite else None,
         "n_used": int(used.size),
         "n_undefined": int(values.size - used.size),
     }
@@ -141,14 +141,14 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Mapping[Key
     measures: dict[str, dict[str, dict[str, Any]]] = {}
     for (metric, region), values in board.measured.items():
         used = values[~np.isnan(values)]
-        entry = _describe(values) | {"median": say(np.median(used)) if used.size else None}
+        entry = _describe(values) | {"median": json_number_or_inf(np.median(used)) if used.size else None}
         entry["n_penalised"] = int(failed.get(region, np.isinf(values)).sum())
         entry["ci95"] = ends.get(("per_case", f"{metric}/{region}"))
         measures.setdefault(metric, {})[region] = entry
     for name in board.further:
         metric, _, region = name.partition("/")
         entry = measures.setdefault(metric, {}).setdefault(region, {})
-        entry |= {"dataset": say(dataset[name]), "dataset_ci95": ends.get(("dataset", name))}
+        entry |= {"dataset": json_number_or_inf(dataset[name]), "dataset_ci95": ends.get(("dataset", name))}
     settings = [
         {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
         for measure in board.config.measures
@@ -199,7 +199,7 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
     for region in board.run.regions:
         one = board.run.totals(region)
         union: IntArray = one.target + one.predicted - one.tp
-        found[region] = plain(effective_units(sum_by(board.units, board.n_units, union)))
+        found[region] = json_number(effective_units(sum_by(board.units, board.n_units, union)))
     return found
 
 

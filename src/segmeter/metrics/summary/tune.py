@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, minus, plain, say
+from segmeter.metrics.arrays import FloatArray, json_number, json_number_or_inf, minus
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic
 from segmeter.metrics.statistics.clusters import MIN_UNITS, sum_by
@@ -125,15 +125,15 @@ def tune_boards(
     )
     few = np.isnan([found[usual].low[0], found[choice.chosen].low[0]]).any()  # too few units have the score
     ends = {"gain_ci95": choice.gain_ci95, "score_ci95": choice.score_ci95}
-    chosen: dict[str, Any] = {name: [None if few else plain(end) for end in each] for name, each in ends.items()}
-    chosen |= {name: plain(getattr(choice, name)) for name in ("gain", "optimism", "corrected_gain", "score")}
+    chosen: dict[str, Any] = {name: [None if few else json_number(end) for end in each] for name, each in ends.items()}
+    chosen |= {name: json_number(getattr(choice, name)) for name in ("gain", "optimism", "corrected_gain", "score")}
     sign = 1.0 if better == "higher" else -1.0
     tried = [
         Tried(
             values=dict(values[s]),
-            score=say(estimates[s]),
+            score=json_number_or_inf(estimates[s]),
             ci95=one.ends(0),
-            gain=say(sign * minus(estimates[s], estimates[usual])),
+            gain=json_number_or_inf(sign * minus(estimates[s], estimates[usual])),
             share=float(choice.shares[s]),
         )
         for s, one in enumerate(found)
