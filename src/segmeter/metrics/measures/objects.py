@@ -268,7 +268,7 @@ class ObjectEvents(RegionMeasure):
         if self.config.distances:
             spacing = np.asarray(maps.spacing, np.float64)
             pairs = [matching.renumber(objects, index + 1) for objects, index in zip(numbered, matched, strict=True)]
-            distances = distances_by_class(*pairs, range(1, len(chosen) + 1), spacing)
+            distances = distances_by_class(pairs[0], pairs[1], range(1, len(chosen) + 1), spacing)
             scores["hd95"] = np.array([summarise_distances(*sides, (), np.inf).hd95 for sides in distances])
             target_centroids, predicted_centroids = (
                 np.array([shape["centroid"][i] for i in index], np.float64).reshape(-1, len(spacing))

@@ -63,11 +63,11 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
     moving = np.zeros(len(estimate))
     units = 0
     undefined = np.isnan(estimate)
-    for block in left_out:
-        units += len(block)
-        undefined = undefined | np.isnan(block).any(axis=0)
+    for values in left_out:
+        units += len(values)
+        undefined = undefined | np.isnan(values).any(axis=0)
         with np.errstate(invalid="ignore"):  # inf - inf is NaN, and left out
-            change = estimate - block
+            change = estimate - values
         finite = np.isfinite(change)
         change = np.where(finite, change, 0.0)
         moving += (np.abs(change) > _ROUNDING * np.abs(estimate)).sum(axis=0)
