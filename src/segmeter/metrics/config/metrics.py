@@ -102,14 +102,14 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
 
 
 def with_objects(config: MetricsConfig) -> MetricsConfig:
-    """Add the measure "instances" unless objects are measured already, because masks that number objects call for it."""
+    """Add the measure "instances", which masks that number objects call for, unless objects are measured already."""
     if any(isinstance(measure, ObjectsConfig) for measure in config.measures):
         return config
     return config.replace(measures=(*config.measures, InstancesConfig()))
 
 
 def has_one_object(task: Task, names: Sequence[str]) -> bool:
-    """Tell whether class 1 is an object and class 0 everything else: a binary task, or two classes with a background."""
+    """Tell whether class 1 is an object and class 0 all the rest: a binary task, or two classes with a background."""
     return task == "binary" or (task == "multiclass" and len(names) == 2 and names[0].casefold() in BACKGROUNDS)
 
 
