@@ -105,7 +105,8 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
     """Keep the pixels whose window, `width` to each side, leaves the map or contains another value."""
     band = np.ones(labels.shape, bool)
     if 2 * width < min(labels.shape):
-        uniform, middle, length = np.ones(labels.shape, bool), labels, 2 * width + 1
+        length = 2 * width + 1
+        uniform, middle = np.ones(labels.shape, bool), labels
         for axis in range(labels.ndim):  # a window is uniform if its lines are, and their middle pixels are equal
             uniform, middle = np.moveaxis(uniform, axis, 0), np.moveaxis(middle, axis, 0)
             agree = _all_in_a_row(middle[1:] == middle[:-1], length - 1)

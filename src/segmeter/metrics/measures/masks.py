@@ -111,7 +111,8 @@ class ErrorTypes(RegionMeasure):
 
     def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         flat = np.stack([sums[f"errors_{side}_{kind}"] for (_, side), (_, kind) in _SIDES_AND_TYPES], axis=-1)
-        counts, right = flat.reshape(-1, 2, len(TYPES)), sums["errors_tp"]
+        counts = flat.reshape(-1, 2, len(TYPES))
+        right = sums["errors_tp"]
         shares = divide(counts.sum(axis=1), (counts.sum(axis=(1, 2)) + right)[:, None])
         gains = iou_gain(counts, right)
         scores: dict[str, FloatArray] = {}

@@ -121,7 +121,8 @@ class AveragePrecision(RegionMeasure):
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Count matches, which need no choice: thresholds are at least 0.5, so an object has at most one partner."""
         overlaps = overlaps_of(maps, region, self.config)
-        iou, sums = overlaps.iou(), Numbers()
+        iou = overlaps.iou()
+        sums = Numbers()
         for threshold in self.config.thresholds:
             numbers = _count(overlaps, np.flatnonzero(iou > threshold))
             sums |= {f"ap_tp@{threshold:g}": numbers["tp"], f"ap_all@{threshold:g}": sum(numbers.values())}
@@ -154,7 +155,8 @@ class Sizes(RegionMeasure):
     region_marker_sums = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        overlaps, limits = overlaps_of(maps, region, self.config), sorted(self.config.limits)
+        overlaps = overlaps_of(maps, region, self.config)
+        limits = sorted(self.config.limits)
         chosen = matching.choose_pairs(overlaps, self.config.threshold)
         matched = overlaps.first[chosen]
         areas_by_name = {
@@ -204,9 +206,9 @@ class InstanceIou(RegionMeasure):
         numbered = number_objects([plane == 1 for plane in planes], instance_map, self.config.connectivity)
         in_object = numbered != 0  # sorts few pixels
         ids, index = np.unique(numbered[in_object], return_inverse=True)
-        sizes, found = np.bincount(index), np.bincount(index, weights=labels[in_object] == 1)
+        sizes, found_pixels = np.bincount(index), np.bincount(index, weights=labels[in_object] == 1)
         false_positives = int(np.count_nonzero((labels == 1) & (target == 0)))
-        sums = (float((found / sizes).sum()), len(ids), int(sizes.sum()), false_positives)
+        sums = (float((found_pixels / sizes).sum()), len(ids), int(sizes.sum()), false_positives)
         return {}, dict(zip(_IIOU, sums, strict=True))
 
     def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:

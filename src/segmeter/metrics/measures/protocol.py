@@ -238,8 +238,9 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
             if not isinstance(column, MeasureColumn):
                 rule = "to give MeasureColumn(metric, region, value, summed)"
                 raise InputError(expected("measure_case", "measures", rule, shown(column)))
-            name, finite = encode_key(column.key), math.isfinite(column.value) or not column.summed
-            if column.key in measured or decode_key(name) != column.key or not finite:
+            name = encode_key(column.key)
+            is_allowed = math.isfinite(column.value) or not column.summed
+            if column.key in measured or decode_key(name) != column.key or not is_allowed:
                 rule = "to give each column once, without '/' and 'sum:' in the metric, and finite sums"
                 raise InputError(expected("measure_case", "measures", rule, f"{column.value} for {name}"))
             measured[column.key] = column._replace(value=float(column.value))

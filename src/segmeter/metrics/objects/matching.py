@@ -282,7 +282,8 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     segments = np.asarray(np.bincount(overlaps.second, joint, len(overlaps.instance_ids)), np.float64)
     if missed == "segment":
         uncovered = targets - np.bincount(overlaps.first, joint, len(targets))
-        joint, segments = np.concatenate([joint, uncovered]), np.append(segments, uncovered.sum())
+        joint = np.concatenate([joint, uncovered])
+        segments = np.append(segments, uncovered.sum())
     spurious = overlaps.spurious(np.arange(len(overlaps.common)))
     sides_have_objects = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
     if not sides_have_objects[0]:

@@ -147,7 +147,8 @@ def number_regions(
     if instances is not None:
         valid_ids = np.append(0, np.where(valid, instances, 0))  # contains 0, so that 0 stays 0
         return np.unique(valid_ids, return_inverse=True)[1][1:].reshape(labels.shape).astype(np.int32)
-    numbered, count = np.zeros(labels.shape, np.int32), 0
+    numbered = np.zeros(labels.shape, np.int32)
+    count = 0
     for k in range(int(spec.has_background), spec.num_classes):
         parts, n_parts = label_parts((labels == k) & valid)
         numbered[parts > 0] = parts[parts > 0] + count

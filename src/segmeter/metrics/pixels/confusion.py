@@ -100,7 +100,8 @@ def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | No
     _, ignore_index = validated_num_classes(where, 2, ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
-    counts, any_hidden = np.empty((len(target), 2, 2), np.int64), False
+    counts = np.empty((len(target), 2, 2), np.int64)
+    any_hidden = False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
         counts[k], hidden = _count(f"{where}: class {k}", plane, predicted, 2, ignore_index)
         any_hidden = any_hidden or hidden
@@ -154,7 +155,8 @@ def _count(
     if rows.dtype != columns.dtype:
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    k, pairs = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
+    k = num_classes
+    pairs = np.zeros((k + 2) * (k + 1), np.int64)
     if k > MOST_COMPILED or _plainly_counted + rows.size <= PLAIN_PIXELS:
         _plainly_counted += rows.size
         count, step = _count_plainly, max(_PLAIN_CHUNK, pairs.size)

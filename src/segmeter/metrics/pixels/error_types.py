@@ -115,7 +115,8 @@ def error_types(
         places = wrong[classes[wrong] != num_classes]
         near = kernels.look_around(places, own, truth, predicted, True, reach, shift, has_right)
         near[near] = kernels.look_around(places[near], own, truth, predicted, False, reach, shift, has_other)
-        seeds, has_seed = _keep(places[near], own, num_classes), np.zeros_like(has_right)
+        seeds = _keep(places[near], own, num_classes)
+        has_seed = np.zeros_like(has_right)
         y, x = np.divmod(places[near], own.shape[1])
         has_seed[classes[places[near]], y >> shift, x >> shift] = True
         near[~near] = kernels.look_around(places[~near], own, seeds, seeds, True, reach, shift, has_seed)

@@ -315,7 +315,8 @@ def _gather_units(
         n_units = len(labels)
     n_pools = count_pools(n_units)
     pool_of = draw_pools(n_units, n_pools, seed) if n_pools < n_units else None
-    index_by_hash, column_index = dict[bytes, int](), list[int]()
+    index_by_hash: dict[bytes, int] = {}
+    column_index: list[int] = []
     distinct = np.empty((columns.width + _LANES, n_pools))  # rows that stay unused take no memory
     for column in columns:
         units = column if cluster_of is None else sum_by(cluster_of, n_units, column)
