@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import DataError, InputError
-from segmeter.metrics.arrays import plain, say
+from segmeter.metrics.arrays import json_number, json_number_or_inf
 from segmeter.metrics.calibration_file import (
     CURVE_POINTS,
     NAME,
@@ -189,7 +189,7 @@ def test_what_is_undefined_or_infinite_is_said_in_json():
 
 def test_values_become_python_floats():
     for value in (np.float32(0.5), np.int64(2), np.array(0.25)):
-        assert type(plain(value)) is type(say(value)) is float
+        assert type(json_number(value)) is type(json_number_or_inf(value)) is float
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_scores():

@@ -22,7 +22,7 @@ from segmeter.cli.folders import LOCK, OWNER, Job, not_writable, owner_of, read_
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
 from segmeter.files import clear_leftovers, make_folder, new_folder, remove, write_bytes, write_json
-from segmeter.metrics.arrays import say
+from segmeter.metrics.arrays import json_number_or_inf
 from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source, versions
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
@@ -127,7 +127,7 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
         Named numbers; a sweep compares the first. Whole numbers stay whole, such as the number of steps. JSON has no
         infinity, so it is written as the text "inf", and NaN as null.
     """
-    plain = {name: say(value) if isinstance(value, float) else value for name, value in result.items()}
+    plain = {name: json_number_or_inf(value) if isinstance(value, float) else value for name, value in result.items()}
     done = {**read_run(folder), "result": plain, "end": _now(), "state": "done"}
     write_json(folder / RUN, seal_run(done, folder))
 

@@ -20,9 +20,9 @@ def tally_draws(halves: Any, weights: Any) -> None:
     Parameters
     ----------
     halves : (R, at least N) uint32
-        A draw each: its product with N, without the low 32 bits, is the unit's index.
+        Random numbers, one for each draw: the high 32 bits of its product with N are the unit's index.
     weights : (R, N) float64
-        Filled.
+        Filled with the counts.
     """
     resamples, units = weights.shape
     for row in range(resamples):
@@ -34,46 +34,48 @@ def tally_draws(halves: Any, weights: Any) -> None:
 
 @kernel
 def add_named(drawn: Any, table: Any, sums: Any) -> None:
-    """Add to each sum the table's entries that its bytes name.
+    """Add up, for each resample, the table's entries that its bytes select.
 
     Parameters
     ----------
     drawn : (R, W) uint64
-        Eight bytes each, the lowest first.
+        Each word has eight bytes, the lowest first. A byte selects the column in its row of the table.
     table : (8 W, 256) float64
     sums : (R,) float64
-        Changed.
+        The entries are added to these.
     """
     resamples, words = drawn.shape
     for word in range(words):  # its rows of the table stay in the first-level cache
-        for place in range(resamples):
-            named, part = drawn[place, word], 0.0
+        for row in range(resamples):
+            rest, part = drawn[row, word], 0.0
             for byte in range(8):
-                part += table[8 * word + byte, named & _BYTE]
-                named >>= _EIGHT
-            sums[place] += part
+                part += table[8 * word + byte, rest & _BYTE]
+                rest >>= _EIGHT
+            sums[row] += part
 
 
-FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave
+# A step is given by the first bits of a probability's mantissa: 10 bits (1024 steps in an octave) from 2**-24 on, and 6
+# bits (64 steps) below.
+FINE, COARSE = 10, 6
 FINE_FROM = np.float32(2.0**-24).view(np.uint32)
 FINE_CODE = int(FINE_FROM >> np.uint32(23 - FINE))
-FINE_STEP = int(FINE_FROM >> np.uint32(23 - COARSE)) + 1  # the first fine one; step 0 is 0, step 1 reaches to 2**-132
+FINE_STEP = int(FINE_FROM >> np.uint32(23 - COARSE)) + 1  # the first fine step; step 0 is 0, step 1 goes up to 2**-132
 MIDDLE = FINE_STEP + 23 * 2**FINE  # the step of 0.5
-UNUSED = 74 * 2**COARSE  # steps that are never used, as 1 - p is 0 or at least 2**-53
+UNUSED = 74 * 2**COARSE  # This many steps are never used, as 1 - p is 0 or at least 2**-53.
 STEPS = 2 * MIDDLE + 1 - UNUSED
 
-BLOCK = 4096  # probabilities handled at a time, so that they stay in the first-level cache
+BLOCK = 4096  # Handle this many probabilities at a time, so that they stay in the first-level cache.
 
-NEAR = 1e-9  # of a bin: a product this close to a whole number may have been rounded across it
+NEAR = 1e-9  # A product this close to a whole number of bins may have been rounded across it.
 
 
 @kernel
 def find_steps(probs: Array, steps: Array) -> None:
-    """Write the step (0 to STEPS - 1) of each probability. Steps are fine near 0 and near 1, where a model's values
-    crowd.
+    """Write the step (0 to STEPS - 1) of each probability. Steps are fine near 0 and near 1, where most of a model's
+    values are.
 
-    Below 0.5 a float64 probability is rounded up, and above, its distance from 1 is rounded down. So it stays on the
-    same side of every step's end.
+    A float64 probability below 0.5 is rounded up. Above 0.5, its distance from 1 is rounded down. So a probability
+    stays on the same side of every step's end.
     """
     near = np.empty(BLOCK, np.float32)
     bits = near.view(np.uint32)
@@ -100,15 +102,15 @@ def lower_ends() -> Array:
     """Return the value that a probability of each step exceeds. For the lowest step, which contains only 0, it is
     negative.
 
-    Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded. From 0.5 on it is cut at 1 - q,
-    which it does not reach.
+    Below 0.5, a step starts with a float32 number, so its probabilities exceed the float32 before it. From 0.5 on, they
+    exceed 1 - q for a float32 number q.
     """
     coarse = np.arange(FINE_STEP - 1, dtype=np.uint32) << np.uint32(23 - COARSE)
     coarse[0] = 1
     fine = FINE_FROM + (np.arange(MIDDLE - FINE_STEP + 1, dtype=np.uint32) << np.uint32(23 - FINE))
-    first = np.concatenate([coarse, fine]).view(np.float32)  # of the steps 1 to MIDDLE
-    below = np.nextafter(first, np.float32(0)).astype(np.float64)
-    cuts = first[UNUSED:].astype(np.float64)
+    starts = np.concatenate([coarse, fine]).view(np.float32)  # of steps 1 to MIDDLE
+    below = np.nextafter(starts, np.float32(0)).astype(np.float64)
+    cuts = starts[UNUSED:].astype(np.float64)
     above = 1.0 - cuts
     above = np.where(1.0 - above < cuts, np.nextafter(above, 0.0), above)
     return np.concatenate([[-1.0], below, above[::-1]])
@@ -116,17 +118,17 @@ def lower_ends() -> Array:
 
 @kernel
 def _find_bin(p: Any, edges: Array) -> int:
-    """Return the first bin whose upper edge is not below p. Next to an edge the product is rounded, so the edge
-    decides.
+    """Return the first bin whose upper edge is not below p. Near an edge, p is compared with it, as the product is
+    rounded.
     """
     product = p * np.float64(edges.size - 1)
-    place = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
-    if not NEAR < place - product < 1 - NEAR:
-        if place > 0 and p <= edges[place - 1]:
-            place -= 1
-        elif p > edges[place]:
-            place += 1
-    return max(place - 1, 0)
+    edge = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
+    if not NEAR < edge - product < 1 - NEAR:
+        if edge > 0 and p <= edges[edge - 1]:
+            edge -= 1
+        elif p > edges[edge]:
+            edge += 1
+    return max(edge - 1, 0)
 
 
 @kernel
@@ -139,15 +141,15 @@ def tally_plane(
         if target[i] == void:
             continue
         hit = 1 if target[i] == value else 0
-        place = _find_bin(probs[i], edges)
-        counts[hit, place] += 1
-        confidence[place] += probs[i]
+        bin_index = _find_bin(probs[i], edges)
+        counts[hit, bin_index] += 1
+        confidence[bin_index] += probs[i]
         sweep[hit, steps[i]] += 1
 
 
 @kernel
 def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence: Array, sums: Array) -> int:
-    """Add the winners of probs (K, N) to `counts` (2, B), row 1 right, and `confidence` (B,).
+    """Add the winners of probs (K, N) to `counts` (2, B), whose row 1 has the right ones, and to `confidence` (B,).
 
     `sums` (2,) gets the squared errors over all classes and the negative logarithms of the target class's
     probabilities. Probabilities of 0 are left out; their number is returned.
@@ -162,14 +164,14 @@ def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence:
             square += p * p
             if probs[k, i] > probs[best, i]:
                 best = k
-        given = np.float64(probs[target[i], i])
-        sums[0] += square - 2 * given + 1
-        if given > 0:
-            sums[1] -= math.log(given)
+        target_prob = np.float64(probs[target[i], i])
+        sums[0] += square - 2 * target_prob + 1
+        if target_prob > 0:
+            sums[1] -= math.log(target_prob)
         else:
             impossible += 1
         hit = 1 if target[i] == best else 0
-        place = _find_bin(probs[best, i], edges)
-        counts[hit, place] += 1
-        confidence[place] += probs[best, i]
+        bin_index = _find_bin(probs[best, i], edges)
+        counts[hit, bin_index] += 1
+        confidence[bin_index] += probs[best, i]
     return impossible

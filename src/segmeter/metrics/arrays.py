@@ -33,7 +33,7 @@ def mean_defined(values: FloatArray) -> FloatArray:
     return divide(np.nansum(values, axis=-1), (~np.isnan(values)).sum(axis=-1))
 
 
-def minus(one: FloatArray, other: FloatArray) -> FloatArray:
+def minus(first: FloatArray, second: FloatArray) -> FloatArray:
     """Subtract numbers that may be infinite: equal ones differ by 0, and only undefined ones give NaN.
 
     Examples
@@ -41,21 +41,21 @@ def minus(one: FloatArray, other: FloatArray) -> FloatArray:
     >>> minus(np.array([3.0, np.inf, 2.0, np.nan]), np.array([1.0, np.inf, np.inf, 1.0])).tolist()
     [2.0, 0.0, -inf, nan]
     """
-    same = one == other
-    return np.asarray(np.where(same, 0.0, one) - np.where(same, 0.0, other))
+    equal = first == second
+    return np.asarray(np.where(equal, 0.0, first) - np.where(equal, 0.0, second))
 
 
-def plain(value: Any) -> float | None:
+def json_number(value: Any) -> float | None:
     """Return a float for JSON, where NaN is None."""
     return None if np.isnan(value) else float(value)
 
 
-def say(value: Any) -> float | str | None:
-    """Return a number for JSON that may be infinite: NaN is None, infinity the text "inf" or "-inf".
+def json_number_or_inf(value: Any) -> float | str | None:
+    """Return a float for JSON, where NaN is None and infinity is the text "inf" or "-inf".
 
     Examples
     --------
-    >>> say(0.5), say(np.nan), say(np.inf), say(-np.inf)
+    >>> json_number_or_inf(0.5), json_number_or_inf(np.nan), json_number_or_inf(np.inf), json_number_or_inf(-np.inf)
     (0.5, None, 'inf', '-inf')
     """
     return None if np.isnan(value) else str(float(value)) if np.isinf(value) else float(value)
@@ -63,14 +63,16 @@ def say(value: Any) -> float | str | None:
 
 Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 
-_LISTED = 8  # values named in one message
-MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
+_LISTED = 8  # A message names at most this many values.
+MOST_CLASSES = 65533  # Ignored pixels become class K, and `confusion_matrix` counts at most 65534 classes.
 
 
 def check_maps(
     where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...] = ()
 ) -> None:
-    """Refuse a pair with other dtype kinds than `kinds`, with two shapes, or with a number of axes not in `axes`."""
+    """Refuse maps that aren't NumPy arrays of these dtype kinds, differ in shape, or have a number of axes not in
+    `axes`.
+    """
     problems = []
     dtype = "bool" if kinds == "b" else "integer"
     for argument, array in (("target", target), (name, other)):
@@ -95,16 +97,16 @@ def check_ids(where: str, name: str, numbers: NDArray[Any]) -> None:
         raise InputError(expected(where, name, "to hold ids between 0 and 2**63 - 1", given))
 
 
-def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
-    """Return the given array if its dtype is of one of these kinds; otherwise raise InputError with the rule."""
+def validated_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
+    """Return the argument as an array if its dtype is of these kinds; otherwise raise InputError with the rule."""
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise InputError(expected(where, argument, rule, error)) from None
     if isinstance(given, np.ma.MaskedArray) or array.dtype.kind not in kinds:
         kind = array.dtype if type(given) is np.ndarray else type(given).__name__
-        found = f"{kind} {array.shape}" if isinstance(given, np.ndarray) else shown(given)
-        raise InputError(expected(where, argument, rule, found))
+        described = f"{kind} {array.shape}" if isinstance(given, np.ndarray) else shown(given)
+        raise InputError(expected(where, argument, rule, described))
     return array
 
 
@@ -114,8 +116,8 @@ def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     return array[:, 0] if len(shapes[0]) > 2 and shapes[0] == (*shapes[1][:1], 1, *shapes[1][1:]) else array
 
 
-def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
-    """Check the spacing of a map with so many axes, and return it as floats."""
+def validated_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
+    """Check the spacing of a map with this number of axes, and return it as floats."""
     edges = () if isinstance(spacing, Real) else real_numbers(where, "spacing", spacing)
     if len(edges) != axes or not all(math.isfinite(edge) and edge > 0 for edge in edges):
         rule = f"to have {axes} finite values > 0, one per axis"
@@ -123,7 +125,7 @@ def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[floa
     return edges
 
 
-def check_classes(
+def validated_num_classes(
     where: str, num_classes: int, ignore_index: int | None, *, most: int = MOST_CLASSES
 ) -> tuple[int, int | None]:
     """Return the number of classes and the ignored value as Python ints, so that no NumPy integer wraps later.
@@ -144,8 +146,8 @@ def check_classes(
     return num_classes, ignore_index
 
 
-def known_classes(where: str, classes: Sequence[int] | None, num_classes: int) -> list[int]:
-    """Return distinct indices of classes as Python ints; None is all of them."""
+def validated_classes(where: str, classes: Sequence[int] | None, num_classes: int) -> list[int]:
+    """Check that indices of classes exist and are distinct, and return them as Python ints; None is all classes."""
     if classes is None:
         return list(range(num_classes))
     chosen = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
@@ -155,7 +157,7 @@ def known_classes(where: str, classes: Sequence[int] | None, num_classes: int) -
     return chosen
 
 
-def known_labels(
+def validated_labels(
     where: str,
     target: NDArray[Any],
     labels: NDArray[Any],
@@ -165,32 +167,33 @@ def known_labels(
     kinds: str = "iub",
     axes: tuple[int, ...] = (2, 3),
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Check a pair of class maps: both as uint8 or uint16 with ignored pixels set to K in both, and K.
+    """Check a pair of class maps, and return both as uint8 or uint16, with ignored pixels set to K in both, and K.
 
     Raises
     ------
     InputError
-        As `check_maps` and `check_classes`, or a pixel that is not ignored is outside the classes.
+        As `check_maps` and `validated_num_classes`, or a pixel that is not ignored is outside the classes.
     """
     check_maps(where, target, labels, "labels", kinds=kinds, axes=axes)
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
-    ignored, known = None if ignore_index is None else target == ignore_index, []
-    for name, given in (("target", target), ("labels", labels)):
-        foreign = given >= num_classes
-        if given.dtype.kind == "i":
-            foreign |= given < 0
+    num_classes, ignore_index = validated_num_classes(where, num_classes, ignore_index)
+    ignored = None if ignore_index is None else target == ignore_index
+    validated = []
+    for name, class_map in (("target", target), ("labels", labels)):
+        foreign = class_map >= num_classes
+        if class_map.dtype.kind == "i":
+            foreign |= class_map < 0
         if ignored is not None:
             foreign &= ~ignored
         if foreign.any():
-            raise InputError(name_foreign(where, name, given[foreign], num_classes, has_void=ignored is not None))
-        known.append(given.astype(np.uint8 if num_classes < 256 else np.uint16))
+            raise InputError(name_foreign(where, name, class_map[foreign], num_classes, has_void=ignored is not None))
+        validated.append(class_map.astype(np.uint8 if num_classes < 256 else np.uint16))
         if ignored is not None:
-            known[-1][ignored] = num_classes
-    return known[0], known[1], num_classes
+            validated[-1][ignored] = num_classes
+    return validated[0], validated[1], num_classes
 
 
-def known_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
-    """Return the given width in pixels, or else that share of the diagonal."""
+def validated_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
+    """Check a width in pixels and return it; None is this share of the diagonal."""
     if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= most:
         raise InputError(expected(where, "width", f">= 1 and <= {most}", width))
     return share_of_diagonal(shape, ratio) if width is None else width
@@ -219,15 +222,15 @@ def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
     box: list[slice] = []
     for axis in range(first.ndim):
         others = tuple(other for other in range(first.ndim) if other != axis)
-        held = np.flatnonzero(first.any(axis=others) | second.any(axis=others))
-        box.append(slice(int(held[0]), int(held[-1]) + 1) if held.size else slice(0, 0))
+        occupied = np.flatnonzero(first.any(axis=others) | second.any(axis=others))
+        box.append(slice(int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else slice(0, 0))
     return tuple(box)
 
 
 def name_foreign(where: str, argument: str, foreign: NDArray[Any], num_classes: int, *, has_void: bool) -> str:
-    """Describe the values (N,) of pixels that are outside the classes."""
+    """Write the line of an error that names the values (N,) of pixels outside the classes."""
     values, pixels = np.unique(foreign, return_counts=True)
-    found = [f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values, pixels, strict=True)]
+    described = [f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values, pixels, strict=True)]
     rule = f"to hold only classes 0 to {num_classes - 1}"
     remedy = "Pass its void value as ignore_index." if argument == "target" and not has_void else ""
-    return expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy)
+    return expected(where, argument, rule, shorten(described, most=_LISTED, rest="more values"), remedy)

@@ -1,4 +1,4 @@
-"""Writes and reads a run's calibration: calibration.npz, by which shards are merged, and its part of metrics.json."""
+"""Writes and reads calibration.npz, from which shards are merged, and makes the calibration part of metrics.json."""
 
 import io
 import zipfile
@@ -11,52 +11,56 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import write_bytes
-from segmeter.metrics.arrays import mean_defined, plain, say
+from segmeter.metrics.arrays import json_number, json_number_or_inf, mean_defined
 from segmeter.metrics.precision_recall import OF_A_CURVE, PrecisionRecallCurve
 from segmeter.metrics.probabilities import Calibration, CalibrationScores, Reliability
 
 NAME = "calibration.npz"
-CURVE_POINTS = 101  # of a precision-recall curve in metrics.json
+CURVE_POINTS = 101  # A precision-recall curve in metrics.json has at most this many points.
 
 _COUNTS = ("tops", "classes", "impossible")
 
 
 def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[str, Any]:
-    """Make the scores plain; undefined is None, an infinite `nll` the text "inf".
+    """Turn the scores into values for JSON; undefined is None, and an infinite `nll` is the text "inf".
 
     Returns
     -------
     dict
         ``{"n", "bins", "ece", "mce", "reliability", "classwise_ece", "brier", "nll", "n_impossible",
         "mean_average_precision", "per_class": {name: {"ece", "mce", "reliability", "average_precision",
-        "average_precision_error", "best_f1", "best_threshold", "curve"}}}``. The first three of scores are of the
-        winning class, None for multilabel; for binary ``per_class`` has the object only.
+        "average_precision_error", "best_f1", "best_threshold", "curve"}}}``. The outer ece, mce and reliability are of
+        the winning class, and None for multilabel. For binary, ``per_class`` has the object only.
     """
     names = spec.names[1:] if spec.task == "binary" else spec.names
-    top, per_class = scores.top_label, dict[str, Any]()
-    for name, one, sweep in zip(names, scores.classwise, scores.sweeps, strict=True):
+    top = scores.top_label
+    per_class: dict[str, Any] = {}
+    for name, reliability, sweep in zip(names, scores.classwise, scores.sweeps, strict=True):
         curve = _lists(sweep.thinned(CURVE_POINTS), "thresholds", "precision", "recall")
-        per_class[name] = _describe(one) | {each: plain(getattr(sweep, each)) for each in OF_A_CURVE} | {"curve": curve}
+        sweep_scores = {score: json_number(getattr(sweep, score)) for score in OF_A_CURVE}
+        per_class[name] = _describe(reliability) | sweep_scores | {"curve": curve}
     return {
         "n": scores.n,
         "bins": len(scores.classwise[0].counts),
         **(dict.fromkeys(("ece", "mce", "reliability")) if top is None else _describe(top)),
-        "classwise_ece": plain(scores.classwise_ece),
-        "brier": plain(scores.brier),
-        "nll": say(scores.nll),
+        "classwise_ece": json_number(scores.classwise_ece),
+        "brier": json_number(scores.brier),
+        "nll": json_number_or_inf(scores.nll),
         "n_impossible": scores.n_impossible,
-        "mean_average_precision": plain(mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))),
+        "mean_average_precision": json_number(
+            mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))
+        ),
         "per_class": per_class,
     }
 
 
-def _describe(one: Reliability) -> dict[str, Any]:
-    bins = {"counts": one.counts.tolist(), **_lists(one, "confidence", "accuracy")}
-    return {"ece": plain(one.ece), "mce": plain(one.mce), "reliability": bins}
+def _describe(reliability: Reliability) -> dict[str, Any]:
+    bins = {"counts": reliability.counts.tolist(), **_lists(reliability, "confidence", "accuracy")}
+    return {"ece": json_number(reliability.ece), "mce": json_number(reliability.mce), "reliability": bins}
 
 
-def _lists(one: Reliability | PrecisionRecallCurve, *names: str) -> dict[str, list[float | None]]:
-    return {name: [plain(value) for value in getattr(one, name)] for name in names}
+def _lists(scores: Reliability | PrecisionRecallCurve, *names: str) -> dict[str, list[float | None]]:
+    return {name: [json_number(value) for value in getattr(scores, name)] for name in names}
 
 
 def empty_sums(spec: ClassSpec) -> Calibration:
@@ -65,11 +69,12 @@ def empty_sums(spec: ClassSpec) -> Calibration:
 
 
 def write_sums(folder: Path, sums: Calibration) -> None:
-    """Write `NAME`: the counts, those of the curves without their zeros, and the exact sums in hexadecimal."""
-    places, content = np.flatnonzero(sums.counts["sweeps"]), io.BytesIO()
+    """Write `NAME`: the counts (the curves' without zeros), and the exact sums in hexadecimal."""
+    places = np.flatnonzero(sums.counts["sweeps"])
     arrays: dict[str, Any] = {name: sums.counts[name] for name in _COUNTS}
     arrays["sums"] = np.array([f"{value:x}" for value in sums.sums])
     arrays |= {"sweep_places": places, "sweep_counts": sums.counts["sweeps"].reshape(-1)[places]}
+    content = io.BytesIO()
     np.savez_compressed(content, **arrays)
     write_bytes(folder / NAME, content.getvalue())
 
@@ -80,19 +85,20 @@ def read_sums(folder: Path, spec: ClassSpec) -> Calibration:
     Raises
     ------
     DataError
-        The file is missing, damaged, or of other classes.
+        The file is missing or damaged, or has other classes.
     """
-    found, path = empty_sums(spec), folder / NAME
+    sums = empty_sums(spec)
+    path = folder / NAME
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             for name in _COUNTS:
-                found.counts[name][...] = stored[name]
-            found.counts["sweeps"].reshape(-1)[stored["sweep_places"]] = stored["sweep_counts"]
+                sums.counts[name][...] = stored[name]
+            sums.counts["sweeps"].reshape(-1)[stored["sweep_places"]] = stored["sweep_counts"]
             values = [int(text, 16) for text in stored["sums"].tolist()]
-            if len(values) != len(found.sums):
+            if len(values) != len(sums.sums):
                 raise ValueError("other classes")
     except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "damaged"
         raise DataError(expected("merge", "runs", f"to hold {NAME}", f"{path} ({reason})")) from error
-    found.sums = values
-    return found
+    sums.sums = values
+    return sums

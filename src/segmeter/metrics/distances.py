@@ -22,7 +22,7 @@ from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
 
 SurfaceKind = Literal["border_pixels", "marching_cubes"]
 
-_ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
+_ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, which is within 0.3.
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Distances:
     Parameters
     ----------
     distances : (N,), float64, in the unit of the spacing
-        Of each point.
+        The distance of each point.
     sizes : (N,), float64
         Lengths or areas of the elements, or ones.
     weighted
-        Whether a percentile is of the surface's length or area, or else interpolated between points.
+        Whether a percentile is a share of the surface's length or area. If not, it is interpolated between points.
     """
 
     distances: FloatArray
@@ -60,13 +60,13 @@ class Distances:
             return float(np.percentile(self.distances, percent))
         order = np.lexsort((self.sizes, self.distances))
         shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
-        reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # as rounding may leave a share below
+        reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # a share may be too small by rounding
         return float(self.distances[order][min(reached, len(order) - 1)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Surface:
-    """Points (N, D) in pixels, in the map's order, whether the other map has the same point (N,), and sizes (N,)."""
+    """The points (N, D) in pixels, in the map's order, whether the other map has each of them (N,), and sizes (N,)."""
 
     points: IntArray
     shared: BoolArray
@@ -76,7 +76,7 @@ class _Surface:
 def find_surface(labels: NDArray[Any]) -> BoolArray:
     """Mark the pixels with a 4-neighbour (3-D: 6-neighbour) of another value, or at the map's edge.
 
-    For each value, that is its mask without the mask's erosion, with background outside the map.
+    The marked pixels of a value are its mask without the eroded mask. Everything outside the map is background.
     """
     surface = np.zeros(labels.shape, bool)
     for axis in range(labels.ndim):
@@ -104,29 +104,30 @@ def distances_by_class(
     weighted = surface == "marching_cubes"
     pairs = _element_pairs(target, mask, classes, spacing) if weighted else _pixel_pairs(target, mask, classes)
     for first, second in pairs:
-        near, back = _nearest(first, second, spacing), _nearest(second, first, spacing)
-        yield Distances(near, first.sizes, weighted), Distances(back, second.sizes, weighted)
+        forth, back = _nearest(first, second, spacing), _nearest(second, first, spacing)
+        yield Distances(forth, first.sizes, weighted), Distances(back, second.sizes, weighted)
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
     """Find both surfaces of each class as border pixels: pixels of the class with a neighbour outside it."""
     edges = find_surface(target), find_surface(mask)
     shared = edges[0] & edges[1] & (target == mask)
-    bounds, sides = np.arange(classes.start, classes.stop + 1), []
+    bounds = np.arange(classes.start, classes.stop + 1)
+    sides = []
     for labels, surface in ((target, edges[0]), (mask, edges[1])):
-        index = np.flatnonzero(surface)
-        values = labels.reshape(-1)[index]
+        pixels = np.flatnonzero(surface)
+        values = labels.reshape(-1)[pixels]
         order = np.argsort(values, kind="stable")
         starts = np.searchsorted(values[order], bounds)
-        sides.append([index[order[start:stop]] for start, stop in itertools.pairwise(starts)])
-    for parts in zip(*sides, strict=True):
+        sides.append([pixels[order[start:stop]] for start, stop in itertools.pairwise(starts)])
+    for pair in zip(*sides, strict=True):
         yield tuple(
             _Surface(
-                points=np.stack(np.unravel_index(part, target.shape), axis=1),
-                shared=shared.reshape(-1)[part],
-                sizes=np.ones(len(part)),
+                points=np.stack(np.unravel_index(pixels, target.shape), axis=1),
+                shared=shared.reshape(-1)[pixels],
+                sizes=np.ones(len(pixels)),
             )
-            for part in parts
+            for pixels in pair
         )
 
 
@@ -134,45 +135,48 @@ def _element_pairs(
     target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray
 ) -> Iterator[tuple[_Surface, ...]]:
     """Find both surfaces of each class by marching cubes: centres of neighbourhoods that lie partly in the class."""
-    sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
-    maps = []
-    for labels in (target, mask):  # grown by one: where the pixels of a neighbourhood differ (M,), and their values
+    sizes_by_code, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
+    mixed_by_side = []  # the neighbourhoods whose pixels differ (M,), and their pixels' values
+    for labels in (target, mask):
         padded = np.pad(labels, 1, constant_values=0 if classes.start else classes.stop)
         corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
         mixed = corners[1] != corners[0]
         for corner in corners[2:]:  # one at a time: a volume is large
             mixed |= corner != corners[0]
-        maps.append((np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)))
+        mixed_by_side.append((np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)))
     for k in classes:
         sides = []
-        for places, values in maps:
+        for places, values in mixed_by_side:
             codes = np.packbits(values == k, axis=1, bitorder="little")[:, 0]
-            partly = (codes > 0) & (codes < len(sizes) - 1)
-            sides.append((places[partly], sizes[codes[partly]]))
+            partly = (codes > 0) & (codes < len(sizes_by_code) - 1)
+            sides.append((places[partly], sizes_by_code[codes[partly]]))
         yield tuple(
             _Surface(
                 points=np.stack(np.unravel_index(places, shape), axis=1),
-                shared=np.isin(places, other, assume_unique=True),
-                sizes=own,
+                shared=np.isin(places, other_places, assume_unique=True),
+                sizes=sizes,
             )
-            for (places, own), (other, _) in zip(sides, sides[::-1], strict=True)
+            for (places, sizes), (other_places, _) in zip(sides, sides[::-1], strict=True)
         )
 
 
 def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
-    """Compute the distance (N,) from each own point, from whole pixels, so that a shift of both maps changes no bit."""
+    """Compute the distance (N,) from each own point to the nearest other point.
+
+    The steps are differences of whole pixels, so a shift of both maps doesn't change a single bit.
+    """
     distances = np.zeros(len(own.points))
     if not len(other.points):
         distances[:] = np.inf
         return distances
-    apart = own.points[~own.shared]
-    if not len(apart):
+    points = own.points[~own.shared]
+    if not len(points):
         return distances
-    from scipy.spatial import cKDTree  # takes a moment to load, and is needed for surfaces alone
+    from scipy.spatial import cKDTree  # takes a moment to load, and only surfaces need it
 
     tree = cKDTree(other.points * spacing, balanced_tree=False, compact_nodes=False)
-    _, index = tree.query(apart * spacing)
-    steps = (apart - other.points[index]) * spacing
+    _, nearest = tree.query(points * spacing)
+    steps = (points - other.points[nearest]) * spacing
     distances[~own.shared] = np.sqrt((steps**2).sum(axis=1))
     return distances
 
@@ -193,19 +197,22 @@ def element_sizes(spacing: Sequence[float]) -> FloatArray:
 
 @cache
 def _elements(axes: int) -> tuple[IntArray, FloatArray]:
-    """List the segments (M, 2, 2) or triangles (M, 3, 3) of all codes, and the code of each (M,), by the classic table.
+    """List the segments (M, 2, 2) or triangles (M, 3, 3) of all codes, after the code of each (M,), by the classic
+    table.
 
-    They go around the rarer of foreground and background, so that opposite corners of it are cut off from each other.
+    They go around the rarer of foreground and background, so that its opposite corners are cut off from each other.
     """
-    corners, codes, pieces = 2**axes, list[int](), list[FloatArray]()
+    corners = 2**axes
+    codes: list[int] = []
+    elements: list[FloatArray] = []
     for code in range(1, 2**corners - 1):
-        held = np.array([code >> bit & 1 for bit in range(corners)], np.float64).reshape((2,) * axes)
-        rarer = 1 - held if 2 * held.sum() > corners else held
+        foreground = np.array([code >> bit & 1 for bit in range(corners)], np.float64).reshape((2,) * axes)
+        rarer = 1 - foreground if 2 * foreground.sum() > corners else foreground
         if axes == 2:
             found = find_contours(rarer, 0.5)  # type: ignore[no-untyped-call]
         else:
             points, triangles, *_ = marching_cubes(rarer, 0.5, method="lorensen")  # type: ignore[no-untyped-call]
             found = points.astype(np.float64)[triangles]
         codes += [code] * len(found)
-        pieces += [*found]
-    return np.array(codes), np.array(pieces)
+        elements += [*found]
+    return np.array(codes), np.array(elements)

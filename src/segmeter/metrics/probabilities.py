@@ -1,4 +1,4 @@
-"""Measures calibration from sums over images: whether a probability of 0.8 is right in 80 % of its pixels."""
+"""Measures calibration from sums over images: whether 80 % of the pixels with a probability of 0.8 are of the class."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,9 @@ from segmeter.metrics.precision_recall import PrecisionRecallCurve, compute_prec
 
 BINS = 15
 MOST_BINS = 10_000
-_UNIT_BITS = 1074  # float64 is a multiple of 2**-1074
-_CHUNK = 1 << 20  # pixels at a time: bounds the memory
-_SUM_ERROR = 1e-3  # how far the sum of a pixel's probabilities may be from 1: float16 softmax is off by 5e-4
+_UNIT_BITS = 1074  # Every float64 is a multiple of 2**-1074.
+_CHUNK = 1 << 20  # Count this many pixels at a time, to bound the memory.
+_SUM_ERROR = 1e-3  # A pixel's probabilities may sum to 1 with this error. For float16 softmax it is up to 5e-4.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,10 @@ class Reliability:
     confidence, accuracy : float64
         The mean probability of each bin, and the share of its pixels that are of the class. NaN in an empty bin.
     ece
-        Expected calibration error: the mean gap between the two, weighted by the counts. NaN without pixels.
+        Expected calibration error: the mean gap between confidence and accuracy, weighted by the counts. NaN without
+        pixels.
     mce
-        The largest gap of a bin that is not empty.
+        Maximum calibration error: the largest gap of a bin that is not empty.
     """
 
     counts: IntArray
@@ -50,22 +51,22 @@ class CalibrationScores:
     Parameters
     ----------
     n
-        Pixels; for multilabel decisions, pixels times classes, that are not ignored.
+        Number of pixels that are not ignored; for multilabel, the number of decisions, one per pixel and class.
     top_label
         Bins of the winning class's probability; None for multilabel, where no class wins.
     classwise
-        Bins of each class against the rest, K of them; for binary only class 1.
+        Bins of each of the K classes against the rest; for binary only class 1.
     classwise_ece
-        Mean of the classes' errors.
+        Mean of the classes' expected calibration errors.
     brier
         Mean squared error: the mean over pixels of the sum over classes (0 to 2). For binary and multilabel it is the
         mean over decisions, each with one probability (0 to 1).
     nll
-        Mean negative logarithm of the probability of the target's class; inf where one of these is 0.
+        Mean negative logarithm of the probability of the target's class; inf if one of these probabilities is 0.
     n_impossible
         How many of these probabilities are 0.
     sweeps
-        Every threshold of each class, in the order of `classwise`.
+        Precision and recall of each class at every threshold, in the order of `classwise`.
     """
 
     n: int
@@ -81,8 +82,8 @@ class CalibrationScores:
 class Calibration:
     """Sums over any number of images, in constant memory.
 
-    The sums of an image are added to those of the others without rounding, so the result depends neither on the order
-    of the images nor on how they are shared out among several of these.
+    The sums of images are added without rounding. So the result depends neither on the order of the images nor on how
+    they are distributed over several instances.
 
     Parameters
     ----------
@@ -118,12 +119,12 @@ class Calibration:
         if not 1 <= bins <= MOST_BINS:
             raise InputError(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
         values = num_classes if task == "multiclass" else 2
-        _, ignore_index = arrays.check_classes("calibration", values, ignore_index)
+        _, ignore_index = arrays.validated_num_classes("calibration", values, ignore_index)
         from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
         channels = 1 if task == "binary" else num_classes
-        self.counts = {  # of two rows the second is hits
+        self.counts = {  # the second of two rows has hits
             "tops": np.zeros((2, bins), np.int64),
             "classes": np.zeros((channels, 2, bins), np.int64),
             "sweeps": np.zeros((channels, 2, tallies.STEPS), np.int64),
@@ -139,47 +140,63 @@ class Calibration:
         target : (...), for multilabel (K, ...), integer or bool
             The reference.
         probs : (K, ...), for binary (1, ...), (...) or a batch (B, 1, ...), float32 or float64 (float16 is widened)
-            Of each class; for binary of class 1. For multiclass they sum to 1 in every pixel.
+            The probabilities of each class; for binary, of class 1. For multiclass they sum to 1 in every pixel.
 
         Raises
         ------
         InputError
-            Shapes do not fit, a probability is NaN or outside 0 to 1, they do not sum to 1, or a pixel that is not
-            ignored is outside the classes.
+            Shapes do not fit, a probability is NaN or outside 0 to 1, the probabilities of a pixel do not sum to 1, or
+            a pixel that is not ignored is outside the classes.
         """
         from segmeter.metrics import _kernels as tallies
 
         task, num_classes, _, ignore_index = self.settings
         if task == "binary":
             target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
-        values, labels = num_classes if task == "multiclass" else 2, np.zeros(getattr(target, "shape", ()), np.uint8)
-        options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
-        known, *_ = arrays.known_labels("calibration", target, labels, **options)
-        probs = _check_probs(target, probs, task, num_classes)
-        pixels = known.reshape(len(probs) if task == "multilabel" else 1, -1)
-        flat, image, counts = probs.reshape(len(probs), -1), np.zeros(len(self.sums)), self.counts
-        top, confidence, losses = self._parts(image)
-        for start in range(0, flat.shape[1], _CHUNK):  # in the order of the pixels, so that sums are the same anywhere
-            part = slice(start, start + _CHUNK)
-            own, planes = np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part])
+        num_values = num_classes if task == "multiclass" else 2  # also the value of ignored pixels below
+        no_labels = np.zeros(getattr(target, "shape", ()), np.uint8)
+        valid_target, *_ = arrays.validated_labels(
+            "calibration", target, no_labels, num_classes=num_values, ignore_index=ignore_index, axes=()
+        )
+        probs = _validated_probs(target, probs, task, num_classes)
+        flat_target = valid_target.reshape(len(probs) if task == "multilabel" else 1, -1)
+        flat_probs = probs.reshape(len(probs), -1)
+        counts = self.counts
+        image_sums = np.zeros(len(self.sums))
+        top, confidence, losses = self._parts(image_sums)
+        for start in range(0, flat_probs.shape[1], _CHUNK):  # in the order of the pixels, so that sums never differ
+            chunk = slice(start, start + _CHUNK)
+            targets = np.ascontiguousarray(flat_target[:, chunk])
+            planes = np.ascontiguousarray(flat_probs[:, chunk])
             steps = np.empty(planes.shape[1], np.int32)
             for k, plane in enumerate(planes):
-                held, value = (own[0], k) if task == "multiclass" else (own[k], 1)
+                plane_target, value = (targets[0], k) if task == "multiclass" else (targets[k], 1)
                 tallies.find_steps(plane, steps)
                 tallies.tally_plane(
-                    held, plane, steps, value, values, counts["classes"][k], confidence[k], counts["sweeps"][k]
+                    plane_target,
+                    plane,
+                    steps,
+                    value,
+                    num_values,
+                    counts["classes"][k],
+                    confidence[k],
+                    counts["sweeps"][k],
                 )
                 if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
                     both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
-                    counts["impossible"][0] += tallies.tally_all(held, both, values, counts["tops"], top, losses)
+                    counts["impossible"][0] += tallies.tally_all(
+                        plane_target, both, num_values, counts["tops"], top, losses
+                    )
             if task == "multiclass":
-                counts["impossible"][0] += tallies.tally_all(own[0], planes, values, counts["tops"], top, losses)
-        for place, total in enumerate(image.tolist()):
+                counts["impossible"][0] += tallies.tally_all(
+                    targets[0], planes, num_values, counts["tops"], top, losses
+                )
+        for i, total in enumerate(image_sums.tolist()):
             numerator, denominator = total.as_integer_ratio()
-            self.sums[place] += numerator << (_UNIT_BITS - denominator.bit_length() + 1)
+            self.sums[i] += numerator << (_UNIT_BITS - denominator.bit_length() + 1)
 
     def add(self, other: "Calibration") -> None:
-        """Add the sums of another instance, taken over other images.
+        """Add the sums of another instance, which were taken over other images.
 
         Raises
         ------
@@ -189,9 +206,9 @@ class Calibration:
         known_kind("calibration", "other", other, Calibration)
         if other.settings != self.settings:
             raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
-        for name, own in self.counts.items():
-            own += other.counts[name]
-        self.sums = [known + more for known, more in zip(self.sums, other.sums, strict=True)]
+        for name, counts in self.counts.items():
+            counts += other.counts[name]
+        self.sums = [first + second for first, second in zip(self.sums, other.sums, strict=True)]
 
     def compute(self) -> CalibrationScores:
         """Compute the scores of the images added so far; NaN where there are no pixels."""
@@ -199,18 +216,19 @@ class Calibration:
 
         task, counts = self.settings[0], self.counts
         top, confidence, losses = self._parts(np.array([value / (1 << _UNIT_BITS) for value in self.sums]))
-        classwise, lower = tuple(map(_reliability, counts["classes"], confidence)), tallies.lower_ends()
+        classwise = tuple(map(_reliability, counts["classes"], confidence))
+        lower_ends = tallies.lower_ends()
         n = int(counts["classes"].sum() if task == "multilabel" else counts["classes"][0].sum())
         squares, logarithms = arrays.divide(losses, np.array([n, n])).tolist()
         return CalibrationScores(
             n=n,
             top_label=None if task == "multilabel" else _reliability(counts["tops"], top),
             classwise=classwise,
-            classwise_ece=float(arrays.mean_defined(np.array([one.ece for one in classwise]))),
+            classwise_ece=float(arrays.mean_defined(np.array([reliability.ece for reliability in classwise]))),
             brier=squares if task == "multiclass" else squares / 2,
             nll=float("inf") if counts["impossible"][0] else logarithms,
             n_impossible=int(counts["impossible"][0]),
-            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in counts["sweeps"]),
+            sweeps=tuple(compute_precision_recall(histogram, lower_ends) for histogram in counts["sweeps"]),
         )
 
     def _parts(self, sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -267,18 +285,19 @@ def calibration(
 
 def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
     total = counts.sum(axis=0)
-    mean, share = arrays.divide(confidence, total), arrays.divide(counts[1], total)
-    gaps, held = np.abs(counts[1] - confidence), total > 0
+    mean_confidence, accuracy = arrays.divide(confidence, total), arrays.divide(counts[1], total)
+    gaps = np.abs(counts[1] - confidence)
+    filled = total > 0
     return Reliability(
         counts=total,
-        confidence=mean,
-        accuracy=share,
+        confidence=mean_confidence,
+        accuracy=accuracy,
         ece=float(arrays.divide(gaps.sum(), total.sum())),
-        mce=float(np.abs(share - mean)[held].max()) if held.any() else float("nan"),
+        mce=float(np.abs(accuracy - mean_confidence)[filled].max()) if filled.any() else float("nan"),
     )
 
 
-def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
+def _validated_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
     """Check probabilities, and return them as (C, ...), float32 or float64."""
     where = "calibration"
     if not isinstance(probs, np.ndarray) or isinstance(probs, np.ma.MaskedArray) or probs.dtype.kind != "f":
@@ -287,9 +306,9 @@ def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_clas
         raise InputError(expected(where, "probs", rule, given, remedy))
     if task == "binary" and probs.shape == target.shape:
         probs = probs[None]
-    wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)
-    if probs.shape != wanted or (task == "multilabel" and wanted[:1] != (num_classes,)):
-        rule = f"to be {wanted} for a {task} target {target.shape} of {num_classes} classes"
+    shape = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)
+    if probs.shape != shape or (task == "multilabel" and shape[:1] != (num_classes,)):
+        rule = f"to be {shape} for a {task} target {target.shape} of {num_classes} classes"
         raise InputError(expected(where, "probs", rule, probs.shape))
     probs = probs.astype(np.float64 if probs.dtype.itemsize > 4 else np.float32, copy=False)
     if probs.size and not (probs.min() >= 0 and probs.max() <= 1):

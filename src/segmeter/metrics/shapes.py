@@ -11,9 +11,9 @@ from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, Status
 from segmeter.metrics.pixels.confusion import confusion_matrix
 
-RATIO = 0.02  # of the diagonal: what the paper chose
+RATIO = 0.02  # The paper's width of the bands, as a share of the image's diagonal.
 
-_WIDEST = 1 << 30  # pixels: the loop adds widths
+_WIDEST = 1 << 30  # pixels, so that sums of widths don't overflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,12 @@ class BoundaryIoU:
     iou : (K,), float64
         NaN if neither map contains the class, 0 if only one does.
     status
-        K of them: "ok", or which of the masks is empty.
+        For each class "ok", or which of the masks is empty.
     counts : (K + 1, K + 1), int64
         Pixels of each (target band, predicted band) pair; row and column K count pixels in no band. Counts of several
-        images add.
+        images can be added.
     width
-        Of the bands, in pixels.
+        Width of the bands, in pixels.
     """
 
     iou: FloatArray
@@ -62,7 +62,7 @@ def boundary_iou(
         Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
         an ignored region is a border of both. Not a class.
     width
-        Pixels, along every axis, >= 1. None is 2 % of the diagonal in pixels, rounded, at least 1.
+        In pixels along every axis, >= 1. None is 2 % of the diagonal in pixels, rounded, at least 1.
 
     Returns
     -------
@@ -87,13 +87,17 @@ def boundary_iou(
     np.True_
     """
     where = "boundary_iou"
-    *maps, num_classes = arrays.known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    width = arrays.known_width(where, width, target.shape, RATIO, most=_WIDEST)
-    first, second = (_keep_band(one, width, num_classes) for one in maps)
-    counts = confusion_matrix(first, second, num_classes=num_classes + 1)
-    ours, theirs, common = (part[:num_classes] for part in (counts.sum(axis=1), counts.sum(axis=0), np.diag(counts)))
-    status = tuple(arrays.find_status(*pair) for pair in zip(ours, theirs, strict=True))
-    iou = arrays.divide(common, ours + theirs - common)
+    *maps, num_classes = arrays.validated_labels(
+        where, target, labels, num_classes=num_classes, ignore_index=ignore_index
+    )
+    width = arrays.validated_width(where, width, target.shape, RATIO, most=_WIDEST)
+    bands = [_keep_band(class_map, width, num_classes) for class_map in maps]
+    counts = confusion_matrix(*bands, num_classes=num_classes + 1)
+    in_target, in_labels, in_both = (
+        pixels[:num_classes] for pixels in (counts.sum(axis=1), counts.sum(axis=0), np.diag(counts))
+    )
+    status = tuple(arrays.find_status(*pair) for pair in zip(in_target, in_labels, strict=True))
+    iou = arrays.divide(in_both, in_target + in_labels - in_both)
     return BoundaryIoU(iou=iou, status=status, counts=counts, width=width)
 
 
@@ -101,8 +105,9 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
     """Keep the pixels whose window, `width` to each side, leaves the map or contains another value."""
     band = np.ones(labels.shape, bool)
     if 2 * width < min(labels.shape):
-        uniform, middle, length = np.ones(labels.shape, bool), labels, 2 * width + 1
-        for axis in range(labels.ndim):  # a window is uniform if its lines are uniform and agree in their middle
+        length = 2 * width + 1
+        uniform, middle = np.ones(labels.shape, bool), labels
+        for axis in range(labels.ndim):  # a window is uniform if its lines are, and their middle pixels are equal
             uniform, middle = np.moveaxis(uniform, axis, 0), np.moveaxis(middle, axis, 0)
             agree = _all_in_a_row(middle[1:] == middle[:-1], length - 1)
             uniform = np.moveaxis(_all_in_a_row(uniform, length) & agree, 0, axis)
@@ -112,17 +117,18 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
 
 
 def _all_in_a_row(flags: BoolArray, length: int) -> BoolArray:
-    """Mark where so many lines in a row are true, along the first axis; each step doubles the lines that are known."""
-    known = 1
-    while known < length:
-        step = min(known, length - known)
-        flags, known = flags[:-step] & flags[step:], known + step
+    """Mark where `length` lines in a row are true, along the first axis. Each step doubles the checked length."""
+    checked = 1
+    while checked < length:
+        step = min(checked, length - checked)
+        flags = flags[:-step] & flags[step:]
+        checked += step
     return flags
 
 
 @dataclass(frozen=True, kw_only=True)
 class CentrelineDice:
-    """Centreline Dice and what it is made of.
+    """Centreline Dice and its parts.
 
     Parameters
     ----------
@@ -153,8 +159,8 @@ class CentrelineDice:
 def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     """Measure whether thin, branching objects are found along their length, whatever their width.
 
-    Skeletons are scikit-image's, of an image by Zhang's method, of a volume by Lee's; a mask that thinning makes vanish
-    (a cube of 2 x 2 x 2) is its own skeleton.
+    Skeletons are scikit-image's: Zhang's method for an image, Lee's for a volume. If thinning makes a mask vanish (a
+    cube of 2 x 2 x 2), the mask is its own skeleton.
 
     Parameters
     ----------
@@ -180,29 +186,30 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     >>> target[1:4, 1:11] = True
     >>> mask = target.copy()
     >>> mask[:, 6:] = False  # half of the length
-    >>> found = centreline_dice(target, mask)
-    >>> found.precision, 0.4 < found.sensitivity < 0.6
+    >>> scores = centreline_dice(target, mask)
+    >>> scores.precision, 0.4 < scores.sensitivity < 0.6
     (1.0, True)
     """
     arrays.check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
     box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in arrays.union_box(target, mask))
     target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
     skeletons = []
-    for one in (target, mask):
-        thin = skeletonize(one.copy()) > 0 if one.any() else one  # type: ignore[no-untyped-call]
-        skeletons.append(thin if thin.any() else one)
-    points = [int(skeleton.sum()) for skeleton in skeletons]
-    inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
-    sensitivity, precision = arrays.divide(np.array(inside), np.array(points)).tolist()
+    for shape in (target, mask):
+        thin = skeletonize(shape.copy()) > 0 if shape.any() else shape  # type: ignore[no-untyped-call]
+        skeletons.append(thin if thin.any() else shape)
+    points_target, points_mask = (int(skeleton.sum()) for skeleton in skeletons)
+    inside_mask, inside_target = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
+    shares = arrays.divide(np.array([inside_mask, inside_target]), np.array([points_target, points_mask]))
+    sensitivity, precision = shares.tolist()
     return CentrelineDice(
-        status=arrays.find_status(*points),
-        cldice=float(cldice_of_counts(inside[1], points[1], inside[0], points[0])),
+        status=arrays.find_status(points_target, points_mask),
+        cldice=float(cldice_of_counts(inside_target, points_mask, inside_mask, points_target)),
         precision=precision,
         sensitivity=sensitivity,
-        inside_target=inside[1],
-        points_mask=points[1],
-        inside_mask=inside[0],
-        points_target=points[0],
+        inside_target=inside_target,
+        points_mask=points_mask,
+        inside_mask=inside_mask,
+        points_target=points_target,
     )
 
 
@@ -213,8 +220,8 @@ def cldice_of_counts(
     points_target: FloatArray | int,
 ) -> FloatArray:
     """Return 2 P S / (P + S); 0 if one skeleton is missing or nothing is inside, NaN if both skeletons are missing."""
-    first, second = (np.asarray(part, np.float64) for part in (points_mask, points_target))
-    precision = np.nan_to_num(arrays.divide(np.asarray(inside_target, np.float64), first))
-    sensitivity = np.nan_to_num(arrays.divide(np.asarray(inside_mask, np.float64), second))
+    points_mask, points_target = np.asarray(points_mask, np.float64), np.asarray(points_target, np.float64)
+    precision = np.nan_to_num(arrays.divide(np.asarray(inside_target, np.float64), points_mask))
+    sensitivity = np.nan_to_num(arrays.divide(np.asarray(inside_mask, np.float64), points_target))
     score = np.nan_to_num(arrays.divide(2 * precision * sensitivity, precision + sensitivity))
-    return np.where(first + second > 0, score, np.nan)
+    return np.where(points_mask + points_target > 0, score, np.nan)

@@ -1,6 +1,6 @@
-"""Computes Hausdorff and mean surface distances and surface Dice of two masks, all from one set of distances.
+"""Computes Hausdorff distances, mean surface distances and surface Dice of two masks, all from one set of distances.
 
-A surface is one of two things; for both, everything outside the image is background:
+There are two definitions of a surface. In both, everything outside the image is background:
 
 * "border_pixels" (default; MONAI, medpy, MetricsReloaded, panoptica): the pixels of a mask that its erosion with the
   4-neighbourhood (3-D: 6-neighbourhood) removes. The points are pixel centres times the spacing, and each counts once.
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,6 @@ Penalty = Literal["inf", "diagonal", "nan"] | float
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
-_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
-_SHARES = ("nsd", "near_target", "near_mask")
 _PENALTIES = ("inf", "diagonal", "nan")
 
 
@@ -50,7 +48,7 @@ class SurfaceMetrics:
     hd95_pooled
         The 95th percentile of both directions' distances together (medpy, panoptica).
     assd
-        Mean of both directions' distances together.
+        Mean of the distances of both directions together.
     masd
         Mean of the two directed means (panoptica's ASSD).
     mean_from_target, mean_from_mask
@@ -61,7 +59,7 @@ class SurfaceMetrics:
     near_target, near_mask : (T,), float64
         The same share of the target's surface and of the mask's. NaN for a mask that is empty.
     tolerances
-        T of them, as given.
+        The T tolerances, as given.
     points_target, points_mask
         How many points the two surfaces have.
     """
@@ -100,7 +98,8 @@ def surface_metrics(
     spacing
         Pixel edge per axis, in axis order. All > 0; its unit is the unit of the results.
     tolerances
-        Of the surface Dice, in the same unit, >= 0. A distance equal to one, up to rounding, is within it.
+        Tolerances of the surface Dice, in the same unit, >= 0. A distance that equals one, up to rounding, is within
+        it.
     surface
         "border_pixels" or "marching_cubes": where the surface lies; see the module.
     penalty
@@ -118,25 +117,23 @@ def surface_metrics(
     References
     ----------
     Maier-Hein et al. 2024, doi:10.1038/s41592-023-02151-z (which distance suits what); Nikolov et al. 2021,
-    doi:10.2196/26151 (surface Dice, by marching
-    cubes).
+    doi:10.2196/26151 (surface Dice, by marching cubes).
 
     Examples
     --------
     >>> target = np.zeros((5, 9), bool)
     >>> mask = target.copy()
     >>> target[2, 2], mask[2, 6] = True, True
-    >>> found = surface_metrics(target, mask, spacing=(1, 0.5), tolerances=(1, 2))
-    >>> found.hd, found.nsd.tolist(), found.status
+    >>> metrics = surface_metrics(target, mask, spacing=(1, 0.5), tolerances=(1, 2))
+    >>> metrics.hd, metrics.nsd.tolist(), metrics.status
     (2.0, [0.0, 1.0], 'ok')
     """
     where = "surface_metrics"
     arrays.check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
-    options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
-    edges, near, failed = _check_options(where, target, **options)
+    options = _validated_options(where, target, spacing, tolerances, surface, penalty)
     box = arrays.union_box(target, mask)
-    pairs = distances_by_class(target[box], mask[box], range(1, 2), edges, surface=surface)
-    return summarise_distances(*next(pairs), near, failed)
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), options.spacing, surface=surface)
+    return summarise_distances(*next(pairs), options.tolerances, options.penalty)
 
 
 def surface_metrics_by_class(
@@ -151,7 +148,7 @@ def surface_metrics_by_class(
     penalty: Penalty = "inf",
     classes: Sequence[int] | None = None,
 ) -> tuple[SurfaceMetrics, ...]:
-    """Measure every class of a label map in one pass; class k's result is that of the masks ``map == k``.
+    """Measure every class of a label map in one pass. Class k has the result that the masks ``map == k`` would give.
 
     Parameters
     ----------
@@ -180,70 +177,95 @@ def surface_metrics_by_class(
     --------
     >>> target = np.array([[0, 0, 1, 1, 2, 2]])
     >>> labels = np.array([[0, 1, 1, 1, 1, 2]])
-    >>> [found.hd for found in surface_metrics_by_class(target, labels, num_classes=3, spacing=(1, 0.5))]
+    >>> [metrics.hd for metrics in surface_metrics_by_class(target, labels, num_classes=3, spacing=(1, 0.5))]
     [0.5, 0.5, 0.5]
     """
     where = "surface_metrics_by_class"
-    first, second, num_classes = arrays.known_labels(
+    target, labels, num_classes = arrays.validated_labels(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, kinds="iu"
     )
-    options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
-    edges, near, failed = _check_options(where, target, **options)
-    chosen = range(num_classes)
-    if classes is not None:  # renumber the measured ones 1, 2, ...; all others become 0, of which no surface is found
-        classes = arrays.known_classes(where, classes, num_classes)
-        number = np.zeros(num_classes + 1, first.dtype)
-        number[classes] = np.arange(1, len(classes) + 1)
-        first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
-    pairs = distances_by_class(first, second, chosen, edges, surface=surface)
-    return tuple(summarise_distances(*pair, near, failed) for pair in pairs)
+    options = _validated_options(where, target, spacing, tolerances, surface, penalty)
+    measured = range(num_classes)
+    if classes is not None:  # renumber the measured classes 1, 2, ...; all others become 0, which is not measured
+        classes = arrays.validated_classes(where, classes, num_classes)
+        new_label = np.zeros(num_classes + 1, target.dtype)
+        new_label[classes] = np.arange(1, len(classes) + 1)
+        target, labels = new_label[target], new_label[labels]
+        measured = range(1, len(classes) + 1)
+    pairs = distances_by_class(target, labels, measured, options.spacing, surface=surface)
+    return tuple(summarise_distances(*pair, options.tolerances, options.penalty) for pair in pairs)
 
 
 def summarise_distances(
-    ours: Distances, theirs: Distances, tolerances: tuple[float, ...], penalty: float
+    from_target: Distances, from_mask: Distances, tolerances: tuple[float, ...], penalty: float
 ) -> SurfaceMetrics:
-    """Summarise both sides' distances in every way; `penalty` is the value if one surface has no point."""
-    points = len(ours.distances), len(theirs.distances)
-    found: dict[str, Any] = {"status": arrays.find_status(*points), "tolerances": tolerances}
-    found |= {"points_target": points[0], "points_mask": points[1]}
+    """Summarise the distances of both directions in every way. If one surface has no points, they are the penalty."""
+    points = len(from_target.distances), len(from_mask.distances)
+    status = arrays.find_status(*points)
     if not all(points):
-        found |= dict.fromkeys(_DISTANCES, penalty if any(points) else math.nan)
-        shares = [0.0 if held else math.nan for held in (any(points), *points)]
-        found |= {name: np.full(len(tolerances), share) for name, share in zip(_SHARES, shares, strict=True)}
-        return SurfaceMetrics(**found)
-    both, means = ours.joined(theirs), (ours.mean(), theirs.mean())
-    near = ours.near(tolerances), theirs.near(tolerances)
+        distance = penalty if any(points) else math.nan
+        nsd, near_target, near_mask = (
+            np.full(len(tolerances), 0.0 if defined else math.nan) for defined in (any(points), *points)
+        )
+        return SurfaceMetrics(
+            status=status,
+            hd=distance,
+            hd95=distance,
+            hd95_pooled=distance,
+            assd=distance,
+            masd=distance,
+            mean_from_target=distance,
+            mean_from_mask=distance,
+            nsd=nsd,
+            near_target=near_target,
+            near_mask=near_mask,
+            tolerances=tolerances,
+            points_target=points[0],
+            points_mask=points[1],
+        )
+    both = from_target.joined(from_mask)
+    means = from_target.mean(), from_mask.mean()
+    near_target, near_mask = from_target.near(tolerances), from_mask.near(tolerances)
     return SurfaceMetrics(
-        **found,
+        status=status,
         hd=float(both.distances.max()),
-        hd95=max(ours.percentile(95), theirs.percentile(95)),
+        hd95=max(from_target.percentile(95), from_mask.percentile(95)),
         hd95_pooled=both.percentile(95),
         assd=both.mean(),
         masd=sum(means) / 2,
         mean_from_target=means[0],
         mean_from_mask=means[1],
-        nsd=(near[0] + near[1]) / both.sizes.sum(),
-        near_target=near[0] / ours.sizes.sum(),
-        near_mask=near[1] / theirs.sizes.sum(),
+        nsd=(near_target + near_mask) / both.sizes.sum(),
+        near_target=near_target / from_target.sizes.sum(),
+        near_mask=near_mask / from_mask.sizes.sum(),
+        tolerances=tolerances,
+        points_target=points[0],
+        points_mask=points[1],
     )
 
 
-def _check_options(
+class _Options(NamedTuple):
+    spacing: FloatArray
+    tolerances: tuple[float, ...]
+    penalty: float  # as a distance
+
+
+def _validated_options(
     where: str,
     target: NDArray[Any],
-    *,
     spacing: Sequence[float],
     tolerances: Sequence[float],
     surface: str,
     penalty: Penalty,
-) -> tuple[FloatArray, tuple[float, ...], float]:
-    """Refuse options out of range; return the spacing, the tolerances and the distance that a failure counts as."""
-    edges, near = arrays.check_spacing(where, spacing, target.ndim), real_numbers(where, "tolerances", tolerances)
-    if not all(tolerance >= 0 for tolerance in near):
+) -> _Options:
+    """Refuse options out of range, and return them as numbers."""
+    edges = arrays.validated_spacing(where, spacing, target.ndim)
+    distances = real_numbers(where, "tolerances", tolerances)
+    if not all(tolerance >= 0 for tolerance in distances):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))
     if not (penalty in _PENALTIES if isinstance(penalty, str) else isinstance(penalty, Real) and penalty >= 0):
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))
     diagonal = math.hypot(*(length * edge for length, edge in zip(target.shape, edges, strict=True)))
-    return np.array(edges), near, diagonal if penalty == "diagonal" else float(penalty)
+    return _Options(np.array(edges), distances, diagonal if penalty == "diagonal" else float(penalty))

@@ -96,7 +96,7 @@ def test_values_that_would_wrap_into_a_class_or_the_ignored_value_are_refused():
 def test_chunks_of_a_huge_map_add_up(monkeypatch):
     target, labels = random_maps(4, 10_000, np.uint8, ignore_index=255)
     whole = confusion_matrix(target, labels, num_classes=4, ignore_index=255)
-    monkeypatch.setattr(module, "_CHUNK", 777)
+    monkeypatch.setattr(module, "_COMPILED_CHUNK", 777)
     np.testing.assert_array_equal(confusion_matrix(target, labels, num_classes=4, ignore_index=255), whole)
 
 

@@ -27,7 +27,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
 from segmeter.export.writer import Writer
 from segmeter.files import make_folder, safe_id
-from segmeter.metrics.arrays import plain
+from segmeter.metrics.arrays import json_number
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
@@ -200,7 +200,7 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
             rows[key].append(row)
         for kind, share in shares.items():
             tied[kind].append(share)
-    means = {kind: plain(np.mean(tied[kind])) if tied[kind] else None for kind in (MAJORITY, REST)}
+    means = {kind: json_number(np.mean(tied[kind])) if tied[kind] else None for kind in (MAJORITY, REST)}
     readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=means)
     boards = lay_out_readings(readings, job.spec, job.metrics)
     tables = []

@@ -12,7 +12,7 @@ from segmeter.checks import expected, nearest
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
 from segmeter.evaluation.compare import read_runs
-from segmeter.metrics.arrays import FloatArray, divide, plain
+from segmeter.metrics.arrays import FloatArray, divide, json_number
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -113,7 +113,7 @@ def _plan_slice(
     for s, (kind, name) in enumerate([*(("dataset", one) for one in whole), *(("per_case", one) for one in means)]):
         points = _drawn_points(pilots[s], smaller, (ends[0][:, :, s], ends[1][:, :, s]), aims)
         known: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "slice": part}
-        known["design_effect"] = None if first.clusters is None else plain(effects[s])
+        known["design_effect"] = None if first.clusters is None else json_number(effects[s])
         rows.append(plan_row(pilots[s], aims, points, **known))
     return sorted(rows, key=lambda row: names.index(row.score))
 

@@ -21,7 +21,7 @@ from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_hel
 from segmeter.evaluation.drive import collect
 from segmeter.export.objects import encode_geojson
 from segmeter.files import make_folder, write_bytes, write_json
-from segmeter.metrics.arrays import FloatArray, divide, say
+from segmeter.metrics.arrays import FloatArray, divide, json_number_or_inf
 from segmeter.metrics.objects.planted import SHARE, find_chances, match_planted, plant_errors
 from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS, Kind, Suspect, confidence_sums, find_suspects
 from segmeter.records import Form
@@ -270,7 +270,7 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
     gains, places = zip(*found, strict=True)
     order, distances = cover(np.array(gains), np.stack(places))
     images = [
-        {"rank": rank, "case_id": ids[i], "gain": float(gains[i]), "distance": say(distance)}
+        {"rank": rank, "case_id": ids[i], "gain": float(gains[i]), "distance": json_number_or_inf(distance)}
         for rank, (i, distance) in enumerate(zip(order, distances, strict=True), start=1)
     ]
     return {"schema": SCHEMA, "by": "disagreement" if len(runs) > 1 else "entropy", "images": images}

@@ -17,7 +17,7 @@ from segmeter.metrics.distances import SurfaceKind
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
 Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases", "pairs"]
 
-ALL = "all"  # as a configuration's convention: ours, and the headline metrics under every other one
+ALL = "all"  # Set as the convention, it means ours, and the headline metrics under every other one.
 LEFT_OUT = math.nan
 
 
@@ -37,8 +37,8 @@ class Convention:
         "dataset": counts are summed over the cases, then scored, then averaged over classes. "pooled": they are summed
         over the classes too. "cases": the mean over classes of each case, then over cases. "classes": the mean over
         cases of each class, then over classes. "pooled_cases": counts are summed over the classes of each case, then
-        scored, then averaged over cases. "pairs": one mean over all pairs of case and class. Distances are per case,
-        and averaged as "classes" there, else as "cases".
+        scored, then averaged over cases. "pairs": one mean over all pairs of case and class. Distances are per case.
+        They are averaged as in "classes" with that aggregation, else as in "cases".
     weighted
         Whether the mean over classes is weighted by their shares of the target's pixels.
     background
@@ -51,7 +51,7 @@ class Convention:
     iou_both_empty, dice_both_empty
         The score of a class that neither mask contains.
     overlap_target_empty
-        Both scores of a class that only the prediction contains. They are always 0 for one that only the target
+        Both scores of a class that only the prediction contains. They are always 0 for a class that only the target
         contains.
     surface
         What a surface is: see `segmeter.metrics.surfaces`.
@@ -67,8 +67,8 @@ class Convention:
     hd95_one_empty, assd_one_empty
         The distance where exactly one mask contains the class; None is the measure's penalty.
     distance_both_empty
-        The distance where neither mask does. Surface Dice is 0 where one mask contains the class, left out where none
-        does.
+        The distance where neither mask contains the class. Surface Dice is 0 where one mask contains it, and left out
+        where none does.
     ignore
         Whether the tool leaves out pixels that the target marks as ignored ("target"), or can't ("none"). Here they are
         always left out.
@@ -107,9 +107,11 @@ class Convention:
 
 
 CONVENTIONS: dict[str, Convention] = {}
-for _name, _given in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
-    _choices: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in _given.items()}
-    _choices = {key: None if one == "ours" else one for key, one in _choices.items()}  # it is left to our settings
+for _name, _table in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
+    _choices: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in _table.items()
+    }
+    _choices = {key: None if value == "ours" else value for key, value in _choices.items()}  # left to our settings
     CONVENTIONS[_name] = Convention(name=_name, **_choices)
 OURS = CONVENTIONS["segmeter"]
 
@@ -152,28 +154,29 @@ def differences(
     """
     if convention is OURS:
         return []
-    said, both = [_PHRASES["aggregation"].get(convention.aggregation)], []
+    phrases = [_PHRASES["aggregation"].get(convention.aggregation)]
+    both_empty: list[str] = []
     if convention.background is not background:
-        said.append("with background" if convention.background else "without background")
+        phrases.append("with background" if convention.background else "without background")
     if convention.weighted:
-        said.append("classes weighted by their pixels")
+        phrases.append("classes weighted by their pixels")
     if groups and convention.groups:
-        said.append("groups in place of classes")
+        phrases.append("groups in place of classes")
     if surfaces and not _SURFACES.isdisjoint(convention.figures):
-        said += [_PHRASES[choice].get(getattr(convention, choice)) for choice in _SURFACE_CHOICES]
+        phrases += [_PHRASES[choice].get(getattr(convention, choice)) for choice in _SURFACE_CHOICES]
     if math.isnan(convention.overlap_target_empty):
-        said.append("without classes that only the prediction contains")
+        phrases.append("without classes that only the prediction contains")
     for figure, value in (("IoU", convention.iou_both_empty), ("Dice", convention.dice_both_empty)):
         if figure.lower() in convention.figures and not math.isnan(value):
-            both.append(f"{figure} {value:g}")
+            both_empty.append(f"{figure} {value:g}")
     if surfaces and "hd95" in convention.figures:
         if not math.isnan(convention.distance_both_empty):
-            both.append(f"distance {convention.distance_both_empty:g}")
+            both_empty.append(f"distance {convention.distance_both_empty:g}")
         cost = convention.hd95_one_empty or 0.0
         if math.isnan(cost):
-            said.append("HD95 without misses")
+            phrases.append("HD95 without misses")
         elif math.isfinite(cost):
-            said.append(f"HD95 of a miss {cost:.2f}")
-    if both:
-        said.append(f"both sides empty: {', '.join(both)}")
-    return [phrase for phrase in said if phrase]
+            phrases.append(f"HD95 of a miss {cost:.2f}")
+    if both_empty:
+        phrases.append(f"both sides empty: {', '.join(both_empty)}")
+    return [phrase for phrase in phrases if phrase]

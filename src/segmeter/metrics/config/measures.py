@@ -93,14 +93,14 @@ class ErrorTypesConfig(MeasureConfig):
 
 
 class ConnectedConfig(MeasureConfig):
-    """Settings that every measure of connected pixels has."""
+    """Settings of every measure of connected pixels."""
 
     connectivity: Literal[8, 4] = 8
     """Neighbours of a pixel of an object or class: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
 
 
 class ObjectsConfig(ConnectedConfig):
-    """Settings that every measure of objects has.
+    """Settings of every measure of objects.
 
     Ignored pixels of the target (void) follow panopticapi's rule, as in ``match_instances(void=)``. They belong to no
     object of either side, so sizes and unions exclude them. A predicted object without a partner is not counted as
@@ -116,7 +116,7 @@ class ObjectsConfig(ConnectedConfig):
 
 
 class MatchedConfig(ObjectsConfig):
-    """Settings that every measure of matched objects has."""
+    """Settings of every measure of matched objects."""
 
     threshold: MatchIou = 0.5
     """Two objects match if their IoU is above this."""

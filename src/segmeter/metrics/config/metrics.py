@@ -78,21 +78,21 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
     Raises
     ------
     ConfigError
-        With every problem.
+        Lists every problem.
     """
     problems = []
     if config.groups and spec.task == "multilabel":
         problems.append(expected("metrics", "groups", "to be empty for a multilabel task", list(config.groups)))
     if config.slices and not config.slice_by:
         problems.append(expected("metrics", "slice_by", "to name columns of metrics.slices", []))
-    wanted = {f"groups.{group}": members for group, members in config.groups.items()}
-    wanted |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
-    for key, members in wanted.items():
-        unknown = [name for name in members if name not in spec.names]
+    classes_by_key = {f"groups.{group}": members for group, members in config.groups.items()}
+    classes_by_key |= {f"measures.{measure.name}.classes": measure.classes or () for measure in config.measures}
+    for key, classes in classes_by_key.items():
+        unknown = [name for name in classes if name not in spec.names]
         problems += [
             expected("metrics", key, "to name classes", repr(name), nearest(name, spec.names)) for name in unknown
         ]
-    for key, names in (wanted | {"measures": [measure.name for measure in config.measures]}).items():
+    for key, names in (classes_by_key | {"measures": [measure.name for measure in config.measures]}).items():
         if len(set(names)) < len(names):
             problems.append(expected("metrics", key, "to name each once", list(names)))
     taken = [name for name in (*(["mean"] if config.measures else []), *config.groups) if name in spec.names]
@@ -105,19 +105,19 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
 
 
 def with_objects(config: MetricsConfig) -> MetricsConfig:
-    """Add the measure "instances" unless objects are measured already; masks that number objects are meant for it."""
+    """Add the measure "instances", which masks that number objects call for, unless objects are measured already."""
     if any(isinstance(measure, ObjectsConfig) for measure in config.measures):
         return config
     return config.replace(measures=(*config.measures, InstancesConfig()))
 
 
 def has_one_object(task: Task, names: Sequence[str]) -> bool:
-    """Tell whether class 1 is an object and class 0 all else: a binary task, or two classes with a background."""
+    """Tell whether class 1 is an object and class 0 all the rest: a binary task, or two classes with a background."""
     return task == "binary" or (task == "multiclass" and len(names) == 2 and names[0].casefold() in BACKGROUNDS)
 
 
 def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: str | None = None) -> str:
-    """Name the score that a run is judged by; everything that needs a headline gets it from here.
+    """Choose the score that a run is judged by. Everything that needs a headline gets it from here.
 
     Parameters
     ----------
@@ -143,9 +143,9 @@ def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: s
 
 
 def headline_of(config: MetricsConfig, spec: ClassSpec) -> str:
-    """Return the headline of a run that is measured as `config` says."""
-    matched = [measure for measure in config.measures if isinstance(measure, InstancesConfig)]
-    objects = any(not measure.classes or set(measure.classes) & set(spec.names[1:]) for measure in matched)
+    """Return the headline of a run with this configuration."""
+    matching = [measure for measure in config.measures if isinstance(measure, InstancesConfig)]
+    objects = any(not measure.classes or set(measure.classes) & set(spec.names[1:]) for measure in matching)
     return choose_headline(spec.task, spec.names, objects=objects, given=config.headline)
 
 

@@ -17,12 +17,16 @@ from segmeter.schema import Config, Given, rule
 Direction = Literal["higher", "lower"]
 Change = Literal["better", "worse", "equal"]
 
-MEAN = "mean"  # in place of a class: the mean over classes
-NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
+MEAN = "mean"  # Stands in place of a class for the mean over classes.
+NUMBERS = ("tp", "fp", "fn")  # These metrics of a data set are numbers of objects.
 OF_A_CLASS = ("object_size", "touches_border")
 BRIGHTNESS = ("brightness", "image")  # metric and region
-CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image, so equal in all runs
-SUFFIXES = {"border_pixels": "", "marching_cubes": "_marching_cubes"}  # by kind of surface, of a metric's name
+CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # These describe the reference and the image, so they are equal in all runs.
+# A metric's name ends with this, depending on the kind of surface.
+SUFFIXES: dict[Literal["border_pixels", "marching_cubes"], str] = {
+    "border_pixels": "",
+    "marching_cubes": "_marching_cubes",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class Facts:
     unit
         "length" in the unit of the spacing, "volume" in its square or cube, "objects", "bits", or "" for none.
     spaced
-        Whether it depends on the spacing of the pixels.
+        Whether the metric depends on the spacing of the pixels.
     """
 
     better: Direction
@@ -111,7 +115,7 @@ def name_change(score: str, difference: float) -> Change | None:
 
 
 def is_overall(score: str) -> bool:
-    """Tell whether a score is of all classes together, and not of one of them.
+    """Tell whether a score is for all classes together, instead of for one of them.
 
     Examples
     --------
@@ -163,9 +167,9 @@ class Requirement:
     at_least
         True for >=, False for <=.
     factor
-        Of the base's score; 0 for a fixed bound.
+        The base's score is multiplied by this; 0 for a fixed bound.
     offset
-        Added to it.
+        Added to the product.
     infinite
         Whether the bound is on the share of cases whose value is infinite, instead of on the values.
     """
@@ -189,35 +193,37 @@ class Requirement:
 
 
 def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:
-    """Read requirements, or a single one; ";" separates several in one text.
+    """Read one requirement or several; ";" separates several in one text.
 
     Raises
     ------
     ConfigError
-        With a line for each that can't be read.
+        Has a line for each requirement that can't be read.
 
     Examples
     --------
-    >>> [str(one) for one in parse_requirements(["mean_iou >= base-.005; hd95/car[scanner=A] <= base * 1.1"])]
+    >>> parsed = parse_requirements(["mean_iou >= base-.005; hd95/car[scanner=A] <= base * 1.1"])
+    >>> [str(requirement) for requirement in parsed]
     ['mean_iou >= base - 0.005', 'hd95/car[scanner=A] <= base * 1.1']
     """
     given = [texts] if isinstance(texts, str) else list(texts) if isinstance(texts, Iterable) else [texts]
     if not all(isinstance(text, str) for text in given):
         raise ConfigError(expected("compare", "require", RULE, shown(texts)))
-    parsed = [(text.strip(), _REQUIREMENT.fullmatch(text.strip())) for one in given for text in one.split(";")]
-    problems = [expected("compare", "require", RULE, repr(text)) for text, found in parsed if found is None]
+    single = [text.strip() for joined in given for text in joined.split(";")]
+    matches = [(text, _REQUIREMENT.fullmatch(text)) for text in single]
+    problems = [expected("compare", "require", RULE, repr(text)) for text, match in matches if match is None]
     if problems:
         raise ConfigError(problems)
     return [
         Requirement(
-            metric=part["mean"] or part["metric"],
-            slice=None if part["by"] is None else (part["by"], part["value"]),
-            per_case=part["mean"] is not None,
-            at_least=part["sign"] == ">=",
-            factor=float(part["factor"] or 1) if part["base"] else 0.0,
-            offset=float("".join((part["shift"] or part["fixed"] or "0").split())),
+            metric=groups["mean"] or groups["metric"],
+            slice=None if groups["by"] is None else (groups["by"], groups["value"]),
+            per_case=groups["mean"] is not None,
+            at_least=groups["sign"] == ">=",
+            factor=float(groups["factor"] or 1) if groups["base"] else 0.0,
+            offset=float("".join((groups["shift"] or groups["fixed"] or "0").split())),
         )
-        for part in (found.groupdict() for _, found in parsed if found)
+        for groups in (match.groupdict() for _, match in matches if match)
     ]
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from skimage.measure import euler_number
@@ -24,7 +24,7 @@ from segmeter.metrics.surfaces import SurfaceMetrics, surface_metrics_by_class
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 _POINTS = ("inside_target", "points_mask", "inside_mask", "points_target")
 _SIDES_AND_TYPES = list(product(enumerate(("fp", "fn")), enumerate(TYPES)))
-_COUNTING = ("brats", "picai")  # the challenges with numbers of lesions
+_COUNTING = ("brats", "picai")  # These challenges count lesions.
 
 
 class Surface(RegionMeasure):
@@ -33,63 +33,69 @@ class Surface(RegionMeasure):
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         config = self.config
         for surface in SUFFIXES if config.surface == "both" else (config.surface,):
-            options: dict[str, Any] = {
-                "spacing": maps.spacing,
-                "tolerances": config.tolerances,
-                "surface": surface,
-                "penalty": config.penalty,
-            }
-            for target, labels, values, held in maps.passes(self.regions):
-                members = sorted({k for _, k in held})  # a group of one class is measured once
-                found = surface_metrics_by_class(target, labels, classes=members, **values, **options)
-                for region, k in held:
-                    yield region, self._values(found[members.index(k)], SUFFIXES[surface]), {}
+            for target, labels, counting, regions in maps.passes(self.regions):
+                classes = sorted({k for _, k in regions})  # a group of one class is measured once
+                metrics = surface_metrics_by_class(
+                    target,
+                    labels,
+                    classes=classes,
+                    spacing=maps.spacing,
+                    tolerances=config.tolerances,
+                    surface=surface,
+                    penalty=config.penalty,
+                    **counting,
+                )
+                for region, k in regions:
+                    yield region, self._values(metrics[classes.index(k)], SUFFIXES[surface]), {}
 
     def _values(self, scores: SurfaceMetrics, suffix: str) -> Numbers:
         values: Numbers = {f"{name}{suffix}": getattr(scores, name) for name in _DISTANCES}
-        either = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
+        mean_share = (np.nan_to_num(scores.near_target) + np.nan_to_num(scores.near_mask)) / 2
         for i, tolerance in enumerate(scores.tolerances):
             values[f"nsd{suffix}@{tolerance:g}"] = scores.nsd[i]
             if self.config.surface == "both" and not suffix:
-                values[f"nsd_mean@{tolerance:g}"] = math.nan if scores.status == "both_empty" else either[i]
+                values[f"nsd_mean@{tolerance:g}"] = math.nan if scores.status == "both_empty" else mean_share[i]
         return values
 
 
 class Boundary(RegionMeasure):
     """Boundary IoU of each class and group."""
 
-    first, alike = ("boundary_common",), ("boundary_iou",)
+    region_marker_sums = ("boundary_common",)
+    scores_also_per_case = ("boundary_iou",)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         width = self.config.width or share_of_diagonal(maps.shape, self.config.ratio)
-        for target, labels, values, held in maps.passes(self.regions):
-            scores = boundary_iou(target, labels, width=width, **values)
-            for region, k in held:
-                common = scores.counts[k, k]
-                union = scores.counts[k].sum() + scores.counts[:, k].sum() - common
+        for target, labels, counting, regions in maps.passes(self.regions):
+            counts = boundary_iou(target, labels, width=width, **counting).counts
+            for region, k in regions:
+                common = counts[k, k]
+                union = counts[k].sum() + counts[:, k].sum() - common
                 yield region, {}, {"boundary_common": common, "boundary_union": union}
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"boundary_iou": divide(sums["boundary_common"], sums["boundary_union"])}
 
 
 class ClDice(RegionMeasure):
     """Centreline Dice of each class and group."""
 
-    first, alike = ("cldice_points_mask",), ("cldice",)
+    region_marker_sums = ("cldice_points_mask",)
+    scores_also_per_case = ("cldice",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        found = centreline_dice(*maps.masks(region))
-        return {}, {f"cldice_{part}": getattr(found, part) for part in _POINTS}
+        scores = centreline_dice(*maps.masks(region))
+        return {}, {f"cldice_{part}": getattr(scores, part) for part in _POINTS}
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"cldice": cldice_of_counts(*(sums[f"cldice_{part}"] for part in _POINTS))}
 
 
 class ErrorTypes(RegionMeasure):
     """Wrong pixels of each class and group by type."""
 
-    first, alike = ("errors_tp",), tuple(f"{kind}_errors" for kind in TYPES)
+    region_marker_sums = ("errors_tp",)
+    scores_also_per_case = tuple(f"{kind}_errors" for kind in TYPES)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         if len(maps.shape) != 2:
@@ -97,16 +103,18 @@ class ErrorTypes(RegionMeasure):
             remedy = "Set data.flat=true." if maps.shape[0] == 1 else "Leave out this measure."
             raise InputError(expected("error_types", "target", rule, maps.target.shape, remedy))
         width = self.config.width or share_of_diagonal(maps.shape, self.config.ratio)
-        for target, labels, values, held in maps.passes(self.regions):
-            found = error_types(target, labels, width=width, **values)
-            for region, k in held:
-                sums = {f"errors_{side}_{kind}": found.counts[k, s, t] for (s, side), (t, kind) in _SIDES_AND_TYPES}
-                yield region, {}, sums | {"errors_tp": found.right[k]}
+        for target, labels, counting, regions in maps.passes(self.regions):
+            errors = error_types(target, labels, width=width, **counting)
+            for region, k in regions:
+                sums = {f"errors_{side}_{kind}": errors.counts[k, s, t] for (s, side), (t, kind) in _SIDES_AND_TYPES}
+                yield region, {}, sums | {"errors_tp": errors.right[k]}
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         flat = np.stack([sums[f"errors_{side}_{kind}"] for (_, side), (_, kind) in _SIDES_AND_TYPES], axis=-1)
-        counts, right = flat.reshape(-1, 2, len(TYPES)), sums["errors_tp"]
-        shares, gains = divide(counts.sum(axis=1), (counts.sum(axis=(1, 2)) + right)[:, None]), iou_gain(counts, right)
+        counts = flat.reshape(-1, 2, len(TYPES))
+        right = sums["errors_tp"]
+        shares = divide(counts.sum(axis=1), (counts.sum(axis=(1, 2)) + right)[:, None])
+        gains = iou_gain(counts, right)
         scores: dict[str, FloatArray] = {}
         for t, kind in enumerate(TYPES):
             scores |= {f"{kind}_errors": shares[:, t], f"{kind}_gain": gains[:, t]}
@@ -119,31 +127,32 @@ class Topology(RegionMeasure):
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         target, labels = maps.masks(region)
         names = [*(f"betti{i}_error" for i in range(target.ndim)), "euler_error"]
-        held = bool(target.any()), bool(labels.any())
-        if not all(held):
-            return dict.fromkeys(names, math.inf if any(held) else math.nan), {}
+        sides_have_pixels = bool(target.any()), bool(labels.any())
+        if not all(sides_have_pixels):
+            return dict.fromkeys(names, math.inf if any(sides_have_pixels) else math.nan), {}
         box = union_box(target, labels)
-        one, other = (betti_numbers(mask[box], self.config.connectivity) for mask in (target, labels))
-        euler = [sum((-1) ** i * b for i, b in enumerate(numbers)) for numbers in (one, other)]
-        values = [abs(a - b) for a, b in zip((*one, euler[0]), (*other, euler[1]), strict=True)]
-        return dict(zip(names, values, strict=True)), {}
+        betti = [betti_numbers(mask[box], self.config.connectivity) for mask in (target, labels)]
+        euler = [sum((-1) ** i * b for i, b in enumerate(numbers)) for numbers in betti]
+        errors = [abs(a - b) for a, b in zip((*betti[0], euler[0]), (*betti[1], euler[1]), strict=True)]
+        return dict(zip(names, errors, strict=True)), {}
 
 
 class Lesions(RegionMeasure):
     """Scores of the lesions of each class and group, as challenges define them."""
 
-    first = ("brats_tp", "picai_tp")
+    region_marker_sums = ("brats_tp", "picai_tp")
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        config, (target, labels) = self.config, maps.masks(region)
+        config = self.config
+        target, labels = maps.masks(region)
         values, sums = Numbers(), Numbers()
         for challenge in config.conventions:
             if challenge == "brats":
-                found = brats_lesions(
+                scores = brats_lesions(
                     target, labels, spacing=maps.spacing, dilation=config.dilation, least=config.least
                 )
-                values |= {"brats_dice": found.dice, "brats_hd95": found.hd95}
-                sums |= {f"brats_{name}": getattr(found, name) for name in NUMBERS}
+                values |= {"brats_dice": scores.dice, "brats_hd95": scores.hd95}
+                sums |= {f"brats_{name}": getattr(scores, name) for name in NUMBERS}
             elif challenge == "picai":
                 numbers = picai_lesions(target, labels, overlap=config.overlap)
                 sums |= {f"picai_{name}": n for name, n in zip(NUMBERS, numbers, strict=True)}
@@ -154,7 +163,7 @@ class Lesions(RegionMeasure):
                 values["cc_dice"] = regional_dice(target, labels).mean()
         return values, sums
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         scores: dict[str, FloatArray] = {}
         for challenge in _COUNTING:
             if f"{challenge}_tp" in sums:
@@ -165,19 +174,19 @@ class Lesions(RegionMeasure):
 
 
 class Content(RegionMeasure):
-    """Facts that the reference and the image of a case show, by which cases are sliced."""
+    """Facts about a case's reference and image. Cases are sliced by them."""
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         mask = maps.masks(region)[0]
         numbered = number_objects([mask], maps.target_instances, self.config.connectivity)
         sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
         edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
-        shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
-        return dict(zip(OF_A_CLASS, shown, strict=True)), {}
+        facts = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
+        return dict(zip(OF_A_CLASS, facts, strict=True)), {}
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         yield from super().__call__(maps)
-        if maps.image is not None:  # the mean over pixels and channels, of integers as a share of the largest
+        if maps.image is not None:  # the mean over pixels and channels; for integers, divided by the dtype's largest
             image = maps.image
             largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
             yield MeasureColumn(*BRIGHTNESS, float(image.mean(dtype=np.float64)) / largest)
@@ -189,7 +198,7 @@ def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int
     Parameters
     ----------
     mask : (H, W) or (D, H, W), bool
-        What lies outside of it is background.
+        Everything outside it is background.
     connectivity
         8: pixels that share a corner belong to one object (26 in a volume), and the background has the other
         connectivity; 4: those that share a side do (6).

@@ -31,26 +31,26 @@ def numbered_objects(
 ) -> tuple[NDArray[Any], NDArray[Any], BoolArray | None]:
     """Number the objects of a region in target and labels, and mark void pixels; all cropped to the objects' box.
 
-    Predicted objects keep their void pixels: these decide which objects lie mostly in void, and do not split an object
-    in two.
+    Predicted objects keep their void pixels, which decide whether an object lies mostly in void. This way void doesn't
+    split an object in two either.
     """
-    parts = object_planes(maps, region, config)
-    target, labels = (reduce(np.maximum, planes) for planes in parts)
+    planes_by_side = object_planes(maps, region, config)
+    target, labels = (reduce(np.maximum, planes) for planes in planes_by_side)
     box = union_box(target == 1, labels)
     void = target[box] == 2
-    given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
-    first, second = (
-        number_objects([part[box] == 1 for part in planes], None if ids is None else ids[box], config.connectivity)
-        for planes, ids in zip(parts, given, strict=True)
+    instance_maps = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
+    target_objects, predicted_objects = (
+        number_objects([plane[box] == 1 for plane in planes], None if ids is None else ids[box], config.connectivity)
+        for planes, ids in zip(planes_by_side, instance_maps, strict=True)
     )
-    return first, second, void if void.any() else None
+    return target_objects, predicted_objects, void if void.any() else None
 
 
 def object_planes(maps: CaseMaps, region: Region, config: ObjectsConfig) -> list[tuple[NDArray[np.uint8], ...]]:
-    """Return the planes of target and labels whose objects are numbered one after the other: one, or one per class."""
-    members = [(one,) for one in region.members] if config.objects == "by_class" else [region.members]
-    planes = [maps.planes(Region(name=region.name, members=held)) for held in members]
-    return list(zip(*planes, strict=True))
+    """Return the target's and the labels' planes in which objects are found: one each, or one for each class."""
+    groups = [(member,) for member in region.members] if config.objects == "by_class" else [region.members]
+    pairs = [maps.planes(Region(name=region.name, members=members)) for members in groups]
+    return list(zip(*pairs, strict=True))
 
 
 def number_objects(masks: Sequence[BoolArray], instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
@@ -66,29 +66,29 @@ def number_objects(masks: Sequence[BoolArray], instances: NDArray[Any] | None, c
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
-    """Find the objects of a region in both maps and the pixels that they share; cached with the case for other
-    measures.
+    """Find the objects of a region in both maps and the pixels that they share. The result is cached with the case, for
+    other measures.
     """
     key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
         maps.kept[key] = matching.find_overlaps(*numbered_objects(maps, region, config))
-    found: Overlaps = maps.kept[key]
-    return found
+    overlaps: Overlaps = maps.kept[key]
+    return overlaps
 
 
-def _count(overlaps: Overlaps, chosen: NDArray[np.int64]) -> Numbers:
-    """Matched, spurious and missed objects."""
+def _count(overlaps: Overlaps, chosen: IntArray) -> Numbers:
+    """Count matched, spurious and missed objects."""
     numbers = len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
     return dict(zip(NUMBERS, numbers, strict=True))
 
 
 class Instances(RegionMeasure):
-    """Objects that match."""
+    """Matches objects, and measures how many are found and how well."""
 
-    first, alike = ("instances_tp",), _QUALITIES
+    region_marker_sums = ("instances_tp",)
+    scores_also_per_case = _QUALITIES
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """Qualities over the matches, and what they are made of."""
         overlaps = overlaps_of(maps, region, self.config)
         chosen = matching.choose_pairs(overlaps, self.config.threshold)
         sums = {f"instances_{name}": number for name, number in _count(overlaps, chosen).items()}
@@ -98,13 +98,14 @@ class Instances(RegionMeasure):
         if self.config.distances:
             numbered = numbered_objects(maps, region, self.config)
             masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
-            values["object_masd"], sums["instances_masd"] = masd.mean() if masd.size else np.nan, masd.sum()
+            values["object_masd"] = masd.mean() if masd.size else np.nan
+            sums["instances_masd"] = masd.sum()
         return values, sums
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        tp, total = sums["instances_tp"], sums["instances_iou"]
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        tp, iou = sums["instances_tp"], sums["instances_iou"]
         objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
-        qualities = (divide(total, objects), divide(total, tp), divide(tp, objects), divide(sums["instances_dice"], tp))
+        qualities = (divide(iou, objects), divide(iou, tp), divide(tp, objects), divide(sums["instances_dice"], tp))
         scores = dict(zip(_QUALITIES, qualities, strict=True))
         if self.config.distances:
             scores["object_masd"] = divide(sums["instances_masd"], tp)
@@ -112,20 +113,22 @@ class Instances(RegionMeasure):
 
 
 class AveragePrecision(RegionMeasure):
-    """The share of correct objects at each IoU threshold."""
+    """Measures the share of correct objects at each IoU threshold."""
 
-    first, alike = ("ap_tp",), ("ap",)
+    region_marker_sums = ("ap_tp",)
+    scores_also_per_case = ("ap",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
+        """Count matches, which need no choice: thresholds are at least 0.5, so an object has at most one partner."""
         overlaps = overlaps_of(maps, region, self.config)
-        iou, sums = overlaps.iou(), Numbers()
+        iou = overlaps.iou()
+        sums = Numbers()
         for threshold in self.config.thresholds:
             numbers = _count(overlaps, np.flatnonzero(iou > threshold))
             sums |= {f"ap_tp@{threshold:g}": numbers["tp"], f"ap_all@{threshold:g}": sum(numbers.values())}
         return {}, sums
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Return the precision at each threshold, and its mean."""
         thresholds = self.config.thresholds
         scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in thresholds}
@@ -133,39 +136,41 @@ class AveragePrecision(RegionMeasure):
 
 
 class Aji(RegionMeasure):
-    """The aggregated Jaccard index."""
+    """Measures the aggregated Jaccard index."""
 
-    first, alike = ("aji_common",), ("aji",)
+    region_marker_sums = ("aji_common",)
+    scores_also_per_case = ("aji",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """Return the index, and its two sums."""
         common, union = matching.aggregated_jaccard(overlaps_of(maps, region, self.config))
         return {}, {"aji_common": common, "aji_union": union}
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Return the index of all objects."""
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
 class Sizes(RegionMeasure):
-    """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
+    """Counts found and missed objects by their size in the target, and spurious objects by their predicted size."""
 
-    first = ("sizes_tp",)
+    region_marker_sums = ("sizes_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """Numbers by size."""
-        overlaps, limits = overlaps_of(maps, region, self.config), sorted(self.config.limits)
+        overlaps = overlaps_of(maps, region, self.config)
+        limits = sorted(self.config.limits)
         chosen = matching.choose_pairs(overlaps, self.config.threshold)
-        found = overlaps.first[chosen]
-        spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
-        missed, sums = np.delete(overlaps.target_sizes, found), Numbers()
-        for name, areas in (("tp", overlaps.target_sizes[found]), ("fn", missed), ("fp", spurious)):
+        matched = overlaps.first[chosen]
+        areas_by_name = {
+            "tp": overlaps.target_sizes[matched],
+            "fn": np.delete(overlaps.target_sizes, matched),
+            "fp": overlaps.instance_sizes[overlaps.spurious(chosen)],
+        }
+        sums = Numbers()
+        for name, areas in areas_by_name.items():
             numbers = np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
             sums |= {f"sizes_{name}@{size}": n for size, n in zip(_SIZES[len(limits)], numbers, strict=True)}
         return {}, sums
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Recall and F1 of each size."""
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         scores: dict[str, FloatArray] = {}
         for size in _SIZES[len(self.config.limits)]:
             tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in NUMBERS)
@@ -176,38 +181,38 @@ class Sizes(RegionMeasure):
 
 
 class Partition(RegionMeasure):
-    """Counts how the prediction splits and merges the target's objects."""
+    """Measures how the prediction splits and merges the target's objects."""
 
-    first = ("partition_common",)
+    region_marker_sums = ("partition_common",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         return matching.partition_scores(overlaps_of(maps, region, self.config), self.config.missed)
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Return the adapted Rand error of all objects."""
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
 class InstanceIou(RegionMeasure):
-    """IoU in which every object of a class weighs the same."""
+    """Measures an IoU in which every object of a class weighs the same."""
 
-    first, alike = ("iiou_found",), ("iiou",)
+    region_marker_sums = ("iiou_found",)
+    scores_also_per_case = ("iiou",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """Return the found shares of all objects together, the number of objects, their pixels, and false positives."""
+        """Sum up the share of each object that is found, the objects, their pixels, and false positive pixels."""
         target, labels = maps.planes(region)
-        given = maps.target_instances if self.config.objects == "maps" else None
+        instance_map = maps.target_instances if self.config.objects == "maps" else None
         planes = object_planes(maps, region, self.config)[0]
-        numbers = number_objects([plane == 1 for plane in planes], given, self.config.connectivity)
-        held = numbers != 0  # few pixels, which are sorted
-        ids, place = np.unique(numbers[held], return_inverse=True)
-        sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
-        spurious = int(np.count_nonzero((labels == 1) & (target == 0)))
-        sums = dict(zip(_IIOU, (float((found / sizes).sum()), len(ids), int(sizes.sum()), spurious), strict=True))
-        return {}, sums
+        numbered = number_objects([plane == 1 for plane in planes], instance_map, self.config.connectivity)
+        in_object = numbered != 0  # sorts few pixels
+        ids, index = np.unique(numbered[in_object], return_inverse=True)
+        sizes, found_pixels = np.bincount(index), np.bincount(index, weights=labels[in_object] == 1)
+        false_positives = int(np.count_nonzero((labels == 1) & (target == 0)))
+        sums = (float((found_pixels / sizes).sum()), len(ids), int(sizes.sum()), false_positives)
+        return {}, dict(zip(_IIOU, sums, strict=True))
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Return the score of all objects, each of average size."""
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """Compute the IoU as if each object had the average size."""
         found, objects, pixels, fp = (sums[name] for name in _IIOU)
         sizes = self.config.average_sizes
         average = np.nan_to_num(divide(pixels, objects)) if sizes == "data" else sizes[region]
@@ -219,21 +224,21 @@ def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: t
     if config.average_sizes == "cityscapes":
         config = config.replace(average_sizes=dict(CITYSCAPES_SIZES))
     sizes = config.average_sizes
-    known = tuple(region for region in regions if sizes == "data" or region.name in sizes)
-    if not known:
+    regions = tuple(region for region in regions if sizes == "data" or region.name in sizes)
+    if not regions:
         rule = f"to name measured classes of {', '.join(spec.names)}"
         given = sizes if isinstance(sizes, str) else ", ".join(sizes)
         raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, given))
-    return InstanceIou(config, spec=spec, regions=known)
+    return InstanceIou(config, spec=spec, regions=regions)
 
 
-_NUMBERS = tuple(dict.fromkeys([*TARGET_EVENTS, *INSTANCE_EVENTS[:4]]))
+_EVENTS = tuple(dict.fromkeys([*TARGET_EVENTS, *INSTANCE_EVENTS[:4]]))
 
 
 class ObjectEvents(RegionMeasure):
-    """Events of the objects of each region, and their rows in objects.parquet."""
+    """Counts the events of each region's objects, and makes the objects' rows in objects.parquet."""
 
-    first = ("events_matched",)
+    region_marker_sums = ("events_matched",)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         rows = []
@@ -246,8 +251,8 @@ class ObjectEvents(RegionMeasure):
         if self.config.table:
             maps.kept[OBJECTS] = rows
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        return {f"objects_{name}": sums[f"events_{name}"] for name in _EVENTS}
 
     def _rows(
         self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray, events: Events
@@ -259,43 +264,44 @@ class ObjectEvents(RegionMeasure):
         start = np.array([side.start for side in union_box(*(plane == 1 for plane in maps.planes(region)))])
         numbered = matching.renumber(target, overlaps.target_ids), matching.renumber(instances, overlaps.instance_ids)
         ids, sizes = (overlaps.target_ids, overlaps.instance_ids), (overlaps.target_sizes, overlaps.instance_sizes)
-        described = [_describe(one, start, maps.shape) for one in numbered]
-        places = overlaps.first[chosen], overlaps.second[chosen]
+        shapes = [_describe(objects, start, maps.shape) for objects in numbered]
+        matched = overlaps.first[chosen], overlaps.second[chosen]  # indices of the matched objects of either side
         scores = {"iou": overlaps.iou()[chosen], "dice": overlaps.dice()[chosen]}
         if self.config.distances:
             spacing = np.asarray(maps.spacing, np.float64)
-            one, other = (matching.renumber(each, place + 1) for each, place in zip(numbered, places, strict=True))
-            distances = distances_by_class(one, other, range(1, len(chosen) + 1), spacing)
-            scores["hd95"] = np.array([summarise_distances(*each, (), np.inf).hd95 for each in distances])
-            ours, theirs = (
-                np.array([side["centroid"][i] for i in place], np.float64).reshape(-1, len(spacing))
-                for side, place in zip(described, places, strict=True)
+            pairs = [matching.renumber(objects, index + 1) for objects, index in zip(numbered, matched, strict=True)]
+            distances = distances_by_class(pairs[0], pairs[1], range(1, len(chosen) + 1), spacing)
+            scores["hd95"] = np.array([summarise_distances(*sides, (), np.inf).hd95 for sides in distances])
+            target_centroids, predicted_centroids = (
+                np.array([shape["centroid"][i] for i in index], np.float64).reshape(-1, len(spacing))
+                for shape, index in zip(shapes, matched, strict=True)
             )
-            scores["centroid_distance"] = np.sqrt((((ours - theirs) * spacing) ** 2).sum(axis=1))
-        happened = [[TARGET_EVENTS[k] for k in events.targets], [INSTANCE_EVENTS[k] for k in events.instances]]
+            steps = (target_centroids - predicted_centroids) * spacing
+            scores["centroid_distance"] = np.sqrt((steps**2).sum(axis=1))
+        event_names = [[TARGET_EVENTS[k] for k in events.targets], [INSTANCE_EVENTS[k] for k in events.instances]]
         rows = []
-        for k, name in enumerate(("target", "prediction")):
+        for k, side in enumerate(("target", "prediction")):
             volumes = [pixels * float(np.prod(maps.spacing)) for pixels in sizes[k].tolist()]
-            columns = {"id": ids[k].tolist(), "pixels": sizes[k].tolist(), "size": volumes, "event": happened[k]}
-            columns |= described[k]
-            side = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-            matched = {"partner": ids[1 - k][places[1 - k]], **scores}  # of matched objects alone; undefined is null
-            for place, *values in zip(places[k].tolist(), *(each.tolist() for each in matched.values()), strict=True):
-                side[place] |= {key: value for key, value in zip(matched, values, strict=True) if value == value}
-            rows += [{"side": name, "region": region.name, **row} for row in side]
+            columns = {"id": ids[k].tolist(), "pixels": sizes[k].tolist(), "size": volumes, "event": event_names[k]}
+            columns |= shapes[k]
+            side_rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            extra = {"partner": ids[1 - k][matched[1 - k]], **scores}  # for matched objects only; undefined is null
+            for i, *values in zip(matched[k].tolist(), *(column.tolist() for column in extra.values()), strict=True):
+                side_rows[i] |= {key: value for key, value in zip(extra, values, strict=True) if value == value}
+            rows += [{"side": side, "region": region.name, **row} for row in side_rows]
         return rows
 
 
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Find box, centroid and contact with the image's edge of objects that are numbered from 1."""
+    """Find the box and the centroid of objects that are numbered from 1, and whether they touch the image's edge."""
     if not numbered.any():
         return {"box": [], "centroid": [], "touches_border": []}
     boxes = ndimage.find_objects(numbered)
     ends = [[(side.start, side.stop) for side in box] for box in boxes]
-    firsts, lasts = np.moveaxis(np.array(ends, np.int64) + start[:, None], -1, 0)
+    starts, stops = np.moveaxis(np.array(ends, np.int64) + start[:, None], -1, 0)
     centroids = ndimage.center_of_mass(numbered > 0, numbered, range(1, len(boxes) + 1))
     return {
-        "box": np.concatenate([firsts, lasts], axis=1).tolist(),
+        "box": np.concatenate([starts, stops], axis=1).tolist(),
         "centroid": (np.array(centroids) + start).tolist(),
-        "touches_border": ((firsts == 0) | (lasts == np.array(shape))).any(axis=1).tolist(),
+        "touches_border": ((starts == 0) | (stops == np.array(shape))).any(axis=1).tolist(),
     }

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, check_spacing
+from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, validated_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 
-OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
+OBJECTS = "objects"  # Under this key of `CaseMaps.kept`, a measure leaves the rows of objects.parquet.
 
 Name = tuple[str, str]  # metric, and class or group
 Numbers = dict[str, float]
@@ -80,7 +80,7 @@ class CaseMaps:
         axes = (3, 4) if multilabel else (2, 3)
         check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)
         plane = self.target[0] if multilabel else self.target
-        check_spacing(where, self.spacing, plane.ndim)
+        validated_spacing(where, self.spacing, plane.ndim)
         for name, numbers in (("target_instances", self.target_instances), ("instances", self.instances)):
             if numbers is not None:
                 check_maps(where, plane, numbers, name, kinds="iub", axes=(2, 3))
@@ -99,11 +99,11 @@ class CaseMaps:
         Each pass also gives the number of classes and the ignored value of these maps, and the class of each region.
         """
         only_classes = not self.spec.is_multilabel and not self.spec.count_invalid
-        together = [(one, one.members[0]) for one in regions if only_classes and len(one.members) == 1]
-        if together:
-            yield self.target, self.labels, self.spec.counting, together
+        single = [(region, region.members[0]) for region in regions if only_classes and len(region.members) == 1]
+        if single:
+            yield self.target, self.labels, self.spec.counting, single
         for region in regions:
-            if (region, region.members[0]) not in together:
+            if (region, region.members[0]) not in single:
                 yield *self.planes(region), COUNTING_PLANES, [(region, 1)]
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -111,11 +111,11 @@ class CaseMaps:
         target, labels, members = self.target, self.labels, region.members
         if self.spec.task == "multilabel":
             target, labels, members = target[members[0]], labels[members[0]], (1,)
-        held, found = (
-            reduce(ior, (plane == member for member in members)).astype(np.uint8) for plane in (target, labels)
+        target_plane, labels_plane = (
+            reduce(ior, (class_map == member for member in members)).astype(np.uint8) for class_map in (target, labels)
         )
-        held[self.spec.is_ignored(target)] = 2
-        return held, found
+        target_plane[self.spec.is_ignored(target)] = 2
+        return target_plane, labels_plane
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return target and labels of a region as masks; ignored pixels are in neither."""
@@ -128,7 +128,7 @@ class Measure(Protocol):
     """Measures one case."""
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        """Measure a case; each column of it at most once."""
+        """Measure a case. Each column comes at most once."""
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> Mapping[Name, FloatArray]:
         """Turn sums over cases into scores of the whole data set; both are named by (metric, region).
@@ -141,21 +141,26 @@ class Measure(Protocol):
 class RegionMeasure:
     """Base of the built-in measures, which the registry builds from their settings.
 
-    A subclass defines `case`, or `measure` if one pass serves several regions. It defines `first` and `whole` if its
-    sums give scores of the data set.
+    A subclass defines `case`, or `measure` if one pass serves several regions. If its sums give scores of the data set,
+    it also defines `dataset_scores` and these two names:
+
+    * `region_marker_sums`: a region has scores of the data set if it has one of these sums (named without "@...").
+    * `scores_also_per_case`: those of the `dataset_scores` that each case gets too, as if it were the data set.
     """
 
     config: Any
     spec: ClassSpec = field(kw_only=True)
     regions: tuple[Region, ...] = field(kw_only=True)
-    first: ClassVar[tuple[str, ...]] = ()  # sums, without @, that tell which regions have scores of the data set
-    alike: ClassVar[tuple[str, ...]] = ()  # scores of `whole` that each case gets too, as if it were the data set
+    region_marker_sums: ClassVar[tuple[str, ...]] = ()
+    scores_also_per_case: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region, values, sums in self.measure(maps):
-            alone = {name: np.array([value], np.float64) for name, value in sums.items()} if self.alike else {}
-            scores = self.whole(alone, region.name) if self.alike else {}
-            for metric, value in ({name: scores[name][0] for name in self.alike} | values).items():
+            scores: dict[str, FloatArray] = {}
+            if self.scores_also_per_case:
+                alone = {name: np.array([value], np.float64) for name, value in sums.items()}
+                scores = self.dataset_scores(alone, region.name)
+            for metric, value in ({name: scores[name][0] for name in self.scores_also_per_case} | values).items():
                 yield MeasureColumn(metric, region.name, float(value))
             for metric, value in sums.items():
                 yield MeasureColumn(metric, region.name, float(value), summed=True)
@@ -169,15 +174,17 @@ class RegionMeasure:
         """Measure one region: values of the case, and sums over cases, by metric."""
         raise NotImplementedError
 
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Compute scores of the data set from sums over cases."""
+    def dataset_scores(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """Compute the scores of the data set for one region from its sums over cases."""
         raise NotImplementedError
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         scores: dict[Name, FloatArray] = {}
-        for region in dict.fromkeys(where for metric, where in sums if metric.partition("@")[0] in self.first):
-            own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
-            scores |= {(name, region): score for name, score in own.items()}
+        marked = [where for metric, where in sums if metric.partition("@")[0] in self.region_marker_sums]
+        for region in dict.fromkeys(marked):
+            region_sums = {metric: total for (metric, where), total in sums.items() if where == region}
+            region_scores = self.dataset_scores(region_sums, region)
+            scores |= {(name, region): score for name, score in region_scores.items()}
         return scores
 
 
@@ -193,10 +200,10 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
         As `check_metrics`.
     """
     check_metrics(config, spec)
-    wanted = config.measures
+    settings = config.measures
     if config.convention != OURS.name:  # the conventions differ in their surfaces
-        wanted = tuple(one.replace(surface="both") if isinstance(one, SurfaceConfig) else one for one in wanted)
-    return tuple(MEASURES.build(measure, spec=spec, regions=find_regions(measure, config, spec)) for measure in wanted)
+        settings = tuple(one.replace(surface="both") if isinstance(one, SurfaceConfig) else one for one in settings)
+    return tuple(MEASURES.build(one, spec=spec, regions=find_regions(one, config, spec)) for one in settings)
 
 
 def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec) -> tuple[Region, ...]:
@@ -205,14 +212,15 @@ def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec)
     if names is None:
         indices = [1] if spec.task == "binary" else mean_classes(config, spec)
         names = tuple(spec.names[k] for k in indices)
-    members = {name: (name,) for name in names} | config.groups
+    groups = {name: (name,) for name in names} | config.groups
     return tuple(
-        Region(name=name, members=tuple(spec.names.index(one) for one in held)) for name, held in members.items()
+        Region(name=name, members=tuple(spec.names.index(member) for member in members))
+        for name, members in groups.items()
     )
 
 
 def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureColumn, ...]:
-    """Apply all measures to one case; a row keeps the result as `measured`.
+    """Apply all measures to one case. The result becomes `CaseRow.measured`.
 
     Raises
     ------
@@ -220,7 +228,7 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
         A measure refuses the maps (the lines name the case), or returns something other than columns, a column twice,
         or a sum that is not finite.
     """
-    found: dict[ColumnKey, MeasureColumn] = {}
+    measured: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
         try:
             columns = list(measure(maps))
@@ -230,9 +238,10 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
             if not isinstance(column, MeasureColumn):
                 rule = "to give MeasureColumn(metric, region, value, summed)"
                 raise InputError(expected("measure_case", "measures", rule, shown(column)))
-            name, finite = encode_key(column.key), math.isfinite(column.value) or not column.summed
-            if column.key in found or decode_key(name) != column.key or not finite:
+            name = encode_key(column.key)
+            is_allowed = math.isfinite(column.value) or not column.summed
+            if column.key in measured or decode_key(name) != column.key or not is_allowed:
                 rule = "to give each column once, without '/' and 'sum:' in the metric, and finite sums"
                 raise InputError(expected("measure_case", "measures", rule, f"{column.value} for {name}"))
-            found[column.key] = column._replace(value=float(column.value))
-    return tuple(found.values())
+            measured[column.key] = column._replace(value=float(column.value))
+    return tuple(measured.values())

@@ -1,11 +1,11 @@
 """Makes the row of one case from its maps: its counts, its measures, and the checksum of its target.
 
-Every evaluation comes through `make_row`. The checksum tells whether two runs were scored against the same references.
+Every evaluation calls `make_row`. The checksum shows whether two runs were scored against the same references.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import imagecodecs
 import numpy as np
@@ -18,13 +18,13 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
 
-_crc32: Callable[..., int] = imagecodecs.deflate_crc32  # 20 GB/s: it costs less than any other pass over the pixels
-_FEW = 1 << 16  # a table of so many numbers is made in no time
+_crc32: Callable[..., int] = imagecodecs.deflate_crc32  # 20 GB/s: faster than any other pass over the pixels
+_SMALL_TABLE = 1 << 16  # Tables of up to this many numbers are cheap to allocate.
 
 
 def hash_objects(objects: NDArray[Any]) -> int:
-    """Compute the checksum of an instance map, in which the position of its first pixel stands for each object's
-    number.
+    """Compute the checksum of an instance map. It doesn't depend on the objects' numbers: each is replaced by the
+    position of its first pixel.
 
     Parameters
     ----------
@@ -41,18 +41,18 @@ def hash_objects(objects: NDArray[Any]) -> int:
     True
     """
     flat = objects.reshape(-1)
-    if flat.min(initial=0) < 0 or flat.max(initial=0) > 2 * flat.size + _FEW:
-        values, first, places = np.unique(flat, return_index=True, return_inverse=True)
-        named = np.where(values == 0, 0, first + 1)[places]
+    if flat.min(initial=0) < 0 or flat.max(initial=0) > 2 * flat.size + _SMALL_TABLE:
+        values, first_pixels, indices = np.unique(flat, return_index=True, return_inverse=True)
+        renamed = np.where(values == 0, 0, first_pixels + 1)[indices]
     else:
-        first = np.zeros(int(flat.max(initial=0)) + 1, np.int64)
-        first[flat[::-1]] = np.arange(flat.size, 0, -1)  # if a place is written twice, the last value stays
-        first[0] = 0
-        named = first[flat]
-    return _crc32(np.ascontiguousarray(named, "<i8").view(np.uint8))
+        first_pixels = np.zeros(int(flat.max(initial=0)) + 1, np.int64)
+        first_pixels[flat[::-1]] = np.arange(flat.size, 0, -1)  # backwards: the last write, of the first pixel, stays
+        first_pixels[0] = 0
+        renamed = first_pixels[flat]
+    return _crc32(np.ascontiguousarray(renamed, "<i8").view(np.uint8))
 
 
-_LINES = 1024  # of a map that is read in bands, counted at a time
+_LINES = 1024  # A map that is read in bands is counted this many lines at a time.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,12 +86,15 @@ class BandedMaps:
             yield self.target.read(top, stop), self.labels.read(top, stop)
 
 
-# Lists the problems of a band of target and labels, one line each. `hidden` tells that only ignored pixels have them.
-Explain = Callable[..., list[str]]
+class Explain(Protocol):
+    """Lists the problems of a band of target and labels, one line each."""
+
+    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
+        """List them. With `hidden`, only ignored pixels can have any."""
 
 
 def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: Explain | None = None) -> CaseRow:
-    """Count a case band by band, and measure it if its maps are in memory, which are a single band.
+    """Count a case band by band, and measure it if its maps are in memory. Those are a single band.
 
     Parameters
     ----------
@@ -100,13 +103,13 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     measures
         From `build_measures`.
     explain
-        Called for a band that can't be counted, and for one whose ignored pixels hide labels outside the classes. No
-        lines mean no problem.
+        Called for a band that can't be counted, and for a band whose ignored pixels hide labels outside the classes. If
+        it returns no lines for the latter, there is no problem.
 
     Returns
     -------
     CaseRow
-        Without loss, changed pixels and spacing, which the maps do not tell.
+        Without loss, changed pixels and spacing, which don't follow from the maps.
 
     Raises
     ------
@@ -116,13 +119,13 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         A counted pixel is outside the classes and there is no `explain`, or a measure refuses the maps.
     """
     counts = np.zeros(maps.spec.counts_shape, np.int64)
-    sums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
+    checksums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
     # The CRC-32 of each plane continues from band to band. It depends neither on the file that the labels came from nor
     # on their dtype, nor on leading axes of length 1.
     label_dtype = maps.spec.label_dtype.newbyteorder("<")
     for target, labels in [(maps.target, maps.labels)] if isinstance(maps, CaseMaps) else maps.bands():
         try:
-            found, hidden = count_case_and_hidden(target, labels, maps.spec)
+            band_counts, hidden = count_case_and_hidden(target, labels, maps.spec)
         except InputError:
             if explain is None:
                 raise
@@ -130,9 +133,9 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
         if problems:
             raise DataError(problems)
-        counts += found
-        planes = np.ascontiguousarray(target, label_dtype).reshape(len(sums), -1)
-        sums = list(map(_crc32, planes.view(np.uint8), sums))
+        counts += band_counts
+        planes = np.ascontiguousarray(target, label_dtype).reshape(len(checksums), -1)
+        checksums = list(map(_crc32, planes.view(np.uint8), checksums))
     *depth, height, width = maps.shape
     measured: dict[str, Any] = {}
     if isinstance(maps, CaseMaps):
@@ -145,6 +148,6 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         width=width,
         depth=depth[0] if depth else None,
         counts=counts,
-        target_crc32=sums[0] if len(sums) == 1 else _crc32(np.array(sums, "<u4").view(np.uint8)),
+        target_crc32=checksums[0] if len(checksums) == 1 else _crc32(np.array(checksums, "<u4").view(np.uint8)),
         **measured,
     )

@@ -1,7 +1,7 @@
-"""Finds pairs of objects that share pixels, matches them, and computes the scores that need no match.
+"""Finds pairs of objects that share pixels, matches them, and classifies the objects that have no match.
 
-These are the event of each object, the aggregated Jaccard index, and the partition of pixels. Axis letters: P pairs
-that overlap, M pairs that match, T objects of the target, I predicted objects.
+It also computes the scores that need no matching: the aggregated Jaccard index and the scores of a partition. Axis
+letters: P pairs that overlap, M pairs that match, T objects of the target, I predicted objects.
 """
 
 import math
@@ -21,16 +21,18 @@ Missed = Literal["pixels", "segment"]
 TARGET_EVENTS = ("matched", "split", "merged", "missed")
 INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 
-_UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
-_DENSE = 1 << 24  # cells: up to here filling a table is quicker than sorting pixels
-_BAND = 1 << 20  # pixels that are counted at a time: counting takes some 30 bytes for each
+_UNIQUE = 0.5  # Above this IoU, an object has at most one partner (Kirillov et al. 2019).
+_DENSE = 1 << 24  # Filling a table of up to this many cells is quicker than sorting pixels.
+_BAND = 1 << 20  # Count this many pixels at a time: counting takes some 30 bytes for each.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaps:
-    """Objects of both maps with their pixels, and the pairs (P,) that share some: indices into the objects.
+    """The objects of both maps, and the pairs (P,) that share pixels.
 
-    Sizes and common pixels exclude void pixels. `mostly_void` marks predicted objects, and is computed before that.
+    A pair is an index into the target's objects (`first`), one into the predicted objects (`second`), and their
+    `common` pixels. Sizes and common pixels exclude void pixels. `mostly_void` marks the predicted objects of which
+    more than half was void before that.
     """
 
     target_ids: IntArray
@@ -63,19 +65,19 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     is in no union. A predicted object without a partner is not spurious if more than half of its original pixels are
     void.
     """
-    rows = max(1, _BAND * len(target) // max(target.size, 1))
-    bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
-    target_ids, target_sizes = _tally(target[band][_objects(target[band], void, band)] for band in bands)
-    instance_ids, instance_sizes = _tally(instances[band][_objects(instances[band], void, band)] for band in bands)
+    lines = max(1, _BAND * len(target) // max(target.size, 1))
+    bands = [slice(top, top + lines) for top in range(0, max(len(target), 1), lines)]
+    target_ids, target_sizes = _tally(target[band][_is_object(target[band], void, band)] for band in bands)
+    instance_ids, instance_sizes = _tally(instances[band][_is_object(instances[band], void, band)] for band in bands)
     width = max(len(instance_ids), 1)
 
     def pair_codes() -> Iterator[IntArray]:
         for band in bands:
-            both = _objects(target[band], void, band) & (instances[band] != 0)
-            yield _index(target[band][both], target_ids) * width + _index(instances[band][both], instance_ids)
+            in_both = _is_object(target[band], void, band) & (instances[band] != 0)
+            yield _index(target[band][in_both], target_ids) * width + _index(instances[band][in_both], instance_ids)
 
-    pairs, common = _tally(pair_codes())
-    first, second = np.divmod(pairs, width)
+    codes, common = _tally(pair_codes())
+    first, second = np.divmod(codes, width)
     mostly_void = np.zeros(len(instance_ids), bool)
     if void is not None:
         ids, pixels = _tally(instances[band][instances[band] != 0] for band in bands)
@@ -92,49 +94,51 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     )
 
 
-def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> BoolArray:
-    """Select the pixels of a band that belong to an object; void ones belong to none."""
-    held: BoolArray = numbers != 0
-    return held if void is None else held & ~void[band]
+def _is_object(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> BoolArray:
+    """Mark the pixels of a band that belong to an object; void pixels belong to none."""
+    numbered: BoolArray = numbers != 0
+    return numbered if void is None else numbered & ~void[band]
 
 
 def _tally(bands: Iterable[NDArray[Any]]) -> tuple[IntArray, IntArray]:
     """Return the distinct whole numbers of all bands, ascending, and how often each occurs."""
-    counted = []
+    tallies = []
     for values in bands:
         if values.size and values.max() >= _DENSE:
             distinct, counts = np.unique(values, return_counts=True)
-            counted.append((distinct.astype(np.int64), counts.astype(np.int64)))
+            tallies.append((distinct.astype(np.int64), counts.astype(np.int64)))
         else:
             counts = np.bincount(values.astype(np.int64, copy=False))
             distinct = np.flatnonzero(counts)
-            counted.append((distinct, counts[distinct]))
-    if len(counted) == 1:
-        return counted[0]
-    distinct, places = np.unique(np.concatenate([values for values, _ in counted]), return_inverse=True)
+            tallies.append((distinct, counts[distinct]))
+    if len(tallies) == 1:
+        return tallies[0]
+    distinct, indices = np.unique(np.concatenate([values for values, _ in tallies]), return_inverse=True)
     sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, places, np.concatenate([counts for _, counts in counted]))
+    np.add.at(sums, indices, np.concatenate([counts for _, counts in tallies]))
     return distinct, sums
 
 
-def _index(values: NDArray[Any], known: IntArray) -> IntArray:
-    """Return the index of each value in ascending numbers that contain all of them."""
-    if known.size and known[-1] < _DENSE:
-        place = np.zeros(int(known[-1]) + 1, np.int64)
-        place[known] = np.arange(len(known))
-        return np.asarray(place[values])
-    return np.searchsorted(known, values.astype(np.int64, copy=False)).astype(np.int64)
+def _index(values: NDArray[Any], distinct: IntArray) -> IntArray:
+    """Return the index of each value in the distinct numbers, which ascend and contain all values."""
+    if distinct.size and distinct[-1] < _DENSE:
+        index_of = np.zeros(int(distinct[-1]) + 1, np.int64)
+        index_of[distinct] = np.arange(len(distinct))
+        return np.asarray(index_of[values])
+    return np.searchsorted(distinct, values.astype(np.int64, copy=False)).astype(np.int64)
 
 
 def label_parts(mask: BoolArray, connectivity: int = 8) -> tuple[NDArray[Any], int]:
-    """Number the connected parts of a mask from 1, through corners too (8) or through sides only (4); count them."""
+    """Number the connected parts of a mask from 1, and count them. Pixels connect through sides, and with 8 through
+    corners too.
+    """
     structure = ndimage.generate_binary_structure(mask.ndim, mask.ndim if connectivity == 8 else 1)
     numbered, count = ndimage.label(mask, structure)
     return numbered, int(count)
 
 
 def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
-    """Return indices of the pairs that match, by ascending target id."""
+    """Return the indices of the pairs that match, by ascending target id."""
     iou = overlaps.iou()
     above = np.flatnonzero(iou > threshold)
     if threshold >= _UNIQUE or not above.size:
@@ -144,23 +148,25 @@ def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
     from scipy.optimize import linear_sum_assignment  # a third of a second to load, and seldom needed
 
     # Only pairs that share objects enter the table, which grows with their number squared.
-    rows, first = np.unique(first[rivals], return_inverse=True)
-    columns, second = np.unique(second[rivals], return_inverse=True)
-    gain, place = np.zeros((len(rows), len(columns))), np.full((len(rows), len(columns)), -1)
-    gain[first, second], place[first, second] = iou[above[rivals]], above[rivals]
-    found = place[linear_sum_assignment(gain, maximize=True)]
-    return np.sort(np.concatenate([above[~rivals], found[found >= 0]]))
+    targets, row = np.unique(first[rivals], return_inverse=True)
+    instances, column = np.unique(second[rivals], return_inverse=True)
+    gains = np.zeros((len(targets), len(instances)))
+    gains[row, column] = iou[above[rivals]]
+    pairs = np.full(gains.shape, -1)
+    pairs[row, column] = above[rivals]
+    assigned = pairs[linear_sum_assignment(gains, maximize=True)]
+    return np.sort(np.concatenate([above[~rivals], assigned[assigned >= 0]]))
 
 
 def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
-    """Renumber the objects `ids`, all distinct, 1 to M in this order; everything else becomes 0."""
-    numbered = np.zeros(instances.shape, np.int64)
-    held = instances != 0
-    known = _tally([instances[held]])[0]
-    number = np.zeros(len(known), np.int64)
-    number[np.searchsorted(known, ids)] = np.arange(1, len(ids) + 1)
-    numbered[held] = number[_index(instances[held], known)]
-    return numbered
+    """Renumber the objects with these distinct ids as 1 to M, in this order; everything else becomes 0."""
+    renumbered = np.zeros(instances.shape, np.int64)
+    is_object = instances != 0
+    old_ids = _tally([instances[is_object]])[0]
+    new_ids = np.zeros(len(old_ids), np.int64)
+    new_ids[np.searchsorted(old_ids, ids)] = np.arange(1, len(ids) + 1)
+    renumbered[is_object] = new_ids[_index(instances[is_object], old_ids)]
+    return renumbered
 
 
 class Events(NamedTuple):
@@ -171,7 +177,7 @@ class Events(NamedTuple):
     targets : (T,), int64
         Index into `TARGET_EVENTS`.
     instances : (I,), int64
-        Index into `INSTANCE_EVENTS`; "void" ones lie mostly in void and are not counted.
+        Index into `INSTANCE_EVENTS`. "void" objects lie mostly in void and are not counted.
     """
 
     targets: IntArray
@@ -179,17 +185,19 @@ class Events(NamedTuple):
 
     def numbers(self) -> dict[str, int]:
         """Count the objects of each event: the target's, then the predicted ones that are not matched."""
-        ours = np.bincount(self.targets, minlength=len(TARGET_EVENTS)).tolist()
-        theirs = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS)).tolist()
-        return dict(zip(TARGET_EVENTS, ours, strict=True)) | dict(zip(INSTANCE_EVENTS[1:4], theirs[1:4], strict=True))
+        targets = np.bincount(self.targets, minlength=len(TARGET_EVENTS)).tolist()
+        instances = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS)).tolist()
+        unmatched = zip(INSTANCE_EVENTS[1:4], instances[1:4], strict=True)
+        return dict(zip(TARGET_EVENTS, targets, strict=True)) | dict(unmatched)
 
 
 def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     """Classify the objects that are in none of the chosen pairs.
 
-    An object lies in an object of the other map that covers more than half of it; there is at most one. Target objects
-    that lie together in one predicted object ("merging") are "merged". A target object in which two or more predicted
-    objects ("part"s) lie is "split". Matched objects stay "matched".
+    An object lies in the object of the other map that covers more than half of it; there is at most one. If several
+    target objects lie in one predicted object, they are "merged", and the predicted object is "merging". If several
+    predicted objects lie in one target object, it is "split", and each of them is a "part". Matched objects stay
+    "matched".
 
     References
     ----------
@@ -197,52 +205,52 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     Caicedo et al. 2019, doi:10.1002/cyto.a.23863 (merges and splits of nuclei).
     """
     n_targets, n_instances = len(overlaps.target_ids), len(overlaps.instance_ids)
-    holder, host = np.full(n_targets, -1), np.full(n_instances, -1)
-    held = 2 * overlaps.common > overlaps.target_sizes[overlaps.first]
-    lies = 2 * overlaps.common > overlaps.instance_sizes[overlaps.second]
-    holder[overlaps.first[held]] = overlaps.second[held]
-    host[overlaps.second[lies]] = overlaps.first[lies]
-    # One more entry, False, is what objects without a holder or host find at -1.
-    holds = np.append(np.bincount(holder[holder >= 0], minlength=n_instances) > 1, False)
-    parts = np.bincount(host[host >= 0], minlength=n_targets) > 1
+    target_lies_in, instance_lies_in = np.full(n_targets, -1), np.full(n_instances, -1)
+    covers_target = 2 * overlaps.common > overlaps.target_sizes[overlaps.first]
+    covers_instance = 2 * overlaps.common > overlaps.instance_sizes[overlaps.second]
+    target_lies_in[overlaps.first[covers_target]] = overlaps.second[covers_target]
+    instance_lies_in[overlaps.second[covers_instance]] = overlaps.first[covers_instance]
+    # The last entry, False, is for objects that lie in none: their index is -1.
+    merges = np.append(np.bincount(target_lies_in[target_lies_in >= 0], minlength=n_instances) > 1, False)
+    splits = np.bincount(instance_lies_in[instance_lies_in >= 0], minlength=n_targets) > 1
     targets = np.full(n_targets, TARGET_EVENTS.index("missed"))
-    targets[parts] = TARGET_EVENTS.index("split")
-    targets[holds[holder]] = TARGET_EVENTS.index("merged")
+    targets[splits] = TARGET_EVENTS.index("split")
+    targets[merges[target_lies_in]] = TARGET_EVENTS.index("merged")
     targets[overlaps.first[chosen]] = TARGET_EVENTS.index("matched")
     instances = np.full(n_instances, INSTANCE_EVENTS.index("spurious"))
     instances[overlaps.mostly_void] = INSTANCE_EVENTS.index("void")
     is_split = np.append(targets == TARGET_EVENTS.index("split"), False)
-    instances[is_split[host]] = INSTANCE_EVENTS.index("part")
-    instances[holds[:-1]] = INSTANCE_EVENTS.index("merging")
+    instances[is_split[instance_lies_in]] = INSTANCE_EVENTS.index("part")
+    instances[merges[:-1]] = INSTANCE_EVENTS.index("merging")
     instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
     return Events(targets=targets, instances=instances)
 
 
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
-    """Return numerator and denominator of the aggregated Jaccard index, in pixels.
+    """Return the numerator and the denominator of the aggregated Jaccard index, in pixels.
 
-    Every target object takes the prediction with the largest IoU; on a tie, the one that shares most pixels with it.
-    Several targets may take the same one. The intersections and the unions of these pairs are added up. Predictions
-    that no target took add their pixels to the union, except those that lie mostly in void.
+    Every target object takes the predicted object with the largest IoU, and on a tie the one that shares most pixels.
+    Several targets may take the same one. The intersections and the unions of these pairs are added up. A predicted
+    object that no target took adds its pixels to the union, unless it lies mostly in void.
 
     References
     ----------
     Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
     """
     order = np.lexsort((overlaps.second, -overlaps.common, -overlaps.iou(), overlaps.first))
-    taken, place = np.unique(overlaps.first[order], return_index=True)
-    best = order[place]
-    second, common = overlaps.second[best], int(overlaps.common[best].sum())
-    union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
-    union += int(np.delete(overlaps.target_sizes, taken).sum())
+    targets, start = np.unique(overlaps.first[order], return_index=True)
+    best = order[start]
+    common = int(overlaps.common[best].sum())
+    union = int((overlaps.target_sizes[targets] + overlaps.instance_sizes[overlaps.second[best]]).sum()) - common
+    union += int(np.delete(overlaps.target_sizes, targets).sum())
     return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
 
 
 def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dict[str, float], dict[str, float]]:
     """Score the partition of the pixels of all target objects by the prediction.
 
-    A side without objects is a failure, the worst partition of all. A predicted object counts if it shares pixels with
-    the target's, or does not lie mostly in void.
+    If exactly one side has no objects, that is a failure, the worst partition of all. A predicted object counts if it
+    shares pixels with a target object or does not lie mostly in void.
 
     Parameters
     ----------
@@ -256,37 +264,39 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     Returns
     -------
     tuple
-        The variation of information in bits, ``voi``, with its parts: ``voi_split``, the entropy of the prediction
-        given the target (objects that are cut in parts), and ``voi_merge``, that of the target given the prediction
-        (objects that are joined). The adapted Rand error ``are`` is 1 - F1 over pairs of pixels that lie in one target
-        object and in one predicted segment. 0 is best, NaN is undefined. Last come the numbers of pairs, from which
-        ``are`` of several cases is computed.
+        The scores of the case, and the sums over cases. The scores are the variation of information in bits, ``voi``,
+        with its two parts, and the adapted Rand error, ``are``. ``voi_split`` is the entropy of the prediction given
+        the target (objects that are cut in parts). ``voi_merge`` is the entropy of the target given the prediction
+        (objects that are joined). ``are`` is 1 - F1 over pairs of pixels that lie in one target object and in one
+        predicted segment. 0 is best, NaN is undefined. The sums are numbers of pairs, from which ``are`` of several
+        cases is computed.
 
     References
     ----------
     Meila 2007, doi:10.1016/j.jmva.2006.11.013 (variation of information). Arganda-Carreras et al. 2015,
     doi:10.3389/fnana.2015.00142 (adapted Rand error).
     """
-    # Common pixels (P,), those of each target object and of each segment, all within the target's objects. Segments of
-    # one pixel are left out: they add nothing to entropies and pairs.
-    joint, rows = overlaps.common.astype(np.float64), overlaps.target_sizes.astype(np.float64)
-    columns = np.asarray(np.bincount(overlaps.second, joint, len(overlaps.instance_ids)), np.float64)
+    # Pixels of each pair (P,), of each target object and of each predicted segment, all within the target's objects.
+    # Segments of one pixel are left out: they add nothing to entropies and pairs.
+    joint, targets = overlaps.common.astype(np.float64), overlaps.target_sizes.astype(np.float64)
+    segments = np.asarray(np.bincount(overlaps.second, joint, len(overlaps.instance_ids)), np.float64)
     if missed == "segment":
-        outside = rows - np.bincount(overlaps.first, joint, len(rows))
-        joint, columns = np.concatenate([joint, outside]), np.append(columns, outside.sum())
+        uncovered = targets - np.bincount(overlaps.first, joint, len(targets))
+        joint = np.concatenate([joint, uncovered])
+        segments = np.append(segments, uncovered.sum())
     spurious = overlaps.spurious(np.arange(len(overlaps.common)))
-    held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
-    if not held[0]:
-        columns = overlaps.instance_sizes[spurious].astype(np.float64)
-    common = _count_pairs(joint) if all(held) else 0.0
-    either = _count_pairs(rows) + _count_pairs(columns)
-    sums = {"partition_common": common, "partition_pairs": either}
-    if not all(held):
-        worst = (math.inf, 1.0) if any(held) else (math.nan, math.nan)
-        return dict.fromkeys(("voi", "voi_split", "voi_merge"), worst[0]) | {"are": worst[1]}, sums
-    inner, own, other = (float(xlogy(part, part).sum()) for part in (joint, rows, columns))
-    split, merge = (max(each - inner, 0.0) / rows.sum() / math.log(2) for each in (own, other))
-    error = 1 - 2 * common / either if either else math.nan
+    sides_have_objects = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
+    if not sides_have_objects[0]:
+        segments = overlaps.instance_sizes[spurious].astype(np.float64)
+    common_pairs = _count_pairs(joint) if all(sides_have_objects) else 0.0
+    all_pairs = _count_pairs(targets) + _count_pairs(segments)
+    sums = {"partition_common": common_pairs, "partition_pairs": all_pairs}
+    if not all(sides_have_objects):
+        voi, error = (math.inf, 1.0) if any(sides_have_objects) else (math.nan, math.nan)
+        return dict.fromkeys(("voi", "voi_split", "voi_merge"), voi) | {"are": error}, sums
+    of_pairs, of_targets, of_segments = (float(xlogy(sizes, sizes).sum()) for sizes in (joint, targets, segments))
+    split, merge = (max(each - of_pairs, 0.0) / targets.sum() / math.log(2) for each in (of_targets, of_segments))
+    error = 1 - 2 * common_pairs / all_pairs if all_pairs else math.nan
     return {"voi": split + merge, "voi_split": split, "voi_merge": merge, "are": error}, sums
 
 

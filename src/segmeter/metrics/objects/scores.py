@@ -28,11 +28,11 @@ class InstanceMatch:
     Parameters
     ----------
     status
-        "ok", or which of the maps holds no object.
+        "ok", or which of the maps contains no object.
     target_ids, instance_ids : (M,), int64
         The matched pairs, by ascending target id.
     iou, dice : (M,), float64
-        Of each pair.
+        IoU and Dice of each pair.
     masd : (M,), float64, or None
         Mean surface distance of each pair, in the unit of the spacing; None without a spacing.
     missed_ids, spurious_ids : int64
@@ -46,7 +46,7 @@ class InstanceMatch:
     pq
         Panoptic quality: the sum of IoU over tp + fp/2 + fn/2. 0 without a match, NaN where both maps are empty.
     mean_dice, mean_masd
-        Over matches.
+        Means over the matches.
     """
 
     status: Status
@@ -91,7 +91,7 @@ def match_instances(
         Pixel edge per axis, in axis order, all > 0: surface distances of the matches are measured too.
     void : same shape, bool
         True where the target is undecided. Such pixels belong to no object of either map, and a predicted object
-        without a partner is not spurious if more than half of it lies in them (panopticapi's rule, as in measures).
+        without a partner is not spurious if more than half of it is void (panopticapi's rule, as in measures).
 
     Returns
     -------
@@ -110,13 +110,14 @@ def match_instances(
     --------
     >>> target = np.array([[1, 1, 1, 0, 2, 2]])
     >>> instances = np.array([[7, 7, 0, 0, 0, 9]])
-    >>> found = match_instances(target, instances)
-    >>> found.target_ids, found.instance_ids, (found.tp, found.fp, found.fn)
+    >>> match = match_instances(target, instances)
+    >>> match.target_ids, match.instance_ids, (match.tp, match.fp, match.fn)
     (array([1]), array([7]), (1, 1, 1))
-    >>> found.sq, found.rq, found.mean_dice
+    >>> match.sq, match.rq, match.mean_dice
     (0.6666666666666666, 0.5, 0.8)
     """
-    where, threshold = "match_instances", real_number("match_instances", "threshold", threshold)
+    where = "match_instances"
+    threshold = real_number(where, "threshold", threshold)
     arrays.check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
     if void is not None:
         arrays.check_maps(where, target != 0, void, "void", kinds="b")
@@ -124,7 +125,7 @@ def match_instances(
         arrays.check_ids(where, argument, ids)
     if not 0 <= threshold < 1:
         raise InputError(expected(where, "threshold", "to be at least 0 and below 1", threshold))
-    edges = None if spacing is None else arrays.check_spacing(where, spacing, target.ndim)
+    edges = None if spacing is None else arrays.validated_spacing(where, spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
     masd = None if edges is None else measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
@@ -164,11 +165,11 @@ def measure_masd(
     """Compute the mean surface distance (M,) of the chosen pairs without void pixels, in one pass over the maps."""
     if void is not None:
         target, instances = np.where(void, 0, target), np.where(void, 0, instances)
-    ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
-    first, second = renumber(target, ids[0]), renumber(instances, ids[1])
-    box = arrays.union_box(first, second)
-    pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
-    return np.array([(ours.mean() + theirs.mean()) / 2 for ours, theirs in pairs], np.float64)
+    target = renumber(target, overlaps.target_ids[overlaps.first[chosen]])
+    instances = renumber(instances, overlaps.instance_ids[overlaps.second[chosen]])
+    box = arrays.union_box(target, instances)
+    pairs = distances_by_class(target[box], instances[box], range(1, len(chosen) + 1), spacing)
+    return np.array([(forth.mean() + back.mean()) / 2 for forth, back in pairs], np.float64)
 
 
 BRATS_PENALTY = 374.0  # mm: the HD95 of a lesion that is missed or spurious
@@ -191,9 +192,9 @@ def brats_lesions(
     """Score lesions as BraTS 2023 does.
 
     Parts of the target that meet when dilated are one lesion. Its prediction consists of the predicted parts that touch
-    the dilated lesion. Lesions of a volume up to `least` don't count; predicted parts that touch none are false. Means
-    are over the lesions that count and the false ones, which have a Dice of 0 and an HD95 of 374. If there are neither,
-    the Dice is 1 and the HD95 0.
+    the dilated lesion. Lesions of a volume up to `least` don't count. Predicted parts that touch no lesion are
+    spurious: each counts as a lesion with a Dice of 0 and an HD95 of 374. Means are over the lesions that count. If
+    there are none, the Dice is 1 and the HD95 0.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def brats_lesions(
     spacing
         Pixel edge per axis, in axis order.
     dilation
-        Steps; 3 for gliomas and children, 1 for meningiomas and metastases.
+        Steps of dilation: 3 for gliomas and children, 1 for meningiomas and metastases.
     least
         Volume in the spacing's unit; 2 for metastases, else 50.
 
@@ -214,27 +215,29 @@ def brats_lesions(
     lesions = np.where(target, label_parts(grown)[0], 0)
     parts, n_parts = label_parts(labels)
     voxel = float(np.prod(spacing))
-    dice, hd95, found, missed = list[float](), list[float](), 0, 0
-    taken: set[int] = set()
+    dice: list[float] = []
+    hd95: list[float] = []
+    missed = 0
+    touching_any: set[int] = set()  # numbers of the predicted parts
     for number in range(1, int(lesions.max(initial=0)) + 1):
         lesion = lesions == number
-        near = ndimage.binary_dilation(lesion, step, dilation) if dilation else lesion
-        meets = set(np.unique(parts[near]).tolist()) - {0}
-        taken |= meets
+        dilated = ndimage.binary_dilation(lesion, step, dilation) if dilation else lesion
+        touching = set(np.unique(parts[dilated]).tolist()) - {0}
+        touching_any |= touching
         if lesion.sum() * voxel <= least:
             continue
-        predicted = np.isin(parts, list(meets))
+        predicted = np.isin(parts, list(touching))
         dice.append(float(2 * (predicted & lesion).sum() / (predicted.sum() + lesion.sum())))
         distance = surface_metrics(lesion, predicted, spacing=spacing, surface="marching_cubes").hd95
         hd95.append(distance if np.isfinite(distance) else BRATS_PENALTY)
-        found, missed = found + bool(meets), missed + (not meets)
-    false = n_parts - len(taken)
-    count = len(dice) + false
+        missed += not touching
+    spurious = n_parts - len(touching_any)
+    count = len(dice) + spurious
     return BratsScores(
         dice=sum(dice) / count if count else 1.0,
-        hd95=(sum(hd95) + false * BRATS_PENALTY) / count if count else 0.0,
-        tp=found,
-        fp=false,
+        hd95=(sum(hd95) + spurious * BRATS_PENALTY) / count if count else 0.0,
+        tp=len(dice) - missed,
+        fp=spurious,
         fn=missed,
     )
 
@@ -243,8 +246,8 @@ def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1)
     """Count found, spurious and missed lesions (tp, fp, fn), as picai_eval does.
 
     A lesion is found by one candidate whose IoU with it is at least `overlap`. The matching finds as many lesions as
-    possible, and then has the most overlap. A further candidate with that much overlap counts neither as right nor as
-    wrong.
+    possible, and among such matchings it has the largest sum of IoUs. Another candidate with enough IoU is neither
+    right nor wrong.
 
     References
     ----------
@@ -253,33 +256,33 @@ def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1)
     from scipy.optimize import linear_sum_assignment  # a fifth of a second to load, and seldom needed
 
     pairs = find_overlaps(label_parts(target)[0], label_parts(labels)[0])
-    table = np.zeros((len(pairs.target_ids), len(pairs.instance_ids)))
-    table[pairs.first, pairs.second] = pairs.iou()
-    enough = (table >= overlap) & (table > 0)
-    chosen = linear_sum_assignment(np.where(enough, table + 1, 0), maximize=True)
+    iou = np.zeros((len(pairs.target_ids), len(pairs.instance_ids)))
+    iou[pairs.first, pairs.second] = pairs.iou()
+    enough = (iou >= overlap) & (iou > 0)
+    chosen = linear_sum_assignment(np.where(enough, iou + 1, 0), maximize=True)
     tp = int(enough[chosen].sum())
     return tp, int((~enough.any(axis=0)).sum()), len(pairs.target_ids) - tp
 
 
 def autopet_volumes(target: BoolArray, labels: BoolArray, *, voxel: float = 1.0) -> tuple[float, float]:
-    """Measure the volume of false positives and false negatives as autoPET does: parts that touch nothing of the other
+    """Measure the volume of false positives and false negatives as autoPET does: parts that don't overlap the other
     mask.
 
-    Parts of a volume are connected through edges (18 neighbours). The unit is that of `voxel`, the volume of one;
-    autoPET gives millilitres, 1000 mm^3.
+    Parts of a volume are connected through edges (18 neighbours). `voxel` is the volume of one voxel, and its unit is
+    the unit of the result. autoPET gives millilitres, 1000 mm^3.
 
     References
     ----------
     Gatidis et al. 2024, doi:10.1038/s42256-024-00912-9; the challenge's val_script.
     """
-    return voxel * _apart(labels, target), voxel * _apart(target, labels)
+    return voxel * _count_apart(labels, target), voxel * _count_apart(target, labels)
 
 
 def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
     """Compute the Dice (L,) of each part of the target within the pixels nearest to it, as CC-metrics does.
 
-    Distances are in pixels; a pixel as near to two parts belongs to the first of them. If the target is empty there is
-    one value: 1 if the prediction is empty too, else 0.
+    Distances are in pixels. A pixel that is equally near to two parts belongs to the first of them. If the target is
+    empty, there is one value: 1 if the prediction is empty too, else 0.
 
     References
     ----------
@@ -293,16 +296,16 @@ def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
         distance = ndimage.distance_transform_edt(parts != number)
         closer = distance < nearest
         nearest[closer], region[closer] = distance[closer], number
-    own, found, common = (
+    in_target, in_labels, in_both = (
         np.bincount(region[mask], minlength=count + 1)[1:] for mask in (target, labels, target & labels)
     )
-    return np.asarray(2 * common / (own + found))
+    return np.asarray(2 * in_both / (in_target + in_labels))
 
 
-def _apart(mask: BoolArray, other: BoolArray) -> int:
-    """Count the pixels of the parts of a mask that share none with the other mask."""
+def _count_apart(mask: BoolArray, other: BoolArray) -> int:
+    """Count the pixels in those parts of a mask that don't overlap the other mask."""
     parts, count = ndimage.label(mask, ndimage.generate_binary_structure(mask.ndim, min(2, mask.ndim)))
     sizes = np.bincount(parts.reshape(-1), minlength=count + 1)
-    met = np.unique(parts[other])
-    sizes[met] = 0
+    overlapping = np.unique(parts[other])
+    sizes[overlapping] = 0
     return int(sizes[1:].sum())

@@ -10,7 +10,7 @@ from segmeter.metrics.arrays import BoolArray, IntArray
 
 Map = NDArray[Any]
 
-BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
+BLOCK = 4096  # Encode this many pixels at a time: the pairs (8 KiB) stay in the first-level cache.
 WAYS = 8  # sub-histograms: neighbours are mostly equal, so a single counter would wait for its own last write
 _LOW, _REPEAT = np.uint64(0xFFFF), np.uint64(0x0001_0001_0001_0001)
 
@@ -35,9 +35,9 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     size = np.uint64((num_classes + 2) * (num_classes + 1))
     table, words = np.zeros(WAYS * size, np.uint32), np.empty(BLOCK // 4, np.uint64)
     pairs = words.view(np.uint16)
-    same, run = np.uint64(0), np.uint32(0)  # four equal pairs, and how often they came: the usual case inside an object
-    whole = target.size - target.size % BLOCK
-    for start in range(0, whole, BLOCK):
+    same, run = np.uint64(0), np.uint32(0)  # four equal pairs and how many came: the usual case inside an object
+    in_blocks = target.size - target.size % BLOCK
+    for start in range(0, in_blocks, BLOCK):
         encode_pairs(target[start : start + BLOCK], labels[start : start + BLOCK], pairs, num_classes, ignore)
         for i in range(words.size // 2):  # loads of four pairs each are faster than one for every pair
             first, second = words[2 * i], words[2 * i + 1]
@@ -53,8 +53,8 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
                 table[((first >> shift) & _LOW) + place] += np.uint32(1)
                 table[((second >> shift) & _LOW) + place + np.uint64(4) * size] += np.uint32(1)
     table[same & _LOW] += run
-    rest = pairs[: target.size - whole]
-    encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
+    rest = pairs[: target.size - in_blocks]
+    encode_pairs(target[in_blocks:], labels[in_blocks:], rest, num_classes, ignore)
     for pair in rest:
         table[pair] += np.uint32(1)
     total = np.zeros(size, np.int64)
@@ -78,8 +78,8 @@ def survey(
 
     Returns
     -------
-    Correct pixels (K,), the places of wrong ones that are not ignored, row by row, and the marks (K, rows of blocks,
-    columns of blocks). Blocks have an edge of 2^shift pixels.
+    Correct pixels (K,), the places of the wrong pixels that are not ignored, row by row, and the marks (K, rows of
+    blocks, columns of blocks). Blocks have an edge of 2^shift pixels.
     """
     height, length = target.shape
     shape = (((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1)
@@ -89,19 +89,20 @@ def survey(
     counted = np.zeros(shape, np.int32)
     for y in range(height):
         for x in range(length):
-            truth, found, row, column = target[y, x], labels[y, x], y >> shift, x >> shift
+            truth, predicted = target[y, x], labels[y, x]
+            row, column = y >> shift, x >> shift
             if truth == num_classes:
                 continue
             counted[row, column] += 1
             involved[truth, row, column] += 1
-            if found == truth:
+            if predicted == truth:
                 right[truth] += 1
                 has_right[truth, row, column] = True
                 continue
             wrong[n] = y * length + x
             n += 1
-            if found != num_classes:
-                involved[found, row, column] += 1
+            if predicted != num_classes:
+                involved[predicted, row, column] += 1
     return right, wrong[:n], has_right, involved < counted
 
 
@@ -114,15 +115,16 @@ def look_around(
     both: bool,
     reach: IntArray,
     shift: int,
-    held: BoolArray,
+    marked: BoolArray,
 ) -> BoolArray:
-    """Find for each place whether there is a pixel within reach of its class in `both` maps, and one of it in neither.
+    """Tell for each place whether a pixel within reach has its class in both maps, or, unless `both`, in neither.
 
     Pixels of the first map without a class do not count. `reach` is how far a row extends at each vertical distance.
-    The pixel found for the previous place is usually within reach too. Otherwise the blocks that `held` marks are
-    searched, outwards from the row of the place and from the right, so that the pixel found stays within reach longest.
+    The pixel found for the previous place is usually within reach too. Otherwise the marked blocks are searched,
+    outwards from the row of the place and from the right, so that the pixel found stays within reach longest.
     """
-    nothing, found, length = held.shape[0], np.zeros(places.size, np.bool_), classes.shape[1]
+    nothing, length = marked.shape[0], classes.shape[1]
+    found = np.zeros(places.size, np.bool_)
     last: Any = np.int64(-1)
     y = 0
     for n in range(places.size):
@@ -144,7 +146,7 @@ def look_around(
                 if last >= 0 or not top <= row <= bottom:
                     continue
                 for column in range(right, left - 1, -1):
-                    if last < 0 and held[k, row, column]:
+                    if last < 0 and marked[k, row, column]:
                         last = _search_block(row, column, y, x, k, first, second, both, nothing, reach, shift)
         found[n] = last >= 0
     return found
@@ -172,7 +174,7 @@ def _search_block(
     reach: IntArray,
     shift: int,
 ) -> int:
-    """Find a pixel of a block within reach of (y, x): y * 2^32 + x of it, or -1."""
+    """Find a pixel of a block within reach of (y, x), and return its own y * 2^32 + x; -1 if there is none."""
     width = reach.size - 1
     for j in range(max(row << shift, y - width), min((row + 1) << shift, y + width + 1, first.shape[0])):
         across = reach[abs(j - y)]

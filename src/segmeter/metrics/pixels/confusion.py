@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign, without_channel
+from segmeter.metrics.arrays import IntArray, check_maps, name_foreign, validated_num_classes, without_channel
 
 LabelArray = NDArray[Any]
 
-PLAIN_PIXELS = 20_000_000  # that NumPy counts before the compiled loop is loaded, which takes longer
-_plainly_counted = 0  # pixels so far; threads may lose some of each other's
+PLAIN_PIXELS = 20_000_000  # Count this many pixels with NumPy before loading the compiled loop, which takes longer.
+_plainly_counted = 0  # Pixels so far. Approximate: threads update it without a lock.
 MOST_COMPILED = 254  # classes: (K + 2) * (K + 1) must fit uint16 for the compiled loop
-_CHUNK, _BLOCK = 1 << 31, 1 << 16  # pixels at a time, of the compiled loop, whose counters are uint32, and of NumPy
-_VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of other dtypes
-_NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
+_COMPILED_CHUNK = 1 << 31  # The compiled loop counts this many pixels at a time, as its counters are uint32.
+_PLAIN_CHUNK = 1 << 16  # NumPy counts this many pixels at a time.
+_VOID, _FOREIGN = 65535, 65534  # These stand for ignored and foreign values of dtypes other than uint8 and uint16.
+_NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it.
 
 
 def confusion_matrix(
@@ -52,8 +53,8 @@ def confusion_matrix(
     Raises
     ------
     InputError
-        Shapes differ, a dtype is not integer, or a counted pixel of `target`, or of `labels` where these are not
-        counted, is outside the classes; the message names the values and how many pixels have them.
+        Shapes differ, a dtype is not integer, or a counted pixel is outside the classes, in `target`, or in `labels`
+        without `count_invalid`. The message names the values and how many pixels have them.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def confusion_matrix(
     if whole_number(where, "num_classes", num_classes) == 2:
         target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
+    num_classes, ignore_index = validated_num_classes(where, num_classes, ignore_index, most=_FOREIGN)
     return _count(where, target, labels, num_classes, ignore_index, count_invalid=count_invalid)[0]
 
 
@@ -96,18 +97,19 @@ def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: i
 def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | None) -> tuple[IntArray, bool]:
     where = "multilabel_counts"
     check_maps(where, target, labels, "labels", kinds="iub")
-    _, ignore_index = check_classes(where, 2, ignore_index)
+    _, ignore_index = validated_num_classes(where, 2, ignore_index)
     if target.ndim < 2:
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
-    counts, hides = np.empty((len(target), 2, 2), np.int64), False
+    counts = np.empty((len(target), 2, 2), np.int64)
+    any_hidden = False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
         counts[k], hidden = _count(f"{where}: class {k}", plane, predicted, 2, ignore_index)
-        hides = hides or hidden
-    return counts, hides
+        any_hidden = any_hidden or hidden
+    return counts, any_hidden
 
 
 def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntArray:
-    """Count a case as its task asks for.
+    """Count a case in the way of its task.
 
     Parameters
     ----------
@@ -153,14 +155,15 @@ def _count(
     if rows.dtype != columns.dtype:
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    k, pairs = num_classes, np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
+    k = num_classes
+    pairs = np.zeros((k + 2) * (k + 1), np.int64)
     if k > MOST_COMPILED or _plainly_counted + rows.size <= PLAIN_PIXELS:
         _plainly_counted += rows.size
-        count, step = _count_plainly, max(_BLOCK, pairs.size)
+        count, step = _count_plainly, max(_PLAIN_CHUNK, pairs.size)
     else:
         from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
 
-        count, step = count_pairs, _CHUNK
+        count, step = count_pairs, _COMPILED_CHUNK
     for start in range(0, rows.size, step):
         part = slice(start, start + step)
         pairs += count(rows[part], columns[part], k, ignore)
@@ -193,8 +196,8 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
         array = array.view(np.uint8)
     if array.dtype in (np.uint8, np.uint16):
         return array, ignore if 0 <= ignore <= np.iinfo(array.dtype).max else _NO_IGNORE
-    known = array.astype(np.uint16)
-    known[(array < 0) | (array >= num_classes)] = _FOREIGN
+    narrow = array.astype(np.uint16)
+    narrow[(array < 0) | (array >= num_classes)] = _FOREIGN
     if ignore_index is not None:
-        known[array == ignore_index] = _VOID
-    return known, _VOID
+        narrow[array == ignore_index] = _VOID
+    return narrow, _VOID

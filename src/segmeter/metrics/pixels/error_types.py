@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage import measure
 
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_labels, known_width
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, validated_labels, validated_width
 
 TYPES = ("boundary", "extent", "segment")
-RATIO = 0.01  # of the diagonal: what the paper chose
+RATIO = 0.01  # The paper's width of the boundary, as a share of the image's diagonal.
 
 _WIDEST = 1 << 14  # pixels
-_LEAST_SHIFT = 3  # blocks have an edge of 2^shift pixels, at least half the width of the boundary
+_LEAST_SHIFT = 3  # Blocks have an edge of 2^shift pixels, which is at least half the width of the boundary.
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorTypes:
-    """Wrong pixels of each class, of one image or of several, as counts add up.
+    """Wrong pixels of each class, of one image or of several: the counts of images can be added.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ErrorTypes:
 
     @property
     def gain(self) -> FloatArray:
-        """By how much the IoU of each class would rise if one type were mended (K, 3)."""
+        """By how much the IoU of each class would rise if one type were corrected (K, 3)."""
         return iou_gain(self.counts, self.right)
 
 
@@ -56,10 +56,10 @@ def error_types(
     """Sort the wrong pixels of each class into errors of the boundary, of extent, and whole segments.
 
     A wrong pixel is a core of the boundary if true positives and true negatives of its class lie within `width`, and
-    its connected part of such pixels adjoins both. Boundary errors are the wrong pixels of the same class and kind
-    within `width` of a core. Extent errors are others in a segment that contains true positives, and segment errors lie
-    in a segment without any. A segment is a connected part of the prediction for false positives, and of the target for
-    false negatives; pixels are connected through corners too.
+    its connected part of such pixels adjoins both. Boundary errors are the wrong pixels of the same class and side
+    (false positives or false negatives) within `width` of a core. All other errors are extent errors if their segment
+    contains true positives, and segment errors if it doesn't. A segment is a connected part of the prediction for false
+    positives, and of the target for false negatives. Pixels connect through corners too.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def error_types(
         Value of `target` that marks pixels to leave out: they are neither right nor wrong. Predicted segments run
         through them.
     width
-        Pixels, >= 1; a distance between pixel centres counts as the nearest whole number. None is 1 % of the image's
+        In pixels, >= 1. Distances between pixel centres are rounded to whole pixels. None is 1 % of the image's
         diagonal, rounded, at least 1.
 
     Raises
@@ -93,51 +93,52 @@ def error_types(
     [[0, 0, 16], [10, 0, 0]]
     """
     where = "error_types"
-    truth, found, num_classes = known_labels(
+    truth, predicted, num_classes = validated_labels(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, axes=(2,)
     )
     if ignore_index is not None:
-        found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
-    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
-    truth, found = np.ascontiguousarray(truth), np.ascontiguousarray(found)
+        predicted = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(predicted.dtype)
+    width = validated_width(where, width, target.shape, RATIO, most=_WIDEST)
+    truth, predicted = np.ascontiguousarray(truth), np.ascontiguousarray(predicted)
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
         return ErrorTypes(counts=counts, right=counts[:, 0, 0], width=width)
     from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is measured
 
     shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
-    right, wrong, has_right, has_other = kernels.survey(truth, found, num_classes, shift)
+    right, wrong, has_right, has_other = kernels.survey(truth, predicted, num_classes, shift)
     reach = np.sqrt((width + 0.5) ** 2 - np.arange(width + 1.0) ** 2).astype(np.int64)
-    neighbours = np.ones(2, np.int64)  # the reach of the eight pixels around
-    same = np.flatnonzero(truth == found)
-    for side, own in enumerate((found, truth)):
-        values = own.reshape(-1)
-        places = wrong[values[wrong] != num_classes]
-        near = kernels.look_around(places, own, truth, found, True, reach, shift, has_right)
-        near[near] = kernels.look_around(places[near], own, truth, found, False, reach, shift, has_other)
-        seeds, has_seed = _keep(places[near], own, num_classes), np.zeros_like(has_right)
+    adjacent = np.ones(2, np.int64)  # the reach of the eight neighbours
+    right_pixels = np.flatnonzero(truth == predicted)
+    for side, own in enumerate((predicted, truth)):  # false positives, then false negatives
+        classes = own.reshape(-1)
+        places = wrong[classes[wrong] != num_classes]
+        near = kernels.look_around(places, own, truth, predicted, True, reach, shift, has_right)
+        near[near] = kernels.look_around(places[near], own, truth, predicted, False, reach, shift, has_other)
+        seeds = _keep(places[near], own, num_classes)
+        has_seed = np.zeros_like(has_right)
         y, x = np.divmod(places[near], own.shape[1])
-        has_seed[values[places[near]], y >> shift, x >> shift] = True
+        has_seed[classes[places[near]], y >> shift, x >> shift] = True
         near[~near] = kernels.look_around(places[~near], own, seeds, seeds, True, reach, shift, has_seed)
         parts = _number_parts(_keep(places[near], own, num_classes), num_classes)[places[near]]
-        adjoins = np.ones(parts.max(initial=0) + 1, bool)
-        for both, held in ((True, has_right), (False, has_other)):
-            beside = kernels.look_around(places[near], own, truth, found, both, neighbours, shift, held)
-            adjoins &= np.bincount(parts, beside, len(adjoins)) > 0
-        near[near] = adjoins[parts]
+        adjoins_both = np.ones(parts.max(initial=0) + 1, bool)
+        for both, has_any in ((True, has_right), (False, has_other)):
+            adjoins = kernels.look_around(places[near], own, truth, predicted, both, adjacent, shift, has_any)
+            adjoins_both &= np.bincount(parts, adjoins, len(adjoins_both)) > 0
+        near[near] = adjoins_both[parts]
         segments = _number_parts(own, num_classes)
-        met = np.zeros(segments.max() + 1, bool)
-        met[segments[same]] = True
-        types = np.where(near, 0, np.where(met[segments[places]], 1, 2))
-        np.add.at(counts[:, side], (values[places], types), 1)
+        has_true_positives = np.zeros(segments.max() + 1, bool)
+        has_true_positives[segments[right_pixels]] = True
+        types = np.where(near, 0, np.where(has_true_positives[segments[places]], 1, 2))
+        np.add.at(counts[:, side], (classes[places], types), 1)
     return ErrorTypes(counts=counts, right=right, width=width)
 
 
 def _keep(places: IntArray, classes: NDArray[Any], nothing: int) -> NDArray[Any]:
-    """Return a map with the classes at some places, and `nothing` everywhere else."""
-    kept = np.full_like(classes, nothing)
-    kept.reshape(-1)[places] = classes.reshape(-1)[places]
-    return kept
+    """Return a map with the classes at these places, and `nothing` everywhere else."""
+    sparse = np.full_like(classes, nothing)
+    sparse.reshape(-1)[places] = classes.reshape(-1)[places]
+    return sparse
 
 
 def _number_parts(classes: NDArray[Any], nothing: int) -> IntArray:
@@ -147,9 +148,9 @@ def _number_parts(classes: NDArray[Any], nothing: int) -> IntArray:
 
 
 def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
-    """Compute by how much the IoU would rise if errors of one type were mended.
+    """Compute by how much the IoU would rise if errors of one type were corrected.
 
-    A mended false positive leaves the union, a mended false negative joins the intersection.
+    A corrected false positive leaves the union, and a corrected false negative joins the intersection.
 
     Parameters
     ----------
@@ -160,10 +161,12 @@ def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
 
     Returns
     -------
-    (..., 3), NaN where the union is empty; 1 minus the IoU where mending leaves an empty union.
+    (..., 3), NaN where the union is empty; 1 minus the IoU where the correction leaves an empty union.
     """
     union = counts.sum(axis=(-2, -1)) + right
-    common, rest = right[..., None] + counts[..., 1, :], union[..., None] - counts[..., 0, :]
-    mended = np.where((rest == 0) & (union[..., None] > 0), 1.0, divide(common, rest))
-    gain: FloatArray = mended - divide(right, union)[..., None]
+    corrected_common = right[..., None] + counts[..., 1, :]
+    corrected_union = union[..., None] - counts[..., 0, :]
+    is_emptied = (corrected_union == 0) & (union[..., None] > 0)
+    corrected = np.where(is_emptied, 1.0, divide(corrected_common, corrected_union))
+    gain: FloatArray = corrected - divide(right, union)[..., None]
     return gain

@@ -11,15 +11,15 @@ from segmeter.checks import expected, known_name
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_numbers, mean_defined
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined, validated_numbers
 
-_EXACT = 2.0**53  # float64 holds every whole number up to it
+_EXACT = 2.0**53  # float64 holds every whole number up to this.
 
 
 class ClassTotals(NamedTuple):
     """The sums that overlap scores need from counts: four per class, each (..., K).
 
-    They are linear in the counts, so sums over cases and over resampled cases are sums of margins.
+    They are linear in the counts, so the totals of several cases, or of resampled cases, are sums of the cases' totals.
     """
 
     tp: NDArray[Any]
@@ -33,7 +33,7 @@ class ClassTotals(NamedTuple):
 
     @classmethod
     def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
-        """Return the margins of such rows."""
+        """Return the totals in rows that `columns` made."""
         return cls(*np.split(columns, 4, axis=-1))
 
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "ClassTotals":
@@ -41,7 +41,7 @@ class ClassTotals(NamedTuple):
         return ClassTotals(*map(change, self))
 
     def ratio(self, name: str) -> FloatArray:
-        """Return one of `RATIOS` for each class."""
+        """Compute one of `RATIOS` for each class."""
         return divide(*RATIOS[name](self))
 
 
@@ -94,13 +94,13 @@ class OverlapScores:
 
 
 RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = {  # numerator and denominator
-    "iou": lambda m: (m.tp, m.target + m.predicted - m.tp),
-    "dice": lambda m: (2 * m.tp, m.target + m.predicted),
-    "precision": lambda m: (m.tp, m.predicted),
-    "recall": lambda m: (m.tp, m.target),
-    "specificity": lambda m: (m.total - m.target - m.predicted + m.tp, m.total - m.target),
-    "volumetric_similarity": lambda m: (m.target + m.predicted - abs(m.target - m.predicted), m.target + m.predicted),
-    "relative_volume_difference": lambda m: (m.predicted - m.target, m.target),
+    "iou": lambda t: (t.tp, t.target + t.predicted - t.tp),
+    "dice": lambda t: (2 * t.tp, t.target + t.predicted),
+    "precision": lambda t: (t.tp, t.predicted),
+    "recall": lambda t: (t.tp, t.target),
+    "specificity": lambda t: (t.total - t.target - t.predicted + t.tp, t.total - t.target),
+    "volumetric_similarity": lambda t: (t.target + t.predicted - abs(t.target - t.predicted), t.target + t.predicted),
+    "relative_volume_difference": lambda t: (t.predicted - t.target, t.target),
 }
 _MEANS = {"mean_iou": "iou", "mean_dice": "dice", "balanced_accuracy": "recall"}
 
@@ -120,14 +120,14 @@ def overlap_scores(
     ----------
     counts : (..., K, K), or (..., K, 2, 2) for multilabel
         From `confusion_matrix` or `multilabel_counts`; rows are the target. Whole numbers, integer or floating (such as
-        the sums of `bootstrap`). Those of a matrix add up to at most 2**53, so that every sum is exact.
+        the sums of `bootstrap`). The counts of a matrix must add up to at most 2**53, so that every sum is exact.
     task
-        "multilabel" for (..., K, 2, 2) counts; binary and multiclass read (..., K, K) alike.
+        "multilabel" for (..., K, 2, 2) counts. Binary and multiclass counts are both (..., K, K).
     classes
         The classes that the means run over; None means all, background included (as mmseg and Cityscapes).
     count_invalid
-        Whether the counts are (..., K, K + 1), with a last column of predictions outside the classes. They miss the
-        target's class, and are a false positive of no class.
+        Whether the counts are (..., K, K + 1), with a last column of predictions outside the classes. Such a prediction
+        is a false negative of the target's class, but a false positive of no class.
 
     Returns
     -------
@@ -152,21 +152,21 @@ def overlap_scores(
     """
     where, rule = "overlap_scores", "to be whole numbers >= 0"
     known_name(where, "task", task, TASKS)
-    given = known_numbers(where, "counts", counts, rule, kinds="iuf")
+    numbers = validated_numbers(where, "counts", counts, rule, kinds="iuf")
     with np.errstate(invalid="ignore"):  # infinity has no remainder
-        broken = given[~((given >= 0) & (given % 1 == 0))]
-    if broken.size:
-        raise InputError(expected(where, "counts", rule, broken[0]))
-    if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
+        refused = numbers[~((numbers >= 0) & (numbers % 1 == 0))]
+    if refused.size:
+        raise InputError(expected(where, "counts", rule, refused[0]))
+    if numbers.sum(dtype=np.float64, axis=(-2, -1) if numbers.ndim > 1 else None).max(initial=0) > _EXACT:
         raise InputError(expected(where, "counts", "to sum to 2**53 pixels or fewer", "more"))
     # In int64, differences don't wrap and sums are exact.
-    margins = class_totals(given.astype(np.int64, copy=False), task=task, count_invalid=count_invalid)
-    chosen = arrays.known_classes(where, classes, margins.tp.shape[-1])
-    ratios = {name: margins.ratio(name) for name in RATIOS}
+    totals = class_totals(numbers.astype(np.int64, copy=False), task=task, count_invalid=count_invalid)
+    chosen = arrays.validated_classes(where, classes, totals.tp.shape[-1])
+    ratios = {name: totals.ratio(name) for name in RATIOS}
     return OverlapScores(
         **ratios,
-        **{name: aggregate(name, margins, task=task, classes=chosen) for name in AGGREGATES},
-        support=margins.target,
+        **{name: aggregate(name, totals, task=task, classes=chosen) for name in AGGREGATES},
+        support=totals.target,
         n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
     )
 
@@ -190,37 +190,37 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_inval
     return ClassTotals(tp, target, predicted, total)
 
 
-def aggregate(name: str, margins: ClassTotals, *, task: Task, classes: Sequence[int] | IntArray) -> FloatArray:
-    """Compute one of `AGGREGATES` (...) from margins (..., K); means are over the given classes."""
+def aggregate(name: str, totals: ClassTotals, *, task: Task, classes: Sequence[int] | IntArray) -> FloatArray:
+    """Compute one of `AGGREGATES` (...) from totals (..., K); means are over the given classes."""
     if name in _MEANS:
-        return mean_defined(np.take(margins.ratio(_MEANS[name]), classes, axis=-1))
+        return mean_defined(np.take(totals.ratio(_MEANS[name]), classes, axis=-1))
     if name == "frequency_weighted_iou":
-        weighted = (margins.target * np.nan_to_num(margins.ratio("iou"))).sum(axis=-1)
-        return divide(weighted, margins.target.sum(axis=-1))
-    pooled = _pool(margins) if task == "multilabel" else margins
+        weighted = (totals.target * np.nan_to_num(totals.ratio("iou"))).sum(axis=-1)
+        return divide(weighted, totals.target.sum(axis=-1))
+    pooled = _pool(totals) if task == "multilabel" else totals
     if name == "pixel_accuracy":
         return divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1))
-    whole = pooled.target.sum(axis=-1, keepdims=True)
+    pixels = pooled.target.sum(axis=-1, keepdims=True)
     fn, fp = pooled.target - pooled.tp, pooled.predicted - pooled.tp
-    exact = (pooled.tp, pooled.target, pooled.predicted, fn, fp, whole - pooled.target - fp)
+    exact = (pooled.tp, pooled.target, pooled.predicted, fn, fp, pixels - pooled.target - fp)
     tp, target, predicted, fn, fp, tn = (np.asarray(part, np.float64) for part in exact)
-    # Squared pixels, summed over classes: n tp - t p is the agreement beyond chance, n^2 - t p its largest value, and
-    # n^2 - t^2 and n^2 - p^2 are the spread of target and prediction. Differences of squares would lose all digits of a
-    # rare class, so these are sums of products of counts.
-    rest, unpredicted = fp + tn, fn + tn
-    beyond = (tp * tn - fn * fp).sum(axis=-1)
+    # In squared pixels, summed over classes: n tp - t p is the agreement beyond chance, and n^2 - t p its largest
+    # value. n^2 - t^2 and n^2 - p^2 are the spreads of target and prediction. Differences of squares would lose all
+    # digits of a rare class, so these are computed as sums of products of counts.
+    not_target, not_predicted = fp + tn, fn + tn
+    beyond_chance = (tp * tn - fn * fp).sum(axis=-1)
     if name == "kappa":
-        return divide(beyond, (target * unpredicted).sum(axis=-1))
-    n, held = np.asarray(whole, np.float64)[..., 0], predicted.sum(axis=-1)
-    invalid = np.maximum(n - held, 0)  # predicted outside the classes; overlapping groups may hold more than n
-    other = (predicted * unpredicted).sum(axis=-1) + invalid * held
-    return divide(beyond, np.sqrt((target * rest).sum(axis=-1)) * np.sqrt(other))
+        return divide(beyond_chance, (target * not_predicted).sum(axis=-1))
+    n, n_predicted = np.asarray(pixels, np.float64)[..., 0], predicted.sum(axis=-1)
+    invalid = np.maximum(n - n_predicted, 0)  # predicted outside the classes; overlapping groups may have more than n
+    predicted_spread = (predicted * not_predicted).sum(axis=-1) + invalid * n_predicted
+    return divide(beyond_chance, np.sqrt((target * not_target).sum(axis=-1)) * np.sqrt(predicted_spread))
 
 
-def _pool(margins: ClassTotals) -> ClassTotals:
-    """Return the margins of the single 2 x 2 table of all multilabel decisions."""
-    one = margins.map(lambda part: part.sum(axis=-1))
-    absent = one.map(lambda part: one.total - part)
-    tp = np.stack([absent.target - one.predicted + one.tp, one.tp], axis=-1)
-    target, predicted = (np.stack(pair, axis=-1) for pair in zip(absent[1:3], one[1:3], strict=True))
-    return ClassTotals(tp, target, predicted, np.stack([one.total, one.total], axis=-1))
+def _pool(totals: ClassTotals) -> ClassTotals:
+    """Return the totals of the single 2 x 2 table of all multilabel decisions."""
+    present = totals.map(lambda part: part.sum(axis=-1))
+    absent = present.map(lambda part: present.total - part)
+    tp = np.stack([absent.target - present.predicted + present.tp, present.tp], axis=-1)
+    target, predicted = (np.stack(pair, axis=-1) for pair in zip(absent[1:3], present[1:3], strict=True))
+    return ClassTotals(tp, target, predicted, np.stack([present.total, present.total], axis=-1))

@@ -16,14 +16,14 @@ from segmeter.data.folds import PAIR, PREFIX, count_left_right, group_of
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
 
-MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
-FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
+MIN_UNITS = 5  # With 4 units, all lie on one side of the true median in 12 % of samples (2 / 2**4).
+FEW_UNITS = 50  # With fewer units, intervals may contain the true value less often than they should.
 
 CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
 TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
-_LISTED = 8  # classes named in one warning
+_LISTED = 8  # A warning names at most this many classes.
 TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
@@ -46,20 +46,20 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     Parameters
     ----------
     case_ids
-        Of the cases, in the order of the labels.
+        The ids of the cases, in the order of the labels.
     cluster
         "prefix:_": the text before the last "_" of the case id. "prefix:8": its first 8 characters. "pair": the id
         without its side (Image_01L, Image_01R). "TABLE.csv:COLUMN": that column of a table (CSV, TSV
-        with tabs, or Parquet) whose column `case_id` names the cases. Else a regular expression: what its groups
-        capture.
+        with tabs, or Parquet) whose column `case_id` names the cases. Anything else is a regular expression, whose
+        groups capture the label.
     key
-        Of the configuration, for messages.
+        The key of the configuration that messages name.
 
     Raises
     ------
     InputError
-        Cases without a label, with the first of them; or a table that can't be read, lacks a column, or gives a case
-        two labels.
+        Cases have no label (the message names the first of them), or the table can't be read, lacks a column, or gives
+        a case two labels.
 
     Examples
     --------
@@ -83,8 +83,8 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
             labels = (case_id.rpartition(separator)[0] or None for case_id in case_ids)
         rule = f"to find its separator in every case id ('{cluster}')"
     else:
-        found = map(re.compile(cluster).search, case_ids)
-        labels = (one and "\x1f".join(part or "" for part in one.groups()) for one in found)
+        matches = map(re.compile(cluster).search, case_ids)
+        labels = (match and "\x1f".join(group or "" for group in match.groups()) for match in matches)
         rule = f"to match every case id ('{cluster}')"
     return take_cases(labels, case_ids, key=key, rule=rule)
 
@@ -116,12 +116,13 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
 
 def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
     """Sum the numbers (N,) of each cluster, (count,)."""
-    sums = np.bincount(index, weights=column, minlength=count)  # in float64: of integers too, each sum is exact
+    sums = np.bincount(index, weights=column, minlength=count)  # sums in float64, which is exact for integers too
     return sums.astype(np.int64) if column.dtype.kind in "biu" else sums
 
 
 def effective_units(sizes: NDArray[Any]) -> float:
-    """Compute Kish's effective number of units of sizes (N,): squared sum over sum of squares; NaN for 0.
+    """Compute Kish's effective number of units with sizes (N,): the squared sum over the sum of squares; NaN if all are
+    0.
 
     Examples
     --------
@@ -141,11 +142,11 @@ def warn_of_few(
     Parameters
     ----------
     case_ids, cluster
-        Of the cases, and `metrics.cluster`.
+        The ids of the cases, and `metrics.cluster`.
     units
         Number of independent cases or clusters.
     effective
-        Effective units by class, None where it is absent.
+        Effective units by class; None for a class that is absent.
     """
     lines = []
     if units < FEW_UNITS:
@@ -160,8 +161,8 @@ def warn_of_few(
     grouping = find_grouping(case_ids) if cluster is None else None
     if grouping:
         pattern, groups = grouping
-        plain = pattern.startswith((PREFIX, PAIR))
-        remedy = f"set metrics.cluster={pattern}" if plain else f"set 'metrics.cluster=\"{pattern}\"'"
+        is_regex = not pattern.startswith((PREFIX, PAIR))
+        remedy = f"set 'metrics.cluster=\"{pattern}\"'" if is_regex else f"set metrics.cluster={pattern}"
         lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
     return " ".join(lines) or None
 
@@ -176,13 +177,13 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     column
         One of its other columns.
     key
-        Of the configuration, such as "cluster", for messages.
+        The key of the configuration that messages name, such as "cluster".
 
     Raises
     ------
     InputError
-        The table can't be read, lacks a column, has two columns of one name, has a row of another length than its
-        header, or gives a case two values.
+        The table can't be read, lacks a column, has two columns with the same name, has a row that is longer or shorter
+        than its header, or gives a case two values.
     """
     names, rows = _read(Path(path), key, (CASE_ID, column))
     lacking = [name for name in (CASE_ID, column) if name not in names]
@@ -204,7 +205,7 @@ def take_cases(found: Iterable[str | None], case_ids: Sequence[str], *, key: str
     Raises
     ------
     InputError
-        Cases without one, with the first of them.
+        Cases have no value; the message names the first of them.
     """
     values = list(found)
     if missed := [repr(case_id) for case_id, value in zip(case_ids, values, strict=True) if value is None]:
@@ -222,7 +223,7 @@ def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[
     """Return the names of all columns, and the rows of the wanted ones as text."""
     from pyarrow import parquet
 
-    rows = list[list[str]]()
+    rows: list[list[str]] = []
     try:
         if path.suffix.lower() == ".parquet":
             names = parquet.read_schema(path).names
@@ -234,11 +235,11 @@ def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[
             with path.open(newline="", encoding="utf-8-sig") as file:
                 lines = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
                 names = next(lines, [])
-                places = [names.index(name) for name in wanted if name in names]
+                indices = [names.index(name) for name in wanted if name in names]
                 for line in filter(None, lines):
                     if len(line) != len(names):
                         raise ValueError(f"line {lines.line_num} has {len(line)} cells, and the header {len(names)}")
-                    rows.append([line[place] for place in places])
+                    rows.append([line[index] for index in indices])
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{shorten([repr(name) for name in twice])} twice")
     except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError

@@ -1,8 +1,8 @@
 """Provides the bootstrap's input: columns of numbers per case to add up, and how often each resample draws a case.
 
-Columns are computed one at a time, because all of them together may not fit into memory. A mean over cases is three
-sums: of the finite values, of the number of defined values, and of the number of infinite ones. It is infinite as soon
-as one value is. Axis letters: N cases, M columns, R sums, V values per case.
+Columns are computed one at a time, because all of them together may not fit into memory. A mean over cases is computed
+from three sums: the sum of the finite values, the number of defined values, and the number of infinite values. It is
+infinite as soon as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 """
 
 import math
@@ -29,11 +29,11 @@ class Columns:
     count
         N.
     shape
-        Of the numbers of one case.
+        Shape of the numbers of one case.
     dtype
-        Of each column.
+        Dtype of each column.
     make
-        Index of a column, counted as in the flat `shape`, to its numbers (N,).
+        Returns the numbers (N,) of a column, given its index in the flattened `shape`.
     """
 
     count: int
@@ -45,24 +45,24 @@ class Columns:
     def of(cls, array: NDArray[Any]) -> "Columns":
         """Wrap the columns of an array (N, ...)."""
         flat = array.reshape(len(array), -1)
-        return cls(count=len(array), shape=array.shape[1:], dtype=array.dtype, make=lambda place: flat[:, place])
+        return cls(count=len(array), shape=array.shape[1:], dtype=array.dtype, make=lambda index: flat[:, index])
 
     @classmethod
     def join(cls, *parts: "Columns") -> "Columns":
         """Put the columns (N, M) of parts side by side, as `np.concatenate` joins arrays."""
-        places = [(part, place) for part in parts for place in range(part.width)]
+        sources = [(part, index) for part in parts for index in range(part.width)]
         dtype = np.result_type(*(part.dtype for part in parts))
 
-        def make(number: int) -> NDArray[Any]:
-            part, place = places[number]
-            return part.make(place).astype(dtype, copy=False)
+        def make(index: int) -> NDArray[Any]:
+            part, index_in_part = sources[index]
+            return part.make(index_in_part).astype(dtype, copy=False)
 
-        return cls(count=parts[0].count, shape=(len(places),), dtype=dtype, make=make)
+        return cls(count=parts[0].count, shape=(len(sources),), dtype=dtype, make=make)
 
     def of_cases(self, members: NDArray[np.bool_]) -> "Columns":
         """Return the same columns as float64, with zeros for the other cases."""
         weights = members.astype(np.float64)
-        return replace(self, dtype=weights.dtype, make=lambda place: self.make(place) * weights)
+        return replace(self, dtype=weights.dtype, make=lambda index: self.make(index) * weights)
 
     @property
     def width(self) -> int:
@@ -78,7 +78,7 @@ class Columns:
 
 
 def mean_columns(values: FloatArray) -> FloatArray:
-    """Make columns (N, 3 V) from whose sums the means of values (N, V) follow: finite values, defined, infinite."""
+    """Make the columns (N, 3 V) for means of values (N, V): finite values, whether defined, and whether infinite."""
     finite = np.where(np.isfinite(values), values, 0.0)
     return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
 
@@ -89,7 +89,7 @@ def mean_of_columns(sums: FloatArray) -> FloatArray:
 
 
 def split_means(sums: FloatArray) -> FloatArray:
-    """Split sums (R, 3 V) of `mean_columns` into shares of infinite values, and means of the others: (2, R, V)."""
+    """Split sums (R, 3 V) of `mean_columns` into shares of infinite values and means of the others: (2, R, V)."""
     finite, defined, infinite = np.split(sums, 3, axis=1)
     return np.stack([divide(infinite, defined), divide(finite, defined - infinite)])
 
@@ -105,24 +105,24 @@ def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
     The mean with the larger share of infinite values is larger by inf. If the shares are equal, the other values
     decide.
     """
-    apart = new[0] - base[0]
+    infinite = new[0] - base[0]
     finite = np.where((new[0] == 1) & (base[0] == 1), 0.0, minus(new[1], base[1]))
-    return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)
+    return np.where(np.abs(infinite) > 0, np.copysign(np.inf, infinite), finite)
 
 
 Interval = Literal["expanded", "bca", "percentile"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MOST_RESAMPLES = 10**8
-MOST_UNITS = 20_000  # that are drawn one by one; more are first put together at random, see `draw_pools`
+MOST_UNITS = 20_000  # Up to this many units are drawn one by one; more are pooled at random first, see `draw_pools`.
 
-_DRAWN = 1 << 18  # multiplicities held at a time: they stay in the caches
-_LEAST_ROWS = 64  # resamples in a block: all columns of all cases are read once for each block
-_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
-_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
-_MOST_THREADS = 4  # that draw and sum; one thread scores the sums
+_DRAWN = 1 << 18  # A block has about this many multiplicities, so that they stay in the caches.
+_LEAST_ROWS = 64  # A block has at least this many resamples, as all columns of all cases are read once per block.
+_MANY_DRAWS = 1 << 22  # With fewer draws, NumPy is done before the compiled loop is loaded.
+_POOLS = 0x706F6F6C  # Gives the pools a random stream other than that of the draws.
+_MOST_THREADS = 4  # At most this many threads draw and sum; one thread scores the sums.
 
 
-def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
+def validated_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
     """Check the number of resamples and the seed, and return both as ints."""
     resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
     if not 1 <= resamples <= MOST_RESAMPLES:
@@ -133,18 +133,18 @@ def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
 
 
 def to_grid(column: NDArray[Any]) -> FloatArray:
-    """Round a column to a power of two so coarse that sums of N draws are exact; integers stay as they are."""
+    """Round to multiples of a power of two, so coarse that sums of N draws are exact; integers stay as they are."""
     values: FloatArray = column.astype(np.float64)
     largest = max(values.max(initial=0), -values.min(initial=0)) * max(len(values), 1)
     quantum = np.exp2(np.ceil(np.log2(max(largest, np.finfo(float).tiny))) - 52)
-    values /= quantum  # in place: with many cases these are the largest arrays there are
+    values /= quantum  # in place: with many cases, these are the largest arrays
     np.round(values, out=values)
     values *= quantum
     return values
 
 
 def count_pools(units: int) -> int:
-    """Return how many pools of equal size stand in for units: `MOST_UNITS` at most, or one for each unit.
+    """Return how many pools of equal size represent the units: at most `MOST_UNITS`, or one for each unit.
 
     Examples
     --------
@@ -156,16 +156,16 @@ def count_pools(units: int) -> int:
 
 
 def draw_pools(count: int, pools: int, seed: int, *, stream: Sequence[int] = (_POOLS,)) -> NDArray[np.int64]:
-    """Put units into random pools of equal size (or one apart), and return the pool of each unit.
+    """Put units into random pools whose sizes differ by at most one, and return the pool of each unit.
 
-    Resampling pools takes the same time for any number of units. As pools are random, the variance between them is that
-    of independent units, up to a relative error of about sqrt(2 / P) for P pools: 1 % for `MOST_UNITS`. With
-    `count_pools`, so few pools lack a unit that intervals of totals, such as numbers of objects, have it too.
+    Resampling pools takes the same time for any number of units. As pools are random, the variance between them matches
+    the variance of independent units, up to a relative error of about sqrt(2 / P) for P pools: 1 % for `MOST_UNITS`.
+    With `count_pools`, few pools lack a unit, so this holds for totals too, such as numbers of objects.
     """
     order = np.argsort(np.random.PCG64([seed, *stream]).random_raw(count), kind="stable")
-    pool = np.empty(count, np.int64)
-    pool[order] = np.arange(count) % pools
-    return pool
+    pool_of = np.empty(count, np.int64)
+    pool_of[order] = np.arange(count) % pools
+    return pool_of
 
 
 def map_weights(
@@ -173,12 +173,13 @@ def map_weights(
 ) -> Iterator[FloatArray]:
     """Map `work` over blocks of multiplicities (b, N), in order: each row is one multinomial draw of N among N.
 
-    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32): NumPy promises the
-    stream for all versions, but not its distributions. Each row has a fixed place in the stream, so threads can draw
-    different rows at the same time.
+    An index is computed from 32 bits of the raw stream by multiplication (with a bias below N / 2**32). NumPy promises
+    the same stream in all versions, but not the same distributions. Each row has a fixed place in the stream, so
+    threads can draw different rows at the same time.
     """
     is_long = resamples * n_units >= _MANY_DRAWS
-    size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
+    block_rows = max(_LEAST_ROWS, _DRAWN // n_units)
+    words = (n_units + 1) // 2  # per row
 
     def draw(rows: range) -> FloatArray:
         source = np.random.PCG64(seed).advance(rows.start * words)
@@ -195,8 +196,9 @@ def map_weights(
         counts = np.bincount(drawn.reshape(-1), minlength=len(rows) * n_units)
         return work(counts.reshape(halves.shape).astype(np.float64))
 
-    blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
+    blocks = (range(start, min(start + block_rows, resamples)) for start in range(0, resamples, block_rows))
     threads = min(count_cores(), _MOST_THREADS) if is_long else 1
     if threads == 1:
         return map(draw, blocks)
-    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # results may be large
+    # Results may be large, so only few are computed ahead.
+    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")

@@ -1,6 +1,6 @@
 """Plans the number of cases: how wide an interval gets, and how often a test finds a difference, with more of them.
 
-A pilot shows the spread of one unit. Widths then follow the root law: 2 q sigma / sqrt(n), with the quantile q of
+A pilot shows the spread of one unit. An interval then has the width 2 q sigma / sqrt(n), with the quantile q of
 Student's distribution that `bootstrap` takes. The pilot's own spread is uncertain too, and by more than most expect, so
 every number of units comes with an interval. See docs/plan.md for its coverage.
 """
@@ -20,14 +20,14 @@ from segmeter.metrics.statistics.clusters import MIN_UNITS, effective_units
 from segmeter.metrics.statistics.columns import Columns, Interval, count_pools
 from segmeter.metrics.statistics.intervals import degrees_of_freedom
 
-LEAST_EFFECTIVE = 20  # Kish's number of units, below which a pilot can't tell the spread of a score of sums
-MOST_PLANNED = 10**7  # units
+LEAST_EFFECTIVE = 20  # With a Kish number below this, a pilot can't show the spread of a score of sums.
+MOST_PLANNED = 10**7  # A plan has at most this many units.
 
 _LEVEL = 0.95
 _FEW = 1000  # resamples; fewer make intervals too narrow
-_CAUTION = 1.25, 2.0  # of means over cases and of scores of sums, from benchmarks/plan.py
-_UPPER = float(ndtri(0.25))  # where the sizes begin to which a log-normal distribution is fitted
-_TAILS = (0.5, 0.025, 0.975)  # of chi-squared from above: the likeliest, smallest and largest spread for a pilot
+_CAUTION = 1.25, 2.0  # Divisors for means over cases and for scores of sums, from benchmarks/plan.py.
+_UPPER = float(ndtri(0.25))  # A log-normal distribution is fitted to the sizes above this normal quantile.
+_TAILS = (0.5, 0.025, 0.975)  # Upper tails of chi-squared: the median, smallest and largest spread for a pilot.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +41,18 @@ class Pilot:
     estimate
         The score; infinite or NaN if it has no spread.
     width
-        Of its interval in the pilot; NaN without one.
+        Width of the score's interval in the pilot; NaN without an interval.
     sigma, sigma_low, sigma_high
         Standard deviation of the score's estimate times the root of the number of units, and its 95 % interval.
     kurtosis
-        Of the influences of single units; 3 if they are normal.
+        Kurtosis of the influences of single units; 3 if they are normal.
     moving
         Share of the units that move the score.
     interval
         How intervals are computed, as for `bootstrap`.
     effective
-        Kish's number of units of a score of sums, allowing for large units that the pilot lacks (see `tail_factor`);
-        None for a mean over cases, in which each weighs the same.
+        Kish's number of units for a score of sums, allowing for large units that the pilot lacks (see `tail_factor`);
+        None for a mean over cases, in which every case weighs the same.
     """
 
     n_units: int | None
@@ -68,7 +68,7 @@ class Pilot:
 
     @property
     def ask_again(self) -> int | None:
-        """The number of units like these that would show the spread; None if these do."""
+        """The number of such units that a pilot would need to show the spread; None if this pilot has enough."""
         if self.n_units is None or self.effective is None or not self.effective < LEAST_EFFECTIVE:
             return None
         return math.ceil(self.n_units * LEAST_EFFECTIVE / self.effective)
@@ -80,24 +80,32 @@ class Pilot:
         Without their number of cases, the spread counts as exact, and there is no interval.
         """
         sigma, low, high = sd * _spread_ends(cases - 1) if cases else (sd, math.nan, math.nan)
-        spread = {"sigma": float(sigma), "sigma_low": float(low), "sigma_high": float(high)}
-        found = cls(n_units=cases, estimate=mean, width=math.nan, interval=interval, **spread)
-        return replace(found, width=found.width_of(cases, sd) if cases else math.nan)
+        pilot = cls(
+            n_units=cases,
+            estimate=mean,
+            width=math.nan,
+            sigma=float(sigma),
+            sigma_low=float(low),
+            sigma_high=float(high),
+            interval=interval,
+        )
+        return replace(pilot, width=pilot.width_of(cases, sd)) if cases else pilot
 
     def width_of(self, n: int, sigma: float | None = None) -> float:
         """Return the interval's width with `n` units."""
         return 2 * self._quantile(n) * (self.sigma if sigma is None else sigma) / math.sqrt(n)
 
     def power_of(self, difference: float, n: int, sigma: float | None = None) -> float:
-        """Return how often the interval of `n` units excludes 0 if `difference` is the true one."""
+        """Return how often the interval of `n` units excludes 0 if `difference` is the true difference."""
         shift = abs(difference) * math.sqrt(n) / (self.sigma if sigma is None else sigma)
         reach = self._quantile(n)
         return float(ndtr(shift - reach) + ndtr(-shift - reach))
 
     def units_for(self, enough: Callable[[int, float], bool]) -> tuple[int | None, int | None, int | None]:
-        """Find the least number of units that is `enough`, given a number and a spread, and the ends of its interval.
+        """Find the least number of units that is enough, and the ends of its interval.
 
-        None stands for an unknown end, or for more than `MOST_PLANNED`.
+        `enough` is called with a number of units and a spread. None stands for an unknown end, or for more than
+        `MOST_PLANNED`.
         """
 
         def least(sigma: float) -> int | None:
@@ -130,8 +138,8 @@ def measure_pilot(
     columns, statistic, resamples, seed, interval, clusters
         As for `bootstrap`; the statistic gives S scores.
     sizes
-        For each score the weights (U,) of the units in it, such as the pixels of a class in each case or cluster; None
-        where each weighs the same.
+        For each score the weights (U,) of its units, such as the pixels of a class in each case or cluster; None if
+        they all weigh the same.
 
     Returns
     -------
@@ -141,44 +149,46 @@ def measure_pilot(
     Notes
     -----
     Few pilots contain one of the rare large units that decide a score of sums, so most pilots show too small a spread.
-    It is therefore scaled by `tail_factor`, and so is Kish's number. A pilot can't tell if its cases look even by luck
-    while its upper sizes promise larger ones. The spread and its interval are the median and the central 95 % of the
-    spreads that fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves
-    (Satterthwaite 1946), divided by `_CAUTION`, as a pilot's kurtosis is itself too small.
+    It is therefore scaled by `tail_factor`, and so is Kish's number: a pilot's cases may look even by luck while its
+    upper sizes promise larger cases. The spread and its interval are the median and the central 95 % of the spreads
+    that fit the pilot. The kurtosis of the influences gives the degrees of freedom of its variance (Satterthwaite
+    1946). They are divided by `_CAUTION`, because a pilot's kurtosis is itself too small.
     """
-    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
-    drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)
-    n, pilots = drawn.n_units, list[Pilot]()
-    finite: BoolArray = np.all(np.isfinite(drawn.replicates), axis=0)
+    resampled = bootstrap_columns(
+        columns, statistic, resamples=resamples, seed=seed, interval=interval, level=_LEVEL, clusters=clusters
+    )
+    n_units = resampled.n_units
+    pilots: list[Pilot] = []
+    finite: BoolArray = np.all(np.isfinite(resampled.replicates), axis=0)
     for s, weights in enumerate(sizes):
         factor = 1.0 if weights is None else tail_factor(weights)
-        spread = float(drawn.influence.spread[s]) * math.sqrt(factor * max(n - 1, 1))
-        kurtosis, moving = float(drawn.influence.kurtosis[s]), float(drawn.influence.n_moving[s])
+        spread = float(resampled.influence.spread[s]) * math.sqrt(factor * max(n_units - 1, 1))
+        kurtosis, moving = float(resampled.influence.kurtosis[s]), float(resampled.influence.n_moving[s])
         sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / _CAUTION[weights is not None])
-        known = bool(finite[s] and np.isfinite(drawn.low[s]))
-        kurtosis, share = _of_units(kurtosis, moving, n)
+        has_width = bool(finite[s] and np.isfinite(resampled.low[s]))
+        unit_kurtosis, share = _of_units(kurtosis, moving, n_units)
         pilots.append(
             Pilot(
-                n_units=n,
-                estimate=float(drawn.estimate[s]),
-                width=float(drawn.high[s] - drawn.low[s]) if known else math.nan,
+                n_units=n_units,
+                estimate=float(resampled.estimate[s]),
+                width=float(resampled.high[s] - resampled.low[s]) if has_width else math.nan,
                 sigma=float(sigma),
                 sigma_low=float(low),
                 sigma_high=float(high),
-                kurtosis=kurtosis,
+                kurtosis=unit_kurtosis,
                 moving=share,
                 interval=interval,
                 effective=None if weights is None else effective_units(weights) / factor,
             )
         )
-    return pilots, drawn
+    return pilots, resampled
 
 
 def tail_factor(sizes: FloatArray) -> float:
-    """Return how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper part.
+    """Return how much the second moment of sizes (U,) grows if a log-normal distribution replaces their upper part.
 
     The factor is at least 1. A pilot seldom contains the rare large cases that decide the second moment, but its upper
-    three quarters show how fast sizes grow. Sizes of 0 stay 0.
+    three quarters show how fast sizes grow. Sizes of 0 are left out.
 
     Examples
     --------
@@ -188,14 +198,15 @@ def tail_factor(sizes: FloatArray) -> float:
     >>> 1.0 <= tail_factor(sizes) < 2.0
     True
     """
-    held = np.sort(sizes[sizes > 0])
-    if len(held) < 2 * MIN_UNITS:
+    positive = np.sort(sizes[sizes > 0])
+    count = len(positive)
+    if count < 2 * MIN_UNITS:
         return 1.0
-    normal = ndtri((np.arange(len(held)) + 0.5) / len(held))
+    normal = ndtri((np.arange(count) + 0.5) / count)
     upper = normal > _UPPER
-    slope, level = np.polyfit(normal[upper], np.log(held[upper]), 1)
-    fitted = (held[~upper] ** 2).sum() / len(held) + np.exp(2 * level + 2 * slope**2) * ndtr(2 * slope - _UPPER)
-    return max(1.0, round(float(fitted / (held**2).mean()), 12))  # sizes that are all equal give 1 but for rounding
+    slope, level = np.polyfit(normal[upper], np.log(positive[upper]), 1)
+    fitted = (positive[~upper] ** 2).sum() / count + np.exp(2 * level + 2 * slope**2) * ndtr(2 * slope - _UPPER)
+    return max(1.0, round(float(fitted / (positive**2).mean()), 12))  # rounded, so that equal sizes give exactly 1
 
 
 def resample_smaller(
@@ -208,37 +219,37 @@ def resample_smaller(
     units : (U, C)
         Columns that are summed.
     statistic
-        Sums (R, C) to scores (R, S).
+        Turns sums (R, C) into scores (R, S).
     sizes
-        Numbers of units to draw, M of them.
+        The M numbers of units to draw.
     draws
-        Data sets of each size.
+        How many data sets to draw of each size.
 
     Returns
     -------
     tuple
         The lower and the upper ends, (M, draws, S) each; NaN where there is no interval.
     """
-    source, ends = np.random.default_rng(seed), list[FloatArray]()
+    rng = np.random.default_rng(seed)
+    ends: list[FloatArray] = []
     for size in sizes:
         for _ in range(draws):
-            drawn = Columns.of(units[source.integers(len(units), size=size)])
-            found = bootstrap_columns(drawn, statistic, resamples=_FEW, seed=seed, interval=interval, level=_LEVEL)
-            ends.append(np.stack([found.low, found.high]))
-    shaped = np.stack(ends).reshape(len(sizes), draws, 2, -1)
-    return shaped[:, :, 0], shaped[:, :, 1]
+            drawn = Columns.of(units[rng.integers(len(units), size=size)])
+            resampled = bootstrap_columns(drawn, statistic, resamples=_FEW, seed=seed, interval=interval, level=_LEVEL)
+            ends.append(np.stack([resampled.low, resampled.high]))
+    stacked = np.stack(ends).reshape(len(sizes), draws, 2, -1)
+    return stacked[:, :, 0], stacked[:, :, 1]
 
 
 def _spread_ends(degrees: float) -> FloatArray:
-    """Return factors (3,) from a pilot's standard deviation to the median of those that fit it, and to the ends of 95
-    %.
-    """
-    ends: FloatArray = np.sqrt(degrees / chdtri(degrees, _TAILS))
-    return ends
+    """Return factors (3,) for a pilot's standard deviation: to the median and the central 95 % of those that fit it."""
+    factors: FloatArray = np.sqrt(degrees / chdtri(degrees, _TAILS))
+    return factors
 
 
 def _of_units(kurtosis: float, moving: float, units: int) -> tuple[float, float]:
-    """Return the kurtosis of the influences of units, and the share of units that move a score, from those of pools.
+    """Convert the kurtosis of the influences of pools, and the number of pools that move a score, to units: kurtosis,
+    and share of the units.
 
     Influences add up in a pool: m of them with kurtosis k have a fourth moment of m k + 3 m (m - 1) squared variances.
     If a share s of the units moves the score, a share 1 - (1 - s)^m of the pools does.

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.reader_process import need
-from segmeter.metrics.arrays import FloatArray, mean_defined, minus, say
+from segmeter.metrics.arrays import FloatArray, json_number_or_inf, mean_defined, minus
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig

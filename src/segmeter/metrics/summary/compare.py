@@ -14,7 +14,7 @@ import numpy as np
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf, minus
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, check_same_cases, check_same_spacing, lay_out_run
 from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
@@ -291,7 +291,7 @@ def _entry(
         column = n_dataset + first.names_per_case.index(metric)
         scores = np.stack([run_scores[run][:, [n_means + column, column]] for run in boards], axis=1)
         means = join_means(scores[0].T)
-        entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
+        entry["per_case"] = {run: json_number_or_inf(mean) for run, mean in zip(boards, means, strict=True)}
         if np.isinf(means).any():
             entry["infinite"] = {run: int(np.isinf(board.values(metric)).sum()) for run, board in boards.items()}
     if metric in first.dataset_names:
@@ -307,7 +307,7 @@ def _entry(
             "order": [names[m] for m in ranking.order],
             "ranks": dict(zip(names, ranking.ranks.tolist(), strict=True)),
             "rank_shares": dict(zip(names, ranking.rank_shares.tolist(), strict=True)),
-            "stability": plain(ranking.stability),
+            "stability": json_number(ranking.stability),
         }
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
+from segmeter.metrics.arrays import FloatArray, divide, json_number_or_inf, mean_defined
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -90,7 +90,7 @@ def compare_conventions(board: Scoreboard) -> dict[str, Any]:
             "version": convention.version,
             "hash": convention.hash,
             "tool": convention.tool,
-            "figures": {name: say(value) for name, value in figures.items()},
+            "figures": {name: json_number_or_inf(value) for name, value in figures.items()},
             "differs": differences(convention, surfaces=surfaces, groups=groups, background=background),
             "left_out": {name: count for name, count in left_out.items() if count},
             "refused": list(convention.refused),

@@ -14,7 +14,7 @@ import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide, json_number_or_inf, minus
 from segmeter.metrics.config.scores import MEAN, Requirement, find_facts, name_change
 from segmeter.metrics.pixels.overlap import ClassTotals
 from segmeter.metrics.statistics.bootstrap import Resampled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from segmeter.metrics.arrays import plain, say
+from segmeter.metrics.arrays import json_number, json_number_or_inf
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.planning import LEAST_EFFECTIVE, Pilot
@@ -189,7 +189,7 @@ def plan_row(
         estimate=say(pilot.estimate),
         pilot_width=plain(pilot.width),
         n_units=pilot.n_units,
-        effective=None if pilot.effective is None else plain(pilot.effective),
+        effective=None if pilot.effective is None else json_number(pilot.effective),
         width=width,
         power=power,
         cannot_tell=reason,

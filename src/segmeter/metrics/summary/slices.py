@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.clusters import MIN_UNITS

@@ -8,7 +8,7 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, divide_terms
 from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig, check_metrics
@@ -88,7 +88,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     means = {name: _describe(board.values(name)) | {"ci95": ends.get(("per_case", name))} for name in averaged}
     regions = {
         region: {
-            **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
+            **{name: json_number(dataset[f"{name}/{region}"]) for name in RATIOS},
             "support": int(target.sum(dtype=np.int64)),
             "n_effective": effective[region],
             "ci95": {name: ends.get(("dataset", f"{name}/{region}")) for name in _RESAMPLED},
@@ -123,9 +123,9 @@ def _describe(values: FloatArray) -> dict[str, Any]:
     used = values[~np.isnan(values)]
     finite = bool(np.isfinite(used).all())
     return {
-        "mean": say(used.mean()) if used.size else None,
-        "std": say(used.std(ddof=1)) if used.size > 1 and finite else None,
-        "std_population": say(used.std()) if used.size and finite else None,
+        "mean": json_number_or_inf(used.mean()) if used.size else None,
+        "std": json_number_or_inf(used.std(ddof=1)) if used.size > 1 and finite else None,
+        "std_population": json_number_or_inf(used.std()) if used.size and finite else None,
         "n_used": int(used.size),
         "n_undefined": int(values.size - used.size),
     }
@@ -147,7 +147,7 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Mapping[Key
     for name in board.measure_scores:
         metric, _, region = name.partition("/")
         entry = measures.setdefault(metric, {}).setdefault(region, {})
-        entry |= {"dataset": say(dataset[name]), "dataset_ci95": ends.get(("dataset", name))}
+        entry |= {"dataset": json_number_or_inf(dataset[name]), "dataset_ci95": ends.get(("dataset", name))}
     settings = [
         {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
         for measure in board.config.measures
