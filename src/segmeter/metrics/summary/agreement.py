@@ -181,7 +181,7 @@ def _mean(values: FloatArray) -> float:
 
 def _entry(values: FloatArray, resampled: Resampled | None, index: int) -> dict[str, Any]:
     return {
-        "mean": say(_mean(values)),
+        "mean": json_number_or_inf(_mean(values)),
         "ci95": None if resampled is None else resampled.ends(index),
         "n_used": int((~np.isnan(values)).sum()),
     }

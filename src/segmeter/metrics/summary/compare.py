@@ -240,7 +240,9 @@ def _compare_pair(
     resampled = base.resample(columns, score, test=True)
     pairs: dict[str, dict[str, Any]] = {name: {"base": names[0], "new": names[1]} for name in base.names}
     for d, metric in enumerate(base.dataset_names):
-        pairs[metric] |= _difference("dataset", metric, resampled, d) | {"dataset_p": plain(resampled.p_of_zero[d])}
+        pairs[metric] |= _difference("dataset", metric, resampled, d) | {
+            "dataset_p": json_number(resampled.p_of_zero[d])
+        }
     for v, metric in enumerate(base.names_per_case):
         both = base.values(metric), new.values(metric)
         undefined = np.isnan(both[0]) | np.isnan(both[1])
@@ -271,7 +273,7 @@ def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray
 def _difference(kind: str, metric: str, resampled: Resampled, index: int) -> dict[str, Any]:
     value = resampled.estimate[index]
     return {
-        f"{kind}_difference": say(value),
+        f"{kind}_difference": json_number_or_inf(value),
         f"{kind}_ci95": resampled.ends(index),
         f"{kind}_change": name_change(metric, value),
     }
@@ -296,7 +298,7 @@ def _entry(
             entry["infinite"] = {run: int(np.isinf(board.values(metric)).sum()) for run, board in boards.items()}
     if metric in first.dataset_names:
         scores = np.stack([run_scores[run][:, [first.dataset_names.index(metric)]] for run in boards], axis=1)
-        entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
+        entry["dataset"] = {run: json_number_or_inf(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:

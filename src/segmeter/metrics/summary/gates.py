@@ -156,9 +156,9 @@ def decide(
             "require": str(requirement),
             "metric": requirement.metric,
             "slice": None if part is None else dict(zip(("by", "value"), part, strict=True)),
-            "base": say(scores[i, 0]),
-            "new": say(scores[i, 1]),
-            "difference": say(difference),
+            "base": json_number_or_inf(scores[i, 0]),
+            "new": json_number_or_inf(scores[i, 1]),
+            "difference": json_number_or_inf(difference),
             "change": name_change(requirement.metric, difference),
             "p_holm": float(adjusted[i]),
         }
@@ -286,7 +286,7 @@ def _decide_bound(margins: Resampled, i: int, units: int, *, lost: int) -> dict[
             needed = shrunk if shrunk > units else None  # not more if the interval ends just at the bound
         reason = "the interval contains the bound"
     return {
-        "margin": say(margin),
+        "margin": json_number_or_inf(margin),
         "margin_ci95": margins.ends(i),
         "outcome": verdict,
         "n_units": units,

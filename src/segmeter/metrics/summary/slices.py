@@ -87,10 +87,10 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
         resampled = base.resample(sums, difference, test=True, units=True)
         for (i, label), (h, name) in product(enumerate(slices[by]), enumerate(names)):
             slices[by][label]["scores"][name] = {
-                "difference": say(resampled.estimate[i, h]),
+                "difference": json_number_or_inf(resampled.estimate[i, h]),
                 "change": name_change(name, resampled.estimate[i, h]),
                 "ci95": resampled.ends((i, h)),
-                "p": plain(resampled.p_of_zero[i, h]),
+                "p": json_number(resampled.p_of_zero[i, h]),
             }
     _adjust(slices)
     return slices
@@ -134,11 +134,11 @@ def _score_slices(board: Scoreboard, names: list[str], labels: Sequence[str]) ->
     n_infinite = {name: np.bincount(index[at], minlength=len(entries)) for name, at in infinite.items() if at.any()}
     for (i, label), (h, name) in product(enumerate(entries), enumerate(names)):
         entries[label]["scores"][name] = {
-            "value": say(values[i, h]),
+            "value": json_number_or_inf(values[i, h]),
             "ci95": resampled.ends((i, h)) if resampled else None,
-            "difference": say(values[i, half + h]),
+            "difference": json_number_or_inf(values[i, half + h]),
             "difference_ci95": resampled.ends((i, half + h)) if resampled else None,
-            "p": plain(resampled.p_of_zero[i, half + h]) if resampled else None,
+            "p": json_number(resampled.p_of_zero[i, half + h]) if resampled else None,
             **({"n_infinite": int(n_infinite[name][i])} if name in n_infinite else {}),
         }
     return entries

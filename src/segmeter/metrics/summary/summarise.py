@@ -106,7 +106,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "confusion_matrix": None if spec.is_multilabel else run.counts[:, : spec.num_classes].tolist(),
         **({"invalid": dict(zip(spec.names, run.counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": run.counts.tolist()} if spec.is_multilabel else {}),
-        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
+        "dataset": {name: json_number(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
         "dataset_ci95": {name: ends.get(("dataset", name)) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(classes)} | regions[name] for name, classes in config.groups.items()},
@@ -140,7 +140,7 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Mapping[Key
     measures: dict[str, dict[str, dict[str, Any]]] = {}
     for (metric, region), values in board.measured.items():
         used = values[~np.isnan(values)]
-        entry = _describe(values) | {"median": say(np.median(used)) if used.size else None}
+        entry = _describe(values) | {"median": json_number_or_inf(np.median(used)) if used.size else None}
         entry["n_penalised"] = int(penalised.get(region, np.isinf(values)).sum())
         entry["ci95"] = ends.get(("per_case", f"{metric}/{region}"))
         measures.setdefault(metric, {})[region] = entry
@@ -199,7 +199,7 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
     for region in board.run.regions:
         totals = board.run.totals(region)
         union: IntArray = totals.target + totals.predicted - totals.tp
-        effective[region] = plain(effective_units(sum_by(board.units, board.n_units, union)))
+        effective[region] = json_number(effective_units(sum_by(board.units, board.n_units, union)))
     return effective
 
 

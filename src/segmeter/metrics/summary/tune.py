@@ -16,7 +16,7 @@ from scipy.special import ndtri, stdtrit
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
+from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf, minus
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic
 from segmeter.metrics.statistics.clusters import MIN_UNITS, sum_by
@@ -129,9 +129,9 @@ def tune_boards(
     tried = [
         Tried(
             values=dict(values[s]),
-            score=say(estimates[s]),
+            score=json_number_or_inf(estimates[s]),
             ci95=score.ends(0),
-            gain=say(sign * minus(estimates[s], estimates[usual])),
+            gain=json_number_or_inf(sign * minus(estimates[s], estimates[usual])),
             share=float(choice.shares[s]),
         )
         for s, score in enumerate(scores)
@@ -147,12 +147,12 @@ def tune_boards(
         usual=usual,
         settings=tried,
         chosen=choice.chosen,
-        gain=plain(choice.gain),
-        optimism=plain(choice.optimism),
-        corrected_gain=plain(choice.corrected_gain),
-        gain_ci95=[None if few else plain(end) for end in choice.gain_ci95],
-        score=plain(choice.score),
-        score_ci95=[None if few else plain(end) for end in choice.score_ci95],
+        gain=json_number(choice.gain),
+        optimism=json_number(choice.optimism),
+        corrected_gain=json_number(choice.corrected_gain),
+        gain_ci95=[None if few else json_number(end) for end in choice.gain_ci95],
+        score=json_number(choice.score),
+        score_ci95=[None if few else json_number(end) for end in choice.score_ci95],
     ).model_dump(by_alias=True)
 
 
