@@ -33,11 +33,8 @@ STATUS_WORDS = dict(zip(STATUSES, ("found", "absent", "missed", "false alarm"), 
 _FEW_CLASSES = 4  # With at most this many classes, the table shows their IoU before the reader chooses.
 _MOST_CHOICES = 500  # A column with more texts than this is no choice.
 _NOT_COUNTED = -1
-_OBJECT_COUNTS = {
-    "instances": "",
-    "sizes": "object_",
-    "events": "objects_",
-}  # From prefixes of sums to those of metrics.
+_OBJECT_COUNTS = {"instances": "", "sizes": "object_", "events": "objects_"}
+"""The prefix of a metric by the prefix of its sum."""
 
 
 def board_of(rows: CaseTable, spec: ClassSpec, summary: Mapping[str, Any]) -> Scoreboard:
