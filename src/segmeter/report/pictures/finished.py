@@ -229,9 +229,9 @@ class EvaluatedCases:
             volume = dataset.open_volume(index)
             axis = volume.axis - 3
             labels = np.moveaxis(self._labels(paths, volume.shape), axis, -3)  # the axis of the planes comes first
-            target = volume.target()
+            reference = volume.target()
             planes: Any = VolumeImage(volume)
-            moved = None if target is None else np.moveaxis(target, axis, -3)
+            moved = None if reference is None else np.moveaxis(reference, axis, -3)
             return DrawnCase(image=planes, target=moved, labels=labels, files=files)
         sample = read_case(dataset, index)
         labels = self._labels(paths, sample.image.shape[:2])
