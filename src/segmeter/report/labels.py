@@ -1,4 +1,4 @@
-"""Shows the results of `segmeter agree`, `suspects` and `label_next`: tables, words, and crops to look at."""
+"""Shows the results of `segmeter agree` and `segmeter suspects`: tables, words, and crops to look at."""
 
 import base64
 from collections.abc import Mapping, Sequence
