@@ -42,19 +42,19 @@ def compare(
     Parameters
     ----------
     runs, spec, config, require
-        As `segmeter.metrics.summary.compare.compare_runs` takes them; None is the default configuration.
+        See `segmeter.metrics.summary.compare.compare_runs`; None is the default configuration.
 
     Returns
     -------
     Comparison
-        What `compare_runs` returns, with ``convention``, ``bootstrap`` (the settings of the intervals), ``rank_by``
-        (the headline), ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another
-        way.
+        The result of `compare_runs`, with ``convention``, ``bootstrap`` (the settings of the intervals), ``rank_by``
+        (the headline), ``order`` (the runs, best first), and ``other_orders`` (the metrics that order them in another
+        way).
 
     Raises
     ------
     InputError, ConfigError
-        As `compare_runs`; or the headline is no metric of all runs.
+        See `compare_runs`; or not all runs have the headline.
 
     Examples
     --------
@@ -69,6 +69,6 @@ def compare(
     """
     config = MetricsConfig() if config is None else config
     result = compare_runs(runs, spec, config, require=require)
-    ranked = order_runs(result["metrics"], headline_of(config, spec), key="headline")
-    settings = {"interval": config.interval, "resamples": config.bootstrap, "cluster": config.cluster, "warning": None}
-    return Comparison(result | ranked | {"convention": config.convention, "bootstrap": settings})
+    ranking = order_runs(result["metrics"], headline_of(config, spec), key="headline")
+    bootstrap = {"interval": config.interval, "resamples": config.bootstrap, "cluster": config.cluster, "warning": None}
+    return Comparison(result | ranking | {"convention": config.convention, "bootstrap": bootstrap})

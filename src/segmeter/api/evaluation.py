@@ -44,29 +44,29 @@ def evaluate(
     Parameters
     ----------
     pairs
-        Of each case its id, its target and its prediction: integer or bool arrays (H, W) or (D, H, W), multilabel
-        (K, H, W) or (K, D, H, W). They are read once, so that a generator need not hold them all; `Evaluation.show`
-        draws the cases of a list.
+        The id, target and prediction of each case: integer or bool arrays (H, W) or (D, H, W), multilabel (K, H, W) or
+        (K, D, H, W). They are read once, so a generator need not hold all of them. `Evaluation.show` draws the cases of
+        a list only.
     classes
-        Names, background included, or a ClassSpec, which says task and ignored value too.
+        Names, background included, or a ClassSpec, which also has the task and the ignored value.
     task
-        binary (two names, values 0 and 1), multiclass, or multilabel. Without it the task of a ClassSpec, or multiclass
-        for names.
+        binary (two names, values 0 and 1), multiclass, or multilabel. By default the task of the ClassSpec, or
+        multiclass for names.
     ignore_index
-        Value of the targets that marks pixels to leave out, or None. Without it that of a ClassSpec, or None for names.
+        The value of target pixels to leave out, or None. By default that of the ClassSpec, or None for names.
     count_invalid
         Whether predicted values that are no class are counted as missed, in a column of their own, instead of refused.
-        Without it as a ClassSpec says.
+        By default as in the ClassSpec.
     instances
-        Whether both maps of a binary task number their objects, 0 being none, instead of holding labels; objects are
-        then measured by these numbers.
+        Whether both maps of a binary task hold object numbers, with 0 for none, instead of labels. Objects are then
+        measured by these numbers.
     measures
         Measures in addition to the counts, such as ``["surface", "instances"]`` or ``[{"name": "surface", "tolerances":
         [2]}]``.
     convention
-        Whose rules the headline follows; "all" shows all of them.
+        The convention that the headline follows; "all" shows all of them.
     metrics
-        All further options; `measures` and `convention` replace those in it.
+        All further options. `measures` and `convention` replace those in it.
 
     Returns
     -------
@@ -75,8 +75,8 @@ def evaluate(
     Raises
     ------
     InputError
-        A case comes twice, its maps do not go together, or a value is no class (the case is named); or `task` or
-        `ignore_index` is not that of the ClassSpec.
+        A case comes twice, its maps do not go together, or a value is no class; the message names the case. Or `task`
+        or `ignore_index` is not that of the ClassSpec.
     ConfigError
         An option is wrong.
 
@@ -85,10 +85,10 @@ def evaluate(
     >>> import numpy as np, segmeter
     >>> target = np.array([[0, 0, 1, 1]])
     >>> pairs = [("a", target, target), ("b", target, np.array([[0, 1, 1, 1]]))]
-    >>> found = segmeter.evaluate(pairs, classes=["background", "cell"], task="binary")
-    >>> found
+    >>> evaluation = segmeter.evaluate(pairs, classes=["background", "cell"], task="binary")
+    >>> evaluation
     Evaluation of 2 cases: IoU of cell 0.8000
-    >>> found.cases["iou_cell"].to_pylist()
+    >>> evaluation.cases["iou_cell"].to_pylist()
     [1.0, 0.6666666666666666]
     """
     spec = read_classes(classes, task, ignore_index)
@@ -99,30 +99,33 @@ def evaluate(
         known_kind(WHERE, "metrics", metrics, MetricsConfig)
     if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
         raise InputError(expected(WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
-    given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
-    given |= {"convention": convention} if convention is not None else {}
-    config = (metrics or MetricsConfig()).replace(**given)
+    config = metrics or MetricsConfig()
+    changes: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
+    changes |= {"convention": convention} if convention is not None else {}
+    config = config.replace(**changes)
     if instances:
         if spec.task != "binary":
             raise InputError(expected(WHERE, "instances", "to be False but for a binary task", spec.task))
         config = with_objects(config)
     check_metrics(config, spec)
     config = settle_headline(config, spec)
-    rows, places = measure_pairs(pairs, spec, config, instances)
+    rows, spacings = measure_pairs(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
-    summary = summarise(rows, spec, config) | places.summary(missing=[], extra=0)
-    kept: Sequence[Case] = pairs if isinstance(pairs, Sequence) else ()
+    summary = summarise(rows, spec, config) | spacings.summary(missing=[], extra=0)
+    kept_pairs: Sequence[Case] = pairs if isinstance(pairs, Sequence) else ()
     table = order_rows(WHERE, rows, spec)
-    return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept, numbered=instances)
+    return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept_pairs, numbered=instances)
 
 
 def measure_pairs(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
 ) -> tuple[list[CaseRow], Spacings]:
     """Measure case by case, without keeping any map."""
-    measures, rows, places = build_measures(config, spec), dict[str, CaseRow](), Spacings()
-    given: dict[str, Any] = {"spacing": config.spacing, "unit": "", "source": "config"}
-    usual = CaseSpacing(**given if config.spacing is not None else {})
+    measures = build_measures(config, spec)
+    rows, spacings = dict[str, CaseRow](), Spacings()
+    spacing = CaseSpacing()
+    if config.spacing is not None:
+        spacing = CaseSpacing(spacing=config.spacing, unit="", source="config")
     rule = "to give (case_id, target, prediction), each id a text"
     if not isinstance(pairs, Iterable):
         raise InputError(expected(WHERE, "pairs", rule, shown(pairs)))
@@ -135,43 +138,52 @@ def measure_pairs(
         for name, array in zip(("target", "prediction"), case[1:], strict=True):
             if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
                 remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
-                found = f"{type(array).__name__} as {name} of case {case_id!r}"
-                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", found, remedy))
+                given = f"{type(array).__name__} as {name} of case {case_id!r}"
+                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", given, remedy))
         try:
-            maps, doubts = _read(case, usual, spec, instances)
+            maps, warnings = _read(case, spacing, spec, instances)
             row = make_row(maps, measures)
         except InputError as error:
-            known = (f"{case_id}: ", f"case {case_id}: ")
-            named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
-            raise InputError(named) from None
-        rows[case_id] = replace(row, spacing=usual.spacing, unit=usual.unit) if usual.spacing else row
-        places.add(case_id, vars(replace(usual, warnings=doubts)))
+            prefixes = (f"{case_id}: ", f"case {case_id}: ")
+            problems = [line if line.startswith(prefixes) else f"{case_id}: {line}" for line in error.problems]
+            raise InputError(problems) from None
+        rows[case_id] = replace(row, spacing=spacing.spacing, unit=spacing.unit) if spacing.spacing else row
+        spacings.add(case_id, vars(replace(spacing, warnings=warnings)))
     if not rows:
         raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
-    return [*rows.values()], places
+    return [*rows.values()], spacings
 
 
-def _read(case: Case, usual: CaseSpacing, spec: ClassSpec, instances: bool) -> tuple[CaseMaps, tuple[str, ...]]:
-    """Make the maps of a case; also warn of object numbers that look like labels."""
+def _read(case: Case, spacing: CaseSpacing, spec: ClassSpec, instances: bool) -> tuple[CaseMaps, tuple[str, ...]]:
+    """Make the maps of a case; also return warnings of object numbers that look like labels."""
     case_id, target, labels = case
-    numbers: dict[str, Any] = {}
-    doubts: tuple[str | None, ...] = ()
+    target_instances = predicted_instances = None
+    warnings: tuple[str | None, ...] = ()
     if instances:
         check_maps(WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
         ours, theirs = Path(f"{case_id} (target)"), Path(f"{case_id} (prediction)")
-        target, first = split_objects(ours, target, spec)
-        labels, second = split_objects(theirs, labels, spec)
-        numbers = {"target_instances": first, "instances": second}
-        doubts = doubt_object_numbers(ours, first, second, "references"), doubt_object_numbers(theirs, second, first)
-    spacing = usual.spacing or (1.0,) * (target.ndim - spec.is_multilabel)
-    maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec, **numbers)
-    return maps, tuple(filter(None, doubts))
+        target, target_instances = split_objects(ours, target, spec)
+        labels, predicted_instances = split_objects(theirs, labels, spec)
+        warnings = (
+            doubt_object_numbers(ours, target_instances, predicted_instances, "references"),
+            doubt_object_numbers(theirs, predicted_instances, target_instances),
+        )
+    maps = CaseMaps(
+        case_id=case_id,
+        target=target,
+        labels=labels,
+        spacing=spacing.spacing or (1.0,) * (target.ndim - spec.is_multilabel),
+        spec=spec,
+        target_instances=target_instances,
+        instances=predicted_instances,
+    )
+    return maps, tuple(filter(None, warnings))
 
 
 def read_classes(
     classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
 ) -> ClassSpec:
-    """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
+    """Make a ClassSpec from names, or check that the other arguments agree with a given ClassSpec."""
     if task is not None:
         known_name(WHERE, "task", task, TASKS)
     if isinstance(classes, ClassSpec):

@@ -47,7 +47,7 @@ class Model:
 
     @property
     def spec(self) -> ClassSpec:
-        """The classes."""
+        """The classes of the model."""
         spec: ClassSpec = self.predictor.segmenter.card.spec
         return spec
 
@@ -66,19 +66,17 @@ class Model:
         Raises
         ------
         InputError
-            It is no such image, or has another number of channels.
+            The image has another shape or dtype, or another number of channels.
         RunError
             The logits are not finite, or memory ran out.
         """
         return self._predict(image, probs=False).labels
 
     def probs(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """Predict probabilities (channels, H, W) of an image, as `__call__` takes it; binary: one channel, the
-        object's.
-        """
+        """Predict the probabilities (K, H, W) of an image, as `__call__` takes it; binary: (1, H, W), of the object."""
         probs = self._predict(image, probs=True).probs
         assert probs is not None, "asked for"
-        probs.flags.writeable = True  # those of tiles are locked, for writers that share them; here nobody does
+        probs.flags.writeable = True  # tiled probabilities are locked for writers that share them; nobody shares these
         return probs
 
     def _predict(self, image: NDArray[Any], *, probs: bool) -> Prediction:
@@ -102,7 +100,8 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     Parameters
     ----------
     checkpoint
-        A run's folder (its best checkpoint), a checkpoint, or a list of them, whose probabilities are averaged.
+        The folder of a run, whose best checkpoint is taken; a checkpoint; or a list of these, whose probabilities are
+        averaged.
     device
         "auto", "cpu", "cuda", "cuda:<number>" or "mps".
     options
@@ -111,9 +110,9 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     Raises
     ------
     CheckpointError
-        It can't be read.
+        A checkpoint can't be read.
     ConfigError
-        The device is not there, or an option is wrong.
+        The device does not exist, or an option is wrong.
 
     Examples
     --------
@@ -121,11 +120,12 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     >>> model = segmeter.load("runs/train/2026-11-21_101500_cells")  # doctest: +SKIP
     >>> labels = model(image)  # doctest: +SKIP
     """
-    several = isinstance(checkpoint, Sequence) and not isinstance(checkpoint, str)
-    given: list[Any] = list(checkpoint) if several else [checkpoint]  # type: ignore[arg-type]
-    if not given:
+    is_list = isinstance(checkpoint, Sequence) and not isinstance(checkpoint, str)
+    checkpoints: list[Any] = list(checkpoint) if is_list else [checkpoint]  # type: ignore[arg-type]
+    if not checkpoints:
         raise InputError(expected("load", "checkpoint", "to be a path or several", shown(checkpoint)))
-    paths = [known_path("load", "checkpoint", path) for path in given]
+    paths = [known_path("load", "checkpoint", path) for path in checkpoints]
     share_cores()
-    where, config = pick_device(device), InferenceConfig(**options)
-    return Model(Predictor(read_checkpoints(paths).load(where), config, where))
+    torch_device = pick_device(device)
+    config = InferenceConfig(**options)
+    return Model(Predictor(read_checkpoints(paths).load(torch_device), config, torch_device))

@@ -35,9 +35,9 @@ from segmeter.report.summary import print_summary, render_summary
 Case = tuple[str, NDArray[Any], NDArray[Any]]
 """The id of a case, its target, and its prediction."""
 
-_KEPT = ("dataset", "per_class", "per_group", "per_case", "measures", "calibration", "loss")
-_LEFT_OUT = ("reliability", "curve", "ci95", "classes")  # no single numbers, or written as low and high
-_FOREIGN = re.compile(r"[^A-Za-z0-9_\-. /]")  # what MLflow refuses in a name
+_FLATTENED = ("dataset", "per_class", "per_group", "per_case", "measures", "calibration", "loss")
+_LEFT_OUT = ("reliability", "curve", "ci95", "classes")  # These are no single numbers, or become low and high.
+_REFUSED = re.compile(r"[^A-Za-z0-9_\-. /]")  # MLflow refuses these characters in a name.
 
 
 @dataclass(repr=False, eq=False)
@@ -57,7 +57,7 @@ class Evaluation:
     pairs
         The arrays of the cases, if they are available to be shown.
     numbered
-        Whether they number objects.
+        Whether the arrays hold object numbers.
     """
 
     rows: Sequence[CaseRow]
@@ -70,12 +70,12 @@ class Evaluation:
 
     @property
     def cases(self) -> pa.Table:
-        """The table of cases.parquet, one row per case in the order of their ids, with checksums and counts last."""
+        """The table of cases.parquet: one row per case in the order of the ids, with checksums and counts last."""
         table = case_table(self.rows, self.spec, mean_classes(self.metrics, self.spec))
         return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
 
     def worst(self, count: int = 5) -> dict[str, float]:
-        """Return the worst cases by the headline, the worst first: its value by case id."""
+        """Return the headline of the worst cases by case id, the worst first."""
         board = self._board()
         values = board.values(board.headline)
         return {board.run.case_ids[i]: float(values[i]) for i in board.worst_first()[:count]}
@@ -93,37 +93,40 @@ class Evaluation:
         Raises
         ------
         InputError
-            There is no such case, it is a volume, or its maps were not kept, because they came from a generator.
+            There is no such case, it is a volume, or its maps were not kept because they came from a generator.
         """
         maps = next((pair[1:] for pair in self.pairs if pair[0] == case_id), None)
         if maps is None:
-            known = [row.case_id for row in self.rows]
-            kept = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
-            remedy = kept if case_id in known else nearest(case_id, known)
+            case_ids = [row.case_id for row in self.rows]
+            give_list = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
+            remedy = give_list if case_id in case_ids else nearest(case_id, case_ids)
             rule = "to be a case whose maps are kept"
             raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
-        target, labels = (np.asarray(one) for one in maps)
+        target, labels = map(np.asarray, maps)
         objects = Objects()
         if self.numbered:
             objects = measured_objects(self.metrics, target, labels)
             target, labels = (target > 0).astype(np.uint8), (labels > 0).astype(np.uint8)
         board = self._board()
         score = float(board.values(board.headline)[board.run.case_ids.index(case_id)])
-        shown = np.zeros(target.shape[-2:], np.uint8) if image is None else image
-        shown = shown[..., None] if shown.ndim == 2 else shown
-        options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
-        return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
+        image = np.zeros(target.shape[-2:], np.uint8) if image is None else image
+        image = image[..., None] if image.ndim == 2 else image
+        headline = board.headline
+        overlay = draw_overlay(
+            image, target, labels, self.spec, title=case_id, headline=headline, score=score, objects=objects
+        )
+        return fromarray(overlay)
 
     def plot(self, score: str | None = None) -> Histogram:
-        """Draw how many cases have which value of a score, such as "iou/car"; None is the headline.
+        """Draw the distribution of a score, such as "iou/car", over the cases; None is the headline.
 
         Raises
         ------
         ConfigError
             The cases have no such score.
         """
-        settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
-        board = self._board(settled)
+        metrics = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
+        board = self._board(metrics)
         return Histogram.of(title(board.headline), board.values(board.headline))
 
     def _board(self, metrics: MetricsConfig | None = None) -> Scoreboard:
@@ -144,7 +147,7 @@ class Evaluation:
         return text.getvalue()
 
     def flat(self) -> dict[str, float]:
-        """Return every score by a flat name, as W&B and MLflow log them: "per_class/car/iou"."""
+        """Return every score by a flat name, such as "per_class/car/iou", for W&B and MLflow."""
         return flatten(self.summary)
 
     def write_nnunet(self, path: str | Path, **options: Any) -> None:
@@ -158,14 +161,15 @@ class Evaluation:
         nested at each "/", so that a leaderboard takes "aggregates.dataset.mean_iou". Undefined is null, and infinity
         the text "inf".
         """
-        rows, aggregates = self.cases.drop_columns(["confusion"]).to_pylist(), dict[str, Any]()
+        rows = self.cases.drop_columns(["confusion"]).to_pylist()
         results = [{name: _plain(value) for name, value in row.items()} for row in rows]
+        aggregates = dict[str, Any]()
         for name, value in self.flat().items():
-            *folders, leaf = name.split("/")
-            place = aggregates
-            for folder in folders:
-                place = place.setdefault(folder, {})
-            place[leaf] = _plain(value)
+            *parents, leaf = name.split("/")
+            node = aggregates
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[leaf] = _plain(value)
         file = known_file("Evaluation.write_grand_challenge", "path", path)
         write_json(file, {"results": results, "aggregates": aggregates})
 
@@ -174,13 +178,13 @@ class Evaluation:
     ) -> Comparison:
         """Compare another evaluation of the same cases with this one, the base: differences, intervals, tests.
 
-        Every difference is the other one's score minus this one's. With `require`, such as
-        ``["mean_iou >= base - 0.005"]``, it is decided whether the other one is good enough: the result has ``gate``.
+        Every difference is the other evaluation's score minus this one's. With `require`, such as
+        ``["mean_iou >= base - 0.005"]``, ``gate`` of the result says whether the other one is good enough.
 
         Returns
         -------
         Comparison
-            As `segmeter.compare` gives it; `names` are those of this evaluation and of the other one.
+            The result of `segmeter.compare`; `names` are the names of this evaluation and of the other one.
 
         Raises
         ------
@@ -188,8 +192,8 @@ class Evaluation:
             The cases, classes or measures differ, or the names are the same.
         """
         known_kind("Evaluation.compare", "other", other, Evaluation)
-        several = isinstance(names, Sequence) and not isinstance(names, str)
-        if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
+        is_list = isinstance(names, Sequence) and not isinstance(names, str)
+        if not is_list or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
         for name, rule in {"spec": "to have the same classes", "metrics": "to be measured alike"}.items():
             if getattr(self, name) != getattr(other, name):
@@ -202,7 +206,7 @@ class Evaluation:
         Raises
         ------
         InputError
-            The folder holds something already, or lies below a file.
+            The folder is not empty, or lies below a file.
         """
         path = known_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
@@ -227,8 +231,8 @@ class Evaluation:
 def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     """Return every score of a summary under one name, such as "per_class/car/iou" or "measures/hd95/car/mean".
 
-    Undefined scores are left out, as neither tool has them; infinity stays. An interval is "..._low" and "..._high".
-    "@" becomes "_at_", and other characters that MLflow refuses become "_".
+    Undefined scores are left out, as W&B and MLflow have none; infinity stays. An interval becomes "..._low" and
+    "..._high". "@" becomes "_at_", and other characters that MLflow refuses become "_".
 
     Parameters
     ----------
@@ -246,28 +250,28 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
     >>> flatten(summary | {"dataset_ci95": {"mean_iou": [0.25, 0.75]}})
     {'n_cases': 2.0, 'dataset/mean_iou': 0.5, 'dataset/mean_iou_low': 0.25, 'dataset/mean_iou_high': 0.75}
     """
-    found = [("n_cases", float(summary["n_cases"]))]
-    for part in _KEPT:
-        found += _leaves(part, summary.get(part), summary.get(f"{part}_ci95") or {})
-    named = [(_FOREIGN.sub("_", name.replace("@", "_at_")), value) for name, value in found]
-    twice = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
+    scores = [("n_cases", float(summary["n_cases"]))]
+    for part in _FLATTENED:
+        scores += _leaves(part, summary.get(part), summary.get(f"{part}_ci95") or {})
+    scores = [(_REFUSED.sub("_", name.replace("@", "_at_")), value) for name, value in scores]
+    twice = [name for name, count in Counter(name for name, _ in scores).items() if count > 1]
     if twice:
         raise InputError(expected("flatten", "classes", "to differ in letters and digits", some(twice), "Rename one."))
-    return dict(named)
+    return dict(scores)
 
 
 def _leaves(name: str, value: Any, intervals: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the numbers below a name, each followed by the ends of its interval."""
     if isinstance(value, Mapping):
         ends = value.get("ci95")
-        own = ends if isinstance(ends, Mapping) else {"mean": ends, "dataset": value.get("dataset_ci95")}
-        for key, each in value.items():
+        own_intervals = ends if isinstance(ends, Mapping) else {"mean": ends, "dataset": value.get("dataset_ci95")}
+        for key, part in value.items():
             if key in _LEFT_OUT:
                 continue
-            yield from _leaves(f"{name}/{key}", each, {})
-            both = intervals.get(key) or own.get(key) or (None,)
-            if None not in both:
-                for side, end in zip(("low", "high"), both, strict=True):
+            yield from _leaves(f"{name}/{key}", part, {})
+            interval = intervals.get(key) or own_intervals.get(key) or (None,)
+            if None not in interval:
+                for side, end in zip(("low", "high"), interval, strict=True):
                     yield f"{name}/{key}_{side}", float(end)
     elif not isinstance(value, bool) and (isinstance(value, int | float) or value in ("inf", "-inf")):
         yield name, float(value)

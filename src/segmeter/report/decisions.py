@@ -1,4 +1,4 @@
-"""Shows what a decision found (`segmeter plan`, `tune`, `agree`, `suspects`): tables, charts, and its limits.
+"""Shows the results of decisions (`segmeter plan`, `tune`, `agree`, `suspects`): tables, charts, and their limits.
 
 The terminal and the page of every decision show the same parts, which `Shown` holds.
 """
@@ -17,7 +17,7 @@ from segmeter.report.figures import interval, number, signed, title
 from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
 _KINDS = {"dataset": "data set", "per_case": "mean of cases"}
-_SPARE = {"10 more": 3, "now": 2, "from": 1}  # columns of a plan that give way where there is too little room
+_SPARE = {"10 more": 3, "now": 2, "from": 1}  # These columns of a plan give way where there is too little room.
 _PLAN_OBJECTIONS = (
     "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
     "and no interval here knows of it.",
@@ -46,11 +46,11 @@ class Shown:
     Parameters
     ----------
     tables, further
-        Those that lead, and those that only the page has, folded.
+        The leading tables, and further ones that only the page has, folded.
     rest
-        What the rows of the last leading table are, and where all of them are; the terminal prints the first ones.
+        Names the rows of the last leading table and where all of them are; the terminal prints only the first ones.
     verdicts, notes, objections
-        Lines: the answer in words, what explains the tables, and what a statistician would object.
+        Lines: the answer in words, explanations of the tables, and the objections of a statistician.
     charts, crops
         Pictures, each with its caption; a crop is the address of its file's content.
     ids
@@ -86,7 +86,8 @@ def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
 
 def show_plan(result: Mapping[str, Any]) -> Shown:
     """Lay out the content of plan.json."""
-    rows, units = result["rows"], "clusters" if result["cluster"] else "cases"
+    rows = result["rows"]
+    units = "clusters" if result["cluster"] else "cases"
     tables, charts = list[Table](), list[tuple[str, Chart]]()
     aims = {"width": f"95 % interval of width {result['width']:g}"} if result["width"] else {}
     if result["detect"]:
@@ -97,8 +98,9 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
     for aim, words in aims.items():
         lines = []
         for row in rows:
-            part, needed = row["slice"], row[aim]
-            line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
+            subgroup, needed = row["slice"], row[aim]
+            label = f"{subgroup['by']}={subgroup['value']}" if subgroup else "all"
+            line = [title(row["score"]), _KINDS[row["kind"]], label]
             if needed is None:
                 line += ["can't tell", *[""] * (len(heads) - 4)]
             else:
@@ -117,18 +119,18 @@ def _count(units: int | None) -> str:
 
 
 def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
-    """Say why scores have no answer, and how much clusters cost."""
+    """Say why some scores have no answer, and how many more cases clusters need."""
     notes = list[str]()
     for row in rows:
-        place = f" in {row['slice']['value']}" if row["slice"] else ""
-        named = f"{title(row['score'])} ({_KINDS[row['kind']]}){place}"
+        subgroup = f" in {row['slice']['value']}" if row["slice"] else ""
+        score = f"{title(row['score'])} ({_KINDS[row['kind']]}){subgroup}"
         if row["cannot_tell"]:
             again = f" Ask again with about {row['ask_again']:,} {units}." if row["ask_again"] else ""
-            notes.append(f"{named}: this pilot cannot tell: {row['cannot_tell']}.{again}")
-        elif None in (one["units"] for one in (row["width"], row["power"]) if one):
-            notes.append(f"{named}: 10 million {units} do not reach this aim. Ask for a larger width or difference.")
+            notes.append(f"{score}: this pilot cannot tell: {row['cannot_tell']}.{again}")
+        elif None in (needed["units"] for needed in (row["width"], row["power"]) if needed):
+            notes.append(f"{score}: 10 million {units} do not reach this aim. Ask for a larger width or difference.")
         elif row["design_effect"] is not None:
-            notes.append(f"{named}: design effect {row['design_effect']:.2f} ({units} need as many times the cases)")
+            notes.append(f"{score}: design effect {row['design_effect']:.2f} ({units} need as many times the cases)")
     if any(row["n_units"] is None for row in rows):
         notes.append("The standard deviation counts as exact; cases=N, which it is from, gives an interval.")
     return notes
@@ -137,23 +139,30 @@ def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
 def _plan_charts(
     rows: Sequence[Mapping[str, Any]], aim: str, result: Mapping[str, Any], units: str
 ) -> list[tuple[str, Chart]]:
-    """Draw the law of the first score, for the whole data set and as the mean over cases."""
-    told = [row for row in rows if row["score"] == rows[0]["score"] and row["slice"] is None and row[aim] is not None]
+    """Draw how the first score's interval or power depends on the units, over the data set and as the mean of cases."""
+    drawn = [row for row in rows if row["score"] == rows[0]["score"] and row["slice"] is None and row[aim] is not None]
     curves, marks = list[Curve](), dict[str, float]()
-    for row, colour in zip(told, COLOURS[0::2], strict=False):
-        ends = [(p["units"], *p["width_ci95"]) for p in row["curve"] if aim == "width" and p["width_ci95"]]
+    for row, colour in zip(drawn, COLOURS[0::2], strict=False):
+        band = [(p["units"], *p["width_ci95"]) for p in row["curve"] if aim == "width" and p["width_ci95"]]
         points = [(p["units"], p[aim]) for p in row["curve"]]
         dots = [(p["units"], p[f"drawn_{aim}"]) for p in row["curve"] if p[f"drawn_{aim}"] is not None]
-        curves.append(Curve(name=_KINDS[row["kind"]], points=points, dots=dots, band=ends, colour=colour))
+        curves.append(Curve(name=_KINDS[row["kind"]], points=points, dots=dots, band=band, colour=colour))
         if row[aim]["units"]:
             marks[f"{row[aim]['units']:,}"] = row[aim]["units"]
     if not curves:
         return []
     asked = result["width"] if aim == "width" else result["power"]
-    top = max(p[1] for curve in curves for p in curve.points[2:])
-    label, most = ("width of the interval", min(top, 6 * asked)) if aim == "width" else ("power", 1)
-    both: dict[str, Any] = {"vertical": marks, "horizontal": {"asked": asked}, "y_range": (0, most)}
-    chart = Chart(curves=curves, x_label=units, y_label=label, log_x=True, **both)
+    highest = max(p[1] for curve in curves for p in curve.points[2:])
+    label, top = ("width of the interval", min(highest, 6 * asked)) if aim == "width" else ("power", 1)
+    chart = Chart(
+        curves=curves,
+        x_label=units,
+        y_label=label,
+        log_x=True,
+        vertical=marks,
+        horizontal={"asked": asked},
+        y_range=(0, top),
+    )
     caption = (
         "squares are data sets that were drawn from the pilot, lines follow the root law. The line of the data set "
         "allows for large cases that a pilot seldom holds, and may lie above its squares."
@@ -163,22 +172,27 @@ def _plan_charts(
 
 def show_tuned(result: Mapping[str, Any]) -> Shown:
     """Lay out the content of tune.json."""
-    every, chosen, usual = result["settings"], result["chosen"], result["usual"]
+    settings, chosen, usual = result["settings"], result["chosen"], result["usual"]
     sign = -1 if result["better"] == "lower" else 1
-    ranked = sorted(  # "inf" is a number here, and an undefined score comes last
-        range(len(every)), key=lambda s: math.inf if every[s]["score"] is None else -sign * float(every[s]["score"])
-    )
-    heads, rows = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"], []
-    for s in dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]):
-        one, mark = every[s], "chosen" if s == chosen else "usual" if s == usual else ""
-        shown = [number(one["score"], 4), interval(one["ci95"], 4), signed(one["gain"]), f"{one['share']:.0%}"]
-        rows.append([*map(str, one["values"].values()), mark, *shown])
-    names = len(every[0]["values"]) + 1
-    words = f"{len(every)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
+
+    def order(index: int) -> float:
+        score = settings[index]["score"]
+        return math.inf if score is None else -sign * float(score)  # "inf" is a number here; undefined comes last
+
+    ranked = sorted(range(len(settings)), key=order)
+    heads = [*settings[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
+    rows = []
+    for index in dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]):
+        setting = settings[index]
+        mark = "chosen" if index == chosen else "usual" if index == usual else ""
+        scores = [number(setting["score"], 4), interval(setting["ci95"], 4), signed(setting["gain"])]
+        rows.append([*map(str, setting["values"].values()), mark, *scores, f"{setting['share']:.0%}"])
+    names = len(settings[0]["values"]) + 1
+    words = f"{len(settings)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
     table = Table(heads=heads, rows=rows, names=names, title=f"{words} of split {result['split']}")
     low, high = result["gain_ci95"]
     notes = [f"gain over the usual setting {signed(result['gain'])}"]
-    if low is not None:  # without an interval, a correction is noise
+    if low is not None:  # without an interval, the correction would be noise
         notes = [
             f"{notes[0]}, less {signed(result['optimism'])} from choosing: "
             f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
@@ -195,20 +209,21 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
 
 
 def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
-    """Draw the score along the key with most numbers, with the other keys as chosen."""
-    every, chosen = result["settings"], result["settings"][result["chosen"]]["values"]
-    places = {key: [_number(one["values"][key]) for one in every] for key in chosen}
-    key = max(places, key=lambda name: len({*places[name]} - {None}))
-    alike = [one for one in every if one["values"] | {key: ""} == chosen | {key: ""}]
-    numbered = [(_number(one["values"][key]), one) for one in alike if isinstance(one["score"], float)]
-    held = sorted(((at, one) for at, one in numbered if at is not None), key=lambda pair: pair[0])
-    at = _number(chosen[key])
-    if len(held) < 2 or at is None:
+    """Draw the score along the key with the most numbers, with the other keys as chosen."""
+    settings = result["settings"]
+    chosen = settings[result["chosen"]]["values"]
+    numbers = {key: [_number(setting["values"][key]) for setting in settings] for key in chosen}
+    key = max(numbers, key=lambda name: len({*numbers[name]} - {None}))
+    varied = [setting for setting in settings if setting["values"] | {key: ""} == chosen | {key: ""}]
+    scored = [(_number(setting["values"][key]), setting) for setting in varied if isinstance(setting["score"], float)]
+    pairs = sorted(((x, setting) for x, setting in scored if x is not None), key=lambda pair: pair[0])
+    chosen_x = _number(chosen[key])
+    if len(pairs) < 2 or chosen_x is None:
         return []
-    points = [(place, one["score"]) for place, one in held]
-    band = [(place, *one["ci95"]) for place, one in held if all(isinstance(end, float) for end in one["ci95"])]
+    points = [(x, setting["score"]) for x, setting in pairs]
+    band = [(x, *setting["ci95"]) for x, setting in pairs if all(isinstance(end, float) for end in setting["ci95"])]
     curve = Curve(name="", points=points, dots=points, band=band)
-    chart = Chart(curves=[curve], x_label=key, y_label=title(result["by"]), vertical={"chosen": at})
+    chart = Chart(curves=[curve], x_label=key, y_label=title(result["by"]), vertical={"chosen": chosen_x})
     return [(f"{title(result['by'])} by {key}, the other keys as chosen. The band is the 95 % interval.", chart)]
 
 

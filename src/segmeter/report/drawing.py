@@ -1,7 +1,7 @@
 """Draws a small chart of curves, points and marks, as SVG for pages and as PNG for everything else.
 
-Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show one chart each,
-and notebooks the distribution of a score over cases.
+Both are made of the same lines, shapes and texts, so they can't differ. Pages of decisions show these charts, and
+notebooks the distribution of a score over cases.
 """
 
 import io
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, WIDTH - 14, 26, HEIGHT - 44  # of the axes
-_SCALE = 2  # of the PNG
-_INK, _GRID = "#737c88", "#80889040"  # read on light and on dark notebooks
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, WIDTH - 14, 26, HEIGHT - 44  # The axes end here.
+_SCALE = 2  # Pixels of the PNG per unit.
+_INK, _GRID = "#737c88", "#80889040"  # Both are legible in light and in dark notebooks.
 COLOURS = ("#2f6fde", "#e0662a", "#1a9d74", "#9a56c9")
 _MOST_TICKS = 6
-_BINS = 20  # of a distribution
+_BINS = 20  # Bins of a distribution.
 
 XY = tuple[float, float]
 
@@ -66,42 +66,44 @@ class Chart:
     def svg(self) -> str:
         """Write the chart as one SVG element, with every text escaped."""
         parts = []
-        for one in self._marks():
-            if isinstance(one, _Text):
-                place = f'x="{one.at[0]:.1f}" y="{one.at[1]:.1f}" text-anchor="{one.anchor}" fill="{one.colour}"'
-                parts.append(f'<text {place} font-family="sans-serif" font-size="12">{escape(one.text)}</text>')
+        for mark in self._marks():
+            if isinstance(mark, _Text):
+                position = f'x="{mark.at[0]:.1f}" y="{mark.at[1]:.1f}" text-anchor="{mark.anchor}" fill="{mark.colour}"'
+                parts.append(f'<text {position} font-family="sans-serif" font-size="12">{escape(mark.text)}</text>')
                 continue
-            points = f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in one.points)}"'
-            if one.fill:
-                parts.append(f'<polygon {points} fill="{one.colour}" fill-opacity="{one.fill:g}"/>')
+            points = f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in mark.points)}"'
+            if mark.fill:
+                parts.append(f'<polygon {points} fill="{mark.colour}" fill-opacity="{mark.fill:g}"/>')
             else:
-                parts.append(f'<polyline {points} fill="none" stroke="{one.colour}" stroke-width="{one.width}"/>')
+                parts.append(f'<polyline {points} fill="none" stroke="{mark.colour}" stroke-width="{mark.width}"/>')
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         label = f'role="img" aria-label="{escape(f"{self.y_label} by {self.x_label}")}"'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {label}>{"".join(parts)}</svg>'
 
     def png(self) -> bytes:
-        """Draw the chart as a PNG, with twice as many pixels on each side, on white."""
-        image, content = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white"), io.BytesIO()
+        """Draw the chart as a PNG on white, with `_SCALE` times as many pixels on each side."""
+        image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
         pen, font = ImageDraw.Draw(image, "RGBA"), ImageFont.load_default(12 * _SCALE)
-        for one in self._marks():
-            if isinstance(one, _Text):
-                place, side = (one.at[0] * _SCALE, one.at[1] * _SCALE), {"start": "ls", "middle": "ms", "end": "rs"}
-                pen.text(place, one.text, fill=one.colour, font=font, anchor=side[one.anchor])
+        anchors = {"start": "ls", "middle": "ms", "end": "rs"}
+        for mark in self._marks():
+            if isinstance(mark, _Text):
+                position = mark.at[0] * _SCALE, mark.at[1] * _SCALE
+                pen.text(position, mark.text, fill=mark.colour, font=font, anchor=anchors[mark.anchor])
                 continue
-            scaled = [(x * _SCALE, y * _SCALE) for x, y in one.points]
-            if one.fill:
-                pen.polygon(scaled, fill=f"{one.colour}{round(255 * one.fill):02x}")
+            scaled = [(x * _SCALE, y * _SCALE) for x, y in mark.points]
+            if mark.fill:
+                pen.polygon(scaled, fill=f"{mark.colour}{round(255 * mark.fill):02x}")
             else:
-                pen.line(scaled, fill=one.colour, width=one.width * _SCALE, joint="curve")
+                pen.line(scaled, fill=mark.colour, width=mark.width * _SCALE, joint="curve")
+        content = io.BytesIO()
         image.save(content, "PNG")
         return content.getvalue()
 
     def _marks(self) -> Iterator["_Line | _Text"]:
         """Yield everything on the chart, the lowest first."""
-        places = [place for curve in self.curves for place in (*curve.points, *curve.dots)]
-        xs = [x for x, _ in places] + [*self.vertical.values()]
-        ys = [y for _, y in places] + [*self.horizontal.values()]
+        points = [point for curve in self.curves for point in (*curve.points, *curve.dots)]
+        xs = [x for x, _ in points] + [*self.vertical.values()]
+        ys = [y for _, y in points] + [*self.horizontal.values()]
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
         x = _axis(min(xs), max(xs), (_LEFT, _RIGHT), log=self.log_x)
         low, high = self.y_range or (min(ys), max(ys))
@@ -148,7 +150,7 @@ class Histogram:
     counts, edges
         Numbers of cases (N,), and the ends of the bins (N + 1,).
     undefined, infinite
-        Numbers of the cases that have no place on the axis.
+        Numbers of cases that the axis can't show.
     """
 
     title: str
@@ -168,9 +170,9 @@ class Histogram:
         return cls(title=title, counts=counts, edges=edges, undefined=undefined, infinite=infinite)
 
     def __repr__(self) -> str:
-        left = [f"{count} {name}" for name in ("undefined", "infinite") if (count := getattr(self, name))]
+        not_shown = [f"{count} {name}" for name in ("undefined", "infinite") if (count := getattr(self, name))]
         cases = int(self.counts.sum()) + self.undefined + self.infinite
-        return f"{self.title}, {', '.join([f'{cases} cases', *left])}"
+        return f"{self.title}, {', '.join([f'{cases} cases', *not_shown])}"
 
     def _repr_svg_(self) -> str:
         bars = list(zip(self.edges[:-1], self.edges[1:], self.counts.tolist(), strict=True))
@@ -190,7 +192,7 @@ class _Line(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A text whose `anchor` (its start, middle or end) lies at a place."""
+    """A text whose `anchor` (its start, middle or end) lies at the position `at`."""
 
     at: XY
     text: str
@@ -199,15 +201,15 @@ class _Text(NamedTuple):
 
 
 def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> Callable[[float], float]:
-    """Return a function from values to places between two ends."""
+    """Return a function from values to positions between two ends."""
     scale = math.log if log else float
     first, span = scale(low), scale(high) - scale(low)
 
-    def place(value: float) -> float:
+    def position(value: float) -> float:
         share = (scale(value) - first) / span if span else 0.5
         return ends[0] + share * (ends[1] - ends[0])
 
-    return place
+    return position
 
 
 def _ticks(low: float, high: float) -> list[float]:

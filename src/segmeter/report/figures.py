@@ -12,9 +12,9 @@ HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "
 UNDEFINED = "n/a"
 OUTSIDE = "pixels predicted outside the classes, counted as missed"
 _ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
-UNLEARNED = 0.01  # a class in the references whose IoU is below this was not learned
+UNLEARNED = 0.01  # A class in the references was not learned if its IoU is below this.
 
-_VISIBLE = 0.001  # an error of average precision that the printed digits show
+_VISIBLE = 0.001  # An error of average precision from here on shows in the printed digits.
 
 
 def number(value: float | str | None, digits: int = 4) -> str:
@@ -42,7 +42,7 @@ def quantity(value: float | str | None, digits: int = 4) -> str:
         return str(value)
     if value is None or isinstance(value, str) or not abs(value) >= 1:
         return number(value, digits)
-    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"  # counts of a data set are sums of floats
+    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"  # A data set's counts are float sums.
 
 
 def interval(
@@ -79,13 +79,14 @@ def title(score: str) -> str:
 
 def metric_title(metric: str) -> str:
     """Name a metric of a class in words."""
-    word, mark, at = metric.partition("@")
-    return f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{mark}{at}"
+    word, sign, threshold = metric.partition("@")
+    return f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{sign}{threshold}"
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Return the score that a run is judged by; runs of older versions don't record it."""
-    task, names = summary.get("task", "multiclass"), summary.get("classes", ())
+    """Return the score that a run is judged by; it is chosen here for runs of older versions, which don't record it."""
+    task = summary.get("task", "multiclass")
+    names = summary.get("classes", ())
     objects = (names[1] if task == "binary" else MEAN) in summary.get("measures", {}).get("pq", {})
     return choose_headline(task, names, objects=objects, given=summary.get("headline_score"))
 
@@ -100,16 +101,20 @@ def score_row(summary: Mapping[str, Any], score: str) -> dict[str, Any]:
     """
     metric, _, region = score.partition("/")
     if not region:
-        whole, ends = summary.get("dataset", {}).get(metric), (summary.get("dataset_ci95") or {}).get(metric)
+        dataset = summary.get("dataset", {}).get(metric)
+        ends = (summary.get("dataset_ci95") or {}).get(metric)
         cases = summary.get("per_case", {}).get(metric, {})
     elif metric in SCORES:
         entry = {**summary.get("per_class", {}), **summary.get("per_group", {})}.get(region, {})
-        whole, ends = entry.get(metric), (entry.get("ci95") or {}).get(metric)
+        dataset = entry.get(metric)
+        ends = (entry.get("ci95") or {}).get(metric)
         cases = entry.get("per_case", {}).get(metric, {})
     else:
         cases = summary.get("measures", {}).get(metric, {}).get(region, {})
-        whole, ends = cases.get("dataset"), cases.get("dataset_ci95")
-    row = {"score": score, "name": title(score), "dataset": whole, "dataset_ci95": ends, "mean_ci95": cases.get("ci95")}
+        dataset = cases.get("dataset")
+        ends = cases.get("dataset_ci95")
+    row = {"score": score, "name": title(score), "dataset": dataset}
+    row |= {"dataset_ci95": ends, "mean_ci95": cases.get("ci95")}
     return row | {key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")}
 
 
@@ -122,22 +127,25 @@ def mean_of_cases(row: Mapping[str, Any], digits: int = 3) -> str:
 
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the leading scores as rows of `score_row`: the headline, the object of two classes, then all classes."""
-    task, names = summary.get("task", "multiclass"), summary.get("classes", ())
-    own = [f"{name}/{names[1]}" for name in ("iou", "dice")] if has_one_object(task, names) else []
-    objects = [] if own or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
-    kept = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
-    return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]
+    task = summary.get("task", "multiclass")
+    names = summary.get("classes", ())
+    of_object = [f"{name}/{names[1]}" for name in ("iou", "dice")] if has_one_object(task, names) else []
+    panoptic = [] if of_object or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
+    overall = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
+    return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *of_object, *panoptic, *overall])]
 
 
 def classes(summary: Mapping[str, Any], *, groups: bool = False) -> list[dict[str, Any]]:
-    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane).
+    """List the classes with their scores, and their share of the target's pixels; for multilabel, of their plane's.
 
-    With `groups` list the groups of classes that were scored as one region instead; they have no share.
+    With `groups`, list the groups of classes that were scored as one region instead. They have no share.
     """
-    entries, planes = summary.get("per_group" if groups else "per_class", {}), summary.get("confusion_matrices")
-    pixels, rows = sum(entry.get("support") or 0 for entry in entries.values()), []
+    entries = summary.get("per_group" if groups else "per_class", {})
+    matrices = summary.get("confusion_matrices")
+    pixels = sum(entry.get("support") or 0 for entry in entries.values())
+    rows = []
     for k, (name, entry) in enumerate(entries.items()):
-        total = sum(map(sum, planes[k])) if planes and not groups else pixels
+        total = sum(map(sum, matrices[k])) if matrices and not groups else pixels
         row = {score: entry.get(score) for score in (*SCORES, "support")}
         row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
         row |= {"name": f"{name} ({', '.join(entry['classes'])})" if groups else name}
@@ -149,10 +157,11 @@ def classes(summary: Mapping[str, Any], *, groups: bool = False) -> list[dict[st
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the results of the measures, one row per metric and class or group; "mean" is over several classes.
 
-    A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``:
+    A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``.
     None is undefined, and "" a value that the metric does not have. ``label`` is the metric with its unit.
     """
-    units, keys = summary.get("units", {}), ("ci95", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
+    units = summary.get("units", {})
+    keys = ("ci95", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
     return [
         {"metric": metric, "label": with_unit(metric_title(metric), units.get(metric)), "region": region}
         | {"dataset": entry.get("dataset", "")}
@@ -160,7 +169,7 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
-        if region != MEAN or len(regions) != 2  # of one class the mean is that class
+        if region != MEAN or len(regions) != 2  # the mean over one class repeats that class
     ]
 
 
@@ -170,12 +179,12 @@ def with_unit(name: str, unit: str | None) -> str:
 
 
 def calibration(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """List how well probabilities are calibrated: rows ``name, value`` on the whole, and rows of the classes.
+    """List how well probabilities are calibrated: rows ``name, value`` over all classes, and a row for each class.
 
-    Both are empty if that was not measured.
+    Both are empty if calibration was not measured.
     """
-    found = summary.get("calibration")
-    if not found:
+    measured = summary.get("calibration")
+    if not measured:
         return [], []
     names = {
         "ece": "ECE of the winning class",
@@ -185,26 +194,26 @@ def calibration(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[
         "nll": "negative log-likelihood",
         "mean_average_precision": "mean average precision",
     }
-    rows = [{"name": text, "value": found[key]} for key, text in names.items() if found.get(key) is not None]
-    error = max((entry.get("average_precision_error") or 0 for entry in found["per_class"].values()), default=0)
+    rows = [{"name": text, "value": measured[key]} for key, text in names.items() if measured.get(key) is not None]
+    entries = measured["per_class"]
+    error = max((entry.get("average_precision_error") or 0 for entry in entries.values()), default=0)
     if error >= _VISIBLE:
         rows.append({"name": "average precision, off by up to", "value": error})
     scores = ("ece", "mce", "average_precision", "best_f1", "best_threshold")
-    classes = [{"name": name} | {key: entry.get(key) for key in scores} for name, entry in found["per_class"].items()]
-    return rows, classes
+    return rows, [{"name": name} | {key: entry.get(key) for key in scores} for name, entry in entries.items()]
 
 
 def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the slices of the cases with their headline and its difference to the other cases."""
-    found = summary.get("slices")
-    if not found:
+    recorded = summary.get("slices")
+    if not recorded:
         return []
     return [
         {"by": by, "slice": label, "n": entry["n"], "worst": worst, "label": f"{label} (worst)" if worst else label}
-        | entry["scores"][found["headline"]]
-        for by, labels in found["by"].items()
+        | entry["scores"][recorded["headline"]]
+        for by, labels in recorded["by"].items()
         for label, entry in labels.items()
-        for worst in [found["worst"] == {"by": by, "slice": label}]
+        for worst in [recorded["worst"] == {"by": by, "slice": label}]
     ]
 
 
@@ -220,7 +229,7 @@ def probability(value: float | None) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """Format a difference with its sign, also for infinity; what is shown as zero has a plus.
+    """Format a difference with its sign, also an infinite one; a difference that rounds to zero has a plus.
 
     Examples
     --------
@@ -235,17 +244,20 @@ def signed(value: float | str | None) -> str:
 def conventions(summary: Mapping[str, Any]) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Name the scores by which conventions are compared, in a fixed order, and list the conventions.
 
-    The names have words for each. A row has ``name, figures``, and in words how the convention ``differs``, what its
-    means leave out, and what we ``refused`` to copy; "" for nothing.
+    The first result has the words for each score. A row of the second has ``name, figures``, and in words how the
+    convention ``differs``, with what its means leave out, and what we ``refused`` to copy; "" is nothing.
     """
-    entries, order, rows = summary.get("conventions", ()), list(HEADLINES), list[dict[str, Any]]()
-    found = dict.fromkeys(name for entry in entries for name in entry["figures"])
-    known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
-    words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
+    entries = summary.get("conventions", ())
+    order = list(HEADLINES)
+    rows = list[dict[str, Any]]()
+    scores = dict.fromkeys(name for entry in entries for name in entry["figures"])
+    ordered = sorted(scores, key=lambda name: order.index(name.partition("@")[0]))
+    words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in ordered}
     words = {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
     for entry in entries:
-        name, left = entry["name"], entry.get("left_out", {}).items()
-        differs = "; ".join([*entry["differs"], *(f"{count} left out of {words[score]}" for score, count in left)])
+        name = entry["name"]
+        left_out = entry.get("left_out", {}).items()
+        differs = "; ".join([*entry["differs"], *(f"{count} left out of {words[score]}" for score, count in left_out)])
         refused = f"not copied from {name}: {'; '.join(entry['refused'])}" if entry.get("refused") else ""
         rows.append({"name": name, "figures": entry["figures"], "differs": differs, "refused": refused})
     return words, rows
@@ -253,23 +265,27 @@ def conventions(summary: Mapping[str, Any]) -> tuple[dict[str, str], list[dict[s
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """List the facts that readers need beside the scores: convention, cases, classes left out, and the intervals."""
-    ignored, undefined = summary.get("ignore_index"), summary.get("dataset", {}).get("n_classes_undefined")
-    names, entries, units = summary["classes"], summary.get("per_class", {}).items(), summary.get("units", {})
+    ignored = summary.get("ignore_index")
+    undefined = summary.get("dataset", {}).get("n_classes_undefined")
+    names = summary["classes"]
+    entries = summary.get("per_class", {}).items()
     left_out = [name for name in names if name not in summary.get("mean_classes", names)]
-    found = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
-    unit = next(iter(units.values()), None) or "the unnamed unit of the spacing"  # all are of one spacing
-    resampling, pixels = summary.get("bootstrap") or {}, sum(summary.get("invalid", {}).values())
+    unlearned = [name for name, e in entries if e.get("support") and e.get("iou") is not None and e["iou"] < UNLEARNED]
+    units = summary.get("units", {})
+    unit = next(iter(units.values()), None) or "the unnamed unit of the spacing"  # all distances have one unit
+    resampling = summary.get("bootstrap") or {}
+    invalid = sum(summary.get("invalid", {}).values())
     lines = [
         f"convention {summary['convention']}",
         f"{summary['n_cases']:,} cases",
         f"label {ignored} ignored" if ignored is not None else "",
         f"{undefined} of {len(names)} classes undefined, left out of the means" if undefined else "",
         f"means without {', '.join(left_out)}" if left_out else "",
-        f"{pixels:,} {OUTSIDE}" if pixels else "",
+        f"{invalid:,} {OUTSIDE}" if invalid else "",
         f"distances and tolerances in {unit}" if units else "",
         *summary.get("spacing", {}).get("warnings", []),
         "AP is tp / (tp + fp + fn) over objects, not COCO's" if "ap" in summary.get("measures", {}) else "",
-        f"IoU below {UNLEARNED}, though the references hold them: {', '.join(found)}" if found else "",
+        f"IoU below {UNLEARNED}, though the references hold them: {', '.join(unlearned)}" if unlearned else "",
         resampled(resampling) if resampling.get("resamples") else "",
         resampling.get("warning"),
     ]
@@ -277,13 +293,13 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
 
 
 def resampled(bootstrap: Mapping[str, Any]) -> str:
-    """Name the intervals, and what they draw."""
+    """Name the intervals, and the units that their bootstrap draws."""
     units = "clusters" if bootstrap.get("cluster") else "cases"
     return f"95 % intervals: {bootstrap['interval']} bootstrap, {bootstrap['resamples']} draws of {units}"
 
 
 def on_lines(facts: Sequence[str]) -> list[str]:
-    """Join facts to one line; those that are whole sentences get lines of their own.
+    """Join facts into one line; whole sentences get lines of their own.
 
     Examples
     --------

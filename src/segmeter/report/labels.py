@@ -1,4 +1,4 @@
-"""Shows what `segmeter agree` and `segmeter suspects` found out about labels: tables, words, and crops to look at."""
+"""Shows the results of `segmeter agree` and `segmeter suspects`: tables, words, and crops to look at."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,9 @@ from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
 
-_MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
+_MARGIN = 12  # Pixels around a suspect in its crop.
+_LEAST = 48  # Smallest edge of a crop, pixels.
+_PANEL = 170  # Edge of a panel, pixels.
 _AGREEMENT_OBJECTIONS = (
     "Agreement is not accuracy. Readers with the same training, or who corrected the same draft, share errors.",
     "The intervals tell how much depends on the choice of cases, not on the choice of readers: other readers may agree "
@@ -38,7 +40,7 @@ _SUSPECT_OBJECTIONS = (
     "finer or follow a habit.",
     "A validation split chose the checkpoint, so its cases are not quite unseen.",
 )
-_WORDS = {  # of each kind, and of one suspect
+_WORDS = {  # A kind of suspects, and one suspect, in words.
     "extra": ("extra: the model sees background", "extra {given}"),
     "missing": ("missing: the model sees an object", "missing {suggested}"),
     "class": ("other class", "{given}, rather {suggested}"),
@@ -48,15 +50,18 @@ _WORDS = {  # of each kind, and of one suspect
 
 def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
-    leading, names = result["scores"][result["headline"]], [*result["readers"], *result["models"]]
+    leading = result["scores"][result["headline"]]
+    names = [*result["readers"], *result["models"]]
     means = leading["matrix"]
     matrix = [[a, *(number(means[a][b]["mean"]) if b in means[a] else "" for b in names)] for a in names]
     words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
     further, heads = [], ["reference", "reader", "mean", "95 %", "cases"]
     for name, entry in result["scores"].items():
         further += [_readers(names, entry, title(name))] if entry is not leading else []
-        pairs = [(a, b, one) for a in names for b, one in entry["matrix"][a].items()]
-        rows = [[a, b, number(one["mean"]), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
+        pairs = [(a, b, score) for a in names for b, score in entry["matrix"][a].items()]
+        rows = [
+            [a, b, number(score["mean"]), interval(score["ci95"], 3), str(score["n_used"])] for a, b, score in pairs
+        ]
         further.append(Table(heads=heads, rows=rows, names=2, title=f"{title(name)} of each pair", strong=()))
     return Shown(
         tables=[
@@ -72,24 +77,28 @@ def show_agreement(result: Mapping[str, Any]) -> Shown:
 
 def verdicts(result: Mapping[str, Any]) -> list[str]:
     """State who stands apart, and whether each model is further from the readers than they are from each other."""
-    contrasts, lines = result["scores"][result["headline"]]["contrast"], []
+    contrasts = result["scores"][result["headline"]]["contrast"]
+    lines = []
     if any(name in contrasts for name in result["readers"]):
-        told = ", ".join(result["apart"])
-        lines.append(f"stands apart: {told}" if told else "no reader stands apart beyond chance")
+        apart = ", ".join(result["apart"])
+        lines.append(f"stands apart: {apart}" if apart else "no reader stands apart beyond chance")
     for name in (name for name in result["models"] if name in contrasts):
-        one, ceiling = contrasts[name], "not told apart from the human ceiling"
-        ends = [float(end) for end in one["ci95"] or () if end is not None]
+        contrast = contrasts[name]
+        verdict = "not told apart from the human ceiling"
+        ends = [float(end) for end in contrast["ci95"] or () if end is not None]
         if len(ends) == 2 and not ends[0] <= 0 <= ends[1]:
-            worse = one["change"] == "worse"
-            ceiling = "further than readers from each other" if worse else "closer than readers to each other"
-        told = f"{signed(one['mean'])} {interval(one['ci95'], 3)}"
-        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({ceiling})")
+            worse = contrast["change"] == "worse"
+            verdict = "further than readers from each other" if worse else "closer than readers to each other"
+        difference = f"{signed(contrast['mean'])} {interval(contrast['ci95'], 3)}"
+        lines.append(f"{name} to the readers, minus the readers to each other: {difference} ({verdict})")
     return lines
 
 
 def agreement_notes(result: Mapping[str, Any]) -> list[str]:
     """State how the agreement was measured."""
-    resampling, readers, few = result["bootstrap"], len(result["readers"]), ""
+    resampling = result["bootstrap"]
+    readers = len(result["readers"])
+    few = ""
     if readers < 3:
         few = "two readers: there is no majority and no contrast, so neither can be told to stand apart"
     elif readers ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
@@ -111,12 +120,13 @@ def agreement_notes(result: Mapping[str, Any]) -> list[str]:
 def _readers(names: Sequence[str], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
-    for place, name in enumerate(names):
-        shown, found = [name], entry["contrast"].get(name)
-        for form, one in ((number, entry["majority"].get(name)), (number, entry["rest"].get(name)), (signed, found)):
-            shown.append(f"{form(one['mean'])} {interval(one['ci95'], 3)}".rstrip() if one else "")
-        rows.append([*shown, probability(found.get("p_holm")) if found else ""])
-        apart += [place] if found and found.get("apart") else []
+    for index, name in enumerate(names):
+        majority, rest, contrast = (entry[key].get(name) for key in ("majority", "rest", "contrast"))
+        row = [name]
+        for form, score in ((number, majority), (number, rest), (signed, contrast)):
+            row.append(f"{form(score['mean'])} {interval(score['ci95'], 3)}".rstrip() if score else "")
+        rows.append([*row, probability(contrast.get("p_holm")) if contrast else ""])
+        apart += [index] if contrast and contrast.get("apart") else []
     heads = ["reader", "with the majority", "with the rest's majority", "contrast", "p (Holm)"]
     return Table(heads=heads, rows=rows, title=words, strong=apart)
 
@@ -129,33 +139,35 @@ def draw_crop(
     window = []
     for start, length, side in zip((row["top"], row["left"]), (row["height"], row["width"]), target.shape, strict=True):
         edge = max(length + 2 * _MARGIN, _LEAST)
-        first = min(max(0, start - (edge - length) // 2), max(0, side - edge))
-        window.append(slice(first, min(side, first + edge)))
+        begin = min(max(0, start - (edge - length) // 2), max(0, side - edge))
+        window.append(slice(begin, min(side, begin + edge)))
     rows, columns = window
-    shown = Image.fromarray(np.ascontiguousarray(image[rows, columns]))
+    crop = Image.fromarray(np.ascontiguousarray(image[rows, columns]))
     top, left = row["top"] - rows.start, row["left"] - columns.start
-    right, bottom = min(shown.width - 1, left + row["width"]), min(shown.height - 1, top + row["height"])
-    box, colour = (max(0, left - 1), max(0, top - 1), right, bottom), DRAWN.colours[1 + KINDS.index(row["kind"])]
-    ImageDraw.Draw(shown).rectangle(box, outline=colour)
-    maps = (np.asarray(shown), target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
-    return encode(draw_overlay(*maps, panel=_PANEL), "WEBP", quality=80, method=2)
+    right, bottom = min(crop.width - 1, left + row["width"]), min(crop.height - 1, top + row["height"])
+    box = (max(0, left - 1), max(0, top - 1), right, bottom)
+    ImageDraw.Draw(crop).rectangle(box, outline=DRAWN.colours[1 + KINDS.index(row["kind"])])
+    cropped_labels = np.asarray(labels[rows, columns], spec.label_dtype)
+    overlay = draw_overlay(np.asarray(crop), target[rows, columns], cropped_labels, spec, panel=_PANEL)
+    return encode(overlay, "WEBP", quality=80, method=2)
 
 
 def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
     """Lay out suspects.json, with the crops in the run's folder."""
     rows, crops, kinds = [], [], []
-    for kind, one in result["kinds"].items():
-        recovered = f"{number(one['recovered'], 2)} of {one['planted']}"
-        kinds.append([_WORDS[kind][0], str(one["found"]), number(one["expected"], 1), recovered])
-    for one in result["suspects"]:
-        says = _WORDS[one["kind"]][1].format_map(one)
-        place = [str(one["top"]), str(one["left"]), str(one["size"]), f"{one['size_z']:+.1f}"]
-        rows.append([str(one["rank"]), one["case_id"], says, number(one["chance"], 2), *place])
-        path = folder / CROPS / f"{one['rank']}.webp"
+    for kind, entry in result["kinds"].items():
+        recovered = f"{number(entry['recovered'], 2)} of {entry['planted']}"
+        kinds.append([_WORDS[kind][0], str(entry["found"]), number(entry["expected"], 1), recovered])
+    for suspect in result["suspects"]:
+        words = _WORDS[suspect["kind"]][1].format_map(suspect)
+        rank, case_id, chance = str(suspect["rank"]), suspect["case_id"], number(suspect["chance"], 2)
+        cells = [str(suspect["top"]), str(suspect["left"]), str(suspect["size"]), f"{suspect['size_z']:+.1f}"]
+        rows.append([rank, case_id, words, chance, *cells])
+        path = folder / CROPS / f"{rank}.webp"
         if path.is_file():
-            words = f"{one['rank']}. {says} in {one['case_id']}, chance {number(one['chance'], 2)}"
-            crops.append((words, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
-    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
+            caption = f"{rank}. {words} in {case_id}, chance {chance}"
+            crops.append((caption, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
+    unknown = [kind for kind, entry in result["kinds"].items() if entry["found"] and not entry["planted"]]
     few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
     notes = [
         *([few] if unknown else []),
@@ -174,21 +186,21 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
         notes=notes,
         objections=_SUSPECT_OBJECTIONS,
         crops=crops,
-        ids=list(dict.fromkeys(one["case_id"] for one in result["suspects"])),
+        ids=list(dict.fromkeys(suspect["case_id"] for suspect in result["suspects"])),
     )
 
 
 def show_label_next(result: Mapping[str, Any]) -> Shown:
     """Lay out label_next.json."""
     images = result["images"]
-    rows = [[str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in images]
+    rows = [[str(row["rank"]), row["case_id"], number(row["gain"]), number(row["distance"], 3)] for row in images]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
-    single = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
-    gain = single if result["by"] == "entropy" else "gain: entropy of the mean minus the mean of the entropies"
+    entropy_only = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
+    gain = entropy_only if result["by"] == "entropy" else "gain: entropy of the mean minus the mean of the entropies"
     return Shown(
         tables=[table],
         rest="images in label_next.json and on the page.",
         notes=["gain x distance to the images above: the first ones differ from each other", gain],
         objections=["Images chosen this way are not a random sample: do not measure on them."],
-        ids=[one["case_id"] for one in images],
+        ids=[row["case_id"] for row in images],
     )

@@ -9,7 +9,7 @@ from segmeter.report import figures
 from segmeter.report.figures import interval, number, probability, quantity, signed
 from segmeter.report.tables import MOST_ROWS, PAGE, Column, Table, html_of, print_tables
 
-MOST_CLASSES = 20  # rows of classes; of more, the worst
+MOST_CLASSES = 20  # Of more classes, only the worst are shown.
 _FILES = "in metrics.json and in the report"
 _ENDS = partial(interval, digits=3)
 _SHORT = partial(number, digits=3)
@@ -58,7 +58,7 @@ _SLICES = (
     Column("95 %", "difference_ci95", _ENDS, spare=PAGE),
     Column("p (Holm)", "p_holm", probability),
 )
-CALIBRATION = (  # of the probabilities on the whole, and of each class
+CALIBRATION = (  # The calibration over all classes, and of each class.
     (Column("probabilities", "name"), Column("", "value", number)),
     (
         Column("class", "name"),
@@ -72,14 +72,14 @@ CALIBRATION = (  # of the probabilities on the whole, and of each class
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the leading scores, the classes, further measures, slices, conventions, and how sure the scores are.
+    """Print the leading scores, the classes, further measures, slices and conventions, with intervals.
 
     Parameters
     ----------
     summary
         The content of metrics.json, schema 1.
     file
-        Where to; None is the standard output.
+        Where to write; None is the standard output.
     """
     print_tables(summary_tables(summary), small_print(summary), file=file)
 
@@ -100,7 +100,8 @@ def small_print(summary: Mapping[str, Any]) -> list[str]:
 def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
     """Lay out the tables of a summary, each at most 80 columns wide for ordinary names.
 
-    Many classes or measures are left to the files: the worst classes are kept, and means rather than single classes.
+    If there are many classes, only the worst are shown; of many measures, means rather than single classes. The files
+    have the rest.
     """
     rows = figures.aggregates(summary)
     for row in rows:
@@ -108,27 +109,29 @@ def summary_tables(summary: Mapping[str, Any]) -> list[Table]:
         used = f"{row['n_used']} of {total}" if row["n_undefined"] else f"{total or ''}"
         row |= {"means": figures.mean_of_cases(row, 4), "cases": used}
     regions = [*figures.classes(summary), *figures.classes(summary, groups=True)]
-    if several := len(regions) > MOST_CLASSES:
+    if many := len(regions) > MOST_CLASSES:
         regions.sort(key=lambda row: (row["iou"] is None, row["iou"]))
     classes = Table.of(_CLASSES, regions, strong=())
-    measured, most, leads = figures.measures(summary), MOST_ROWS, figures.headline(summary).partition("/")[0]
-    if len(measured) > most:
-        averaged = {row["metric"] for row in measured if row["region"] == MEAN}
-        for row in measured:
+    measures = figures.measures(summary)
+    most = MOST_ROWS
+    if len(measures) > most:
+        leading_metric = figures.headline(summary).partition("/")[0]
+        averaged = {row["metric"] for row in measures if row["region"] == MEAN}
+        for row in measures:
             row["spare"] = row["region"] != MEAN and row["metric"] in averaged
-        measured.sort(key=lambda row: (row["spare"], row["metric"] != leads))
-        most = min(most, sum(not row["spare"] for row in measured))
-    tables = [Table.of(MEASURES, measured, names=2, strong=()).first(most, f"{_FILES}.")]
+        measures.sort(key=lambda row: (row["spare"], row["metric"] != leading_metric))
+        most = min(most, sum(not row["spare"] for row in measures))
+    tables = [Table.of(MEASURES, measures, names=2, strong=()).first(most, f"{_FILES}.")]
     tables.append(slice_table(summary, figures.slices(summary)))
     calibration = zip(CALIBRATION, figures.calibration(summary), strict=True)
-    tables += [Table.of(columns, found, strong=()) for columns, found in calibration]
+    tables += [Table.of(columns, calibrated, strong=()) for columns, calibrated in calibration]
     tables.append(convention_table(summary))
-    leading = [Table.of(_SCORES, rows), classes.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else classes]
+    leading = [Table.of(_SCORES, rows), classes.first(MOST_ROWS, f"with higher IoU {_FILES}.") if many else classes]
     return [*leading, *(table for table in tables if table.rows)]
 
 
 def slice_table(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Lay out rows of `figures.slices`: the headline of each slice; the worst leads."""
+    """Lay out rows of `figures.slices`: the headline of each slice, with the worst in bold."""
     title = f"{figures.title(summary['slices']['headline'])} by slice" if rows else ""
     strong = [i for i, row in enumerate(rows) if row["worst"]]
     return Table.of(_SLICES, rows, names=2, strong=strong, title=title)
@@ -136,8 +139,8 @@ def slice_table(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
 
 def convention_table(summary: Mapping[str, Any]) -> Table:
     """Lay out the leading scores by the definitions of other tools."""
-    names, found = figures.conventions(summary)
+    names, conventions = figures.conventions(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
-    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in found]
+    rows = [dict.fromkeys(names, "") | row["figures"] | row for row in conventions]
     differs = Column("what differs from ours", "differs", spare=PAGE)
     return Table.of([Column("convention", "name"), *scores, differs], rows)

@@ -16,26 +16,27 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-MOST_ROWS = 10  # rows that a reader takes in at a glance; files have the rest
-WIDTH = 80  # of plain text, columns; tables with longer names are wider
-PAGE = 9  # `spare` of columns that only pages have room for
-_ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
-_SHORTEST = 12  # of a shortened name, columns
-_USUAL = 24  # of a name; columns give way to it, and not to the rest of longer names
-_GAP = 2  # between two columns
-_PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # as SIMPLE_HEAD, in ASCII
+MOST_ROWS = 10  # A reader takes in this many rows at a glance. Files have the rest.
+WIDTH = 80  # Plain text has this many columns. Tables with longer names are wider.
+PAGE = 9  # The `spare` of columns that only pages have room for.
+_ENDLESS = 100_000  # Lines that are wider than the terminal are better than cut numbers.
+_SHORTEST = 12  # A name is never shortened to fewer characters.
+_USUAL = 24  # Columns give way to this many characters of a name, but not to the rest of a longer one.
+_GAP = 2  # Spaces between two columns.
+_PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # Rich's SIMPLE_HEAD in ASCII.
 
 
 class Cell(str):
-    """A text with its additions on a page: the value that it is sorted by, and a link to the cases behind it."""
+    """A text with what a page adds to it: the value to sort by, and a link to the cases behind it."""
 
     value: Any
     link: str | None
 
     def __new__(cls, text: str, value: Any = None, link: str | None = None) -> "Cell":
-        """Join the text and the rest."""
+        """Make a text with a value, by default the text without commas, and a link."""
         cell = super().__new__(cls, text)
-        cell.value, cell.link = text.replace(",", "") if value is None else value, link
+        cell.value = text.replace(",", "") if value is None else value
+        cell.link = link
         return cell
 
 
@@ -48,11 +49,11 @@ class Column:
     head
         The title.
     key
-        Of the rows, for a value or a finished cell. ``links`` of a row has a page's links by key.
+        The key of a value, or of a finished cell, in each row. The ``links`` of a row are a page's links by key.
     form
         Formats a value.
     spare
-        Columns with the highest number give way first where there is too little room; 0 never does.
+        Where there is too little room, columns with the highest number give way first. A column with 0 never does.
     """
 
     head: str
@@ -78,15 +79,15 @@ class Table:
     Parameters
     ----------
     heads, rows
-        As many cells in each row as there are heads.
+        Each row has as many cells as there are heads.
     names
-        How many columns hold names, on the left. The others hold numbers, aligned on the right, with no text of users.
+        How many columns on the left hold names. The others hold numbers, aligned on the right, and no users' texts.
     title, note
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
     spares
-        Of each column, as `Column.spare`; () if none gives way.
+        The `Column.spare` of each column; () if none gives way.
     """
 
     heads: Sequence[str]
@@ -99,9 +100,10 @@ class Table:
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], **facts: Any) -> "Table":
-        """Lay out rows under columns, without those that are empty; `facts` are further fields."""
+        """Lay out rows under columns, without the empty columns; `facts` are further fields."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        heads, spares = [each.head for each in columns], [each.spare for each in columns]
+        heads = [column.head for column in columns]
+        spares = [column.spare for column in columns]
         table = cls(heads=heads, rows=cells, spares=spares, **facts)
         return table._keep([i for i in range(len(columns)) if not rows or any(row[i] for row in cells)])
 
@@ -111,17 +113,17 @@ class Table:
             return self
         return self._keep([i for i, spare in enumerate(self.spares) if spare < least])
 
-    def _keep(self, kept: Sequence[int]) -> "Table":
-        heads, *rows = ([row[i] for i in kept] for row in (self.heads, *self.rows))
-        spares = [self.spares[i] for i in kept]
-        return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
+    def _keep(self, columns: Sequence[int]) -> "Table":
+        heads, *rows = ([row[i] for i in columns] for row in (self.heads, *self.rows))
+        spares = [self.spares[i] for i in columns]
+        return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in columns))
 
     def first(self, most: int, rest: str) -> "Table":
-        """Keep the first rows, and say where the rest is; `rest` names the rows, in the plural."""
-        left = len(self.rows) - most
-        if left <= 0:
+        """Keep the first rows. A note counts the others and ends with `rest`, which says where they are."""
+        more = len(self.rows) - most
+        if more <= 0:
             return self
-        return replace(self, rows=self.rows[:most], note=f"{left} more {rest}")
+        return replace(self, rows=self.rows[:most], note=f"{more} more {rest}")
 
     def markdown(self) -> str:
         """Write the table in GitHub's Markdown."""
@@ -135,20 +137,27 @@ class Table:
 
 
 def print_tables(tables: Iterable[Table], lines: Sequence[str] = (), *, file: IO[str] | None = None) -> None:
-    """Print tables, and the small print below them: in colour on a terminal, as plain text into a file.
+    """Print tables and the small print below them: in colour on a terminal, as plain text into a file.
 
-    Where there is too little room, spare columns give way; on a terminal, names are then wrapped or shortened. Numbers
+    Where there is too little room, spare columns give way. On a terminal, names are then wrapped or shortened. Numbers
     are never cut.
 
     Parameters
     ----------
     file
-        Where to; None is the standard output.
+        Where to write; None is the standard output.
     """
     probe = Console(file=file, force_jupyter=False)
     room = probe.width if probe.is_terminal else None
-    options: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False, "force_jupyter": False}
-    console = Console(file=file, width=_ENDLESS, no_color=room is None or None, **options)
+    console = Console(
+        file=file,
+        width=_ENDLESS,
+        no_color=room is None or None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_jupyter=False,
+    )
 
     def small(line: str) -> None:
         console.print(Text(printable(line), style="dim"), width=room or WIDTH)
@@ -177,17 +186,17 @@ def _draw(table: Table, room: int | None) -> RichTable:
         over = sum(widths) + _GAP * (len(widths) - 1) - (room or _ENDLESS)
         widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
     style = _PLAIN if room is None else box.SIMPLE_HEAD
-    drawn = RichTable(box=style, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+    rich_table = RichTable(box=style, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
     for i, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
-        side: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
-        drawn.add_column(Text(printable(head)), width=width, **side)
+        alignment: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
+        rich_table.add_column(Text(printable(head)), width=width, **alignment)
     for index, row in enumerate(texts):
-        drawn.add_row(*(Text(text, "bold" if index in table.strong else "") for text in row))
-    return drawn
+        rich_table.add_row(*(Text(text, "bold" if index in table.strong else "") for text in row))
+    return rich_table
 
 
 def printable(text: str) -> str:
-    """Replace what no font shows (control characters, half surrogates) by the replacement character."""
+    """Replace characters that no font shows, such as control characters and half surrogates."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
@@ -198,7 +207,7 @@ def escape_markdown(text: str) -> str:
 
 
 def html_of(tables: Iterable[Table], lines: Sequence[str]) -> str:
-    """Write tables and the small print below them as notebooks show them: as a file has them."""
-    text = io.StringIO()
-    print_tables(tables, lines, file=text)
-    return str(Markup("<pre>{}</pre>").format(text.getvalue()))
+    """Write tables and the small print below them for notebooks, which show the same text as a file has."""
+    file = io.StringIO()
+    print_tables(tables, lines, file=file)
+    return str(Markup("<pre>{}</pre>").format(file.getvalue()))

@@ -167,10 +167,20 @@ def test_a_brush_over_the_plot_chooses_its_cases(visit, site):
 
 
 def test_a_click_on_a_point_opens_its_case(visit, site):
+    """A click at the plot's edge, or by a hand that moves two pixels, is a click; a drag to another point isn't."""
     page = visit(site, "#?x=loss&y=loss")
     page.locator("#scatter").scroll_into_view_if_needed()
-    page.locator("#scatter").click(position={"x": 1, "y": page.locator("#scatter").bounding_box()["height"] - 2})
-    assert page.locator("#case-title").text_content() == "case-00"
+    box = page.locator("#scatter").bounding_box()
+    left, low = box["x"] + 1, box["y"] + box["height"] - 2
+    for end in (left, left + 2):
+        drag(page, (left, low), (end, low))
+        assert "case=case-00" in page.url
+        assert page.locator("#case-title").is_visible()
+        page.keyboard.press("Escape")
+        page.wait_for_function("!location.hash.includes('case=')")
+    drag(page, (left, low), (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    assert count(page) == "30 of 60 cases"
+    assert not page.locator("#case").is_visible()
 
 
 def test_axes_and_columns_are_the_readers_choice(visit, site):

@@ -1,6 +1,6 @@
-"""Metrics for training loops of other libraries, each a module that needs its library.
+"""Metrics for training loops of other libraries: each is a module that needs its library.
 
-Both count batches of label tensors here.
+All of them count batches of label tensors with the functions below.
 """
 
 from typing import Any
@@ -23,9 +23,9 @@ def count_batch(where: str, labels: Any, target: Any, spec: ClassSpec) -> NDArra
     Parameters
     ----------
     where
-        Named in messages.
+        The name of the metric, for messages.
     labels, target : (B, ...), for multilabel (B, K, ...), integer or bool tensors
-        Decided classes and their reference; of a binary task also (B, 1, ...).
+        Decided classes and their reference; for a binary task also (B, 1, ...).
     spec
         The classes.
 
@@ -36,27 +36,28 @@ def count_batch(where: str, labels: Any, target: Any, spec: ClassSpec) -> NDArra
     Raises
     ------
     InputError
-        They are no such tensors, or contain a value that is not a class.
+        The tensors have other shapes or dtypes, or contain a value that is not a class.
     """
     for name, tensor in (("preds", labels), ("target", target)):
         if getattr(tensor, "is_floating_point", lambda: False)():
             remedy = "Decide on classes first: logits.argmax(1), or logits > 0 for binary and multilabel."
             raise InputError(expected(where, name, "to hold labels", f"{tensor.dtype} {tuple(tensor.shape)}", remedy))
-    given = to_numpy(labels), to_numpy(target)
+    labels, target = to_numpy(labels), to_numpy(target)
     if spec.task == "binary":
-        given = without_channel(given[0], given[1]), without_channel(given[1], given[0])
-    if given[0].shape != given[1].shape:
-        raise InputError(expected(where, "preds", f"to have the target's shape {given[1].shape}", given[0].shape))
-    if given[0].ndim < 2:
-        raise InputError(expected(where, "preds", "to have an axis of cases and at least one more", given[0].shape))
-    cases = zip(given[1], given[0], strict=True)
+        labels, target = without_channel(labels, target), without_channel(target, labels)
+    if labels.shape != target.shape:
+        raise InputError(expected(where, "preds", f"to have the target's shape {target.shape}", labels.shape))
+    if labels.ndim < 2:
+        raise InputError(expected(where, "preds", "to have an axis of cases and at least one more", labels.shape))
+    cases = zip(target, labels, strict=True)
     return np.array([count_case(*case, spec) for case in cases], np.int64).reshape(-1, *spec.counts_shape)
 
 
 def score_counts(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
     """Return every aggregate, and IoU and Dice of each class as "iou/car"; NaN is undefined."""
-    found = overlap_scores(counts, task=spec.task, count_invalid=spec.count_invalid)
-    scores = {name: float(getattr(found, name)) for name in AGGREGATES}
+    overlap = overlap_scores(counts, task=spec.task, count_invalid=spec.count_invalid)
+    scores = {name: float(getattr(overlap, name)) for name in AGGREGATES}
     for name in ("iou", "dice"):
-        scores |= {f"{name}/{each}": float(getattr(found, name)[k]) for k, each in enumerate(spec.names)}
+        by_class = getattr(overlap, name)
+        scores |= {f"{name}/{class_name}": float(by_class[k]) for k, class_name in enumerate(spec.names)}
     return scores

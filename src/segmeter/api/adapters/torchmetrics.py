@@ -13,7 +13,7 @@ from segmeter.classes import ClassSpec
 class SegmentationMetric(Metric):
     """All overlap scores over every batch since the last reset, from one int64 matrix.
 
-    Integers add exactly, so that ranks, batches and their order change no digit. The scores are those of
+    Integers add up exactly, so ranks, batches and their order change no digit. The scores are those of
     `segmeter.evaluate` over the data set.
 
     Parameters
@@ -21,7 +21,7 @@ class SegmentationMetric(Metric):
     spec
         The classes, the task, and the ignored value.
     options
-        Of `torchmetrics.Metric`.
+        Options of `torchmetrics.Metric`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class SegmentationMetric(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = True  # a call counts its batch twice, but a batch that is refused leaves all others counted
+    full_state_update = True  # a call counts its batch twice, but a refused batch does not lose the others
 
     counts: torch.Tensor
 
@@ -49,15 +49,15 @@ class SegmentationMetric(Metric):
         Parameters
         ----------
         preds, target : (B, ...), for multilabel (B, K, ...), integer or bool
-            Decided classes, never logits, and their reference; of a binary task also (B, 1, ...).
+            Decided classes, never logits, and their reference; for a binary task also (B, 1, ...).
 
         Raises
         ------
         InputError
-            They are no such tensors, or hold a value that is no class.
+            The tensors have other shapes or dtypes, or hold a value that is no class.
         """
-        found = count_batch("SegmentationMetric", preds, target, self.spec).sum(axis=0)
-        self.counts += to_torch(found).to(self.counts.device)
+        counts = count_batch("SegmentationMetric", preds, target, self.spec).sum(axis=0)
+        self.counts += to_torch(counts).to(self.counts.device)
 
     def compute(self) -> dict[str, torch.Tensor]:
         """Return every aggregate, and IoU and Dice of each class as "iou/car", float64; NaN is undefined."""

@@ -1,4 +1,4 @@
-"""Shows a comparison on terminals, in pull requests and on its page, with the lines below its tables everywhere.
+"""Shows a comparison on terminals, in pull requests and on its page, each time with the lines below its tables.
 
 Every difference is new minus base.
 """
@@ -18,7 +18,7 @@ from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch
 from segmeter.report.cases import HEADLINE, ID, SLICE, board_of, case_columns, slice_columns
-from segmeter.report.columns import part_columns
+from segmeter.report.columns import CaseColumn, part_columns
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
 from segmeter.report.figures import SCORES, interval, on_lines, resampled, signed, title
@@ -26,9 +26,9 @@ from segmeter.report.page.evaluation import cases_link, explorer_values
 from segmeter.report.page.render import if_there
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
-_OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
-_LEFT = ("predictions/", "overlays/")  # what starts names of a run's files that no page of a comparison shows
-_COMPARED = ("scores", "groups", "further scores")  # groups of columns
+_OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # These columns are the same in every run.
+_NOT_FETCHED = ("predictions/", "overlays/")  # Files of a run that the page of a comparison doesn't show.
+_COMPARED = ("scores", "groups", "further scores")  # These groups of columns are compared.
 _HEADINGS = {
     "pass": "segmeter: every requirement is met",
     "regression": "segmeter: regression",
@@ -44,7 +44,7 @@ def print_comparison(result: Mapping[str, Any], *, file: IO[str] | None = None) 
     result
         The content of compare.json.
     file
-        Where to; None is the standard output.
+        Where to write; None is the standard output.
     """
     print_tables(comparison_tables(result).values(), [*order_lines(result), *on_lines(notes(result))], file=file)
 
@@ -62,9 +62,9 @@ def markdown_summary(result: Mapping[str, Any]) -> str:
 
 
 def gate_lines(result: Mapping[str, Any], outcomes: Sequence[str] = ("regression", "unknown")) -> list[str]:
-    """Write a line for each requirement with one of some outcomes, by default each that is not met."""
+    """Write a line for each requirement with one of the outcomes; by default, for those that are not met."""
     entries = result["gate"]["requirements"]
-    return [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] in outcomes]
+    return [requirement_line(entry, units=_units(result)) for entry in entries if entry["outcome"] in outcomes]
 
 
 def _units(result: Mapping[str, Any]) -> str:
@@ -72,7 +72,7 @@ def _units(result: Mapping[str, Any]) -> str:
 
 
 def order_lines(result: Mapping[str, Any]) -> list[str]:
-    """State the order of the runs and which scores would order them otherwise, or that no difference can be told."""
+    """State the order of the runs and which scores order them in another way, or that no difference can be told."""
     leading = printable(title(result["rank_by"]))
     if not is_told(result):
         cases = f"{result['n_cases']} cases"
@@ -89,14 +89,13 @@ def order_lines(result: Mapping[str, Any]) -> list[str]:
 
 def notes(result: Mapping[str, Any]) -> list[str]:
     """List the facts that belong beside the differences."""
-    resampling, units = result["bootstrap"], _units(result)
     lines = [
         f"convention {result['convention']}",
         f"{result['n_cases']} cases",
-        resampled(resampling),
-        f"p (Holm): two-sided sign-flip test on the {units}, adjusted over all scores of all classes, and over all of "
-        "single classes",
-        resampling["warning"],
+        resampled(result["bootstrap"]),
+        f"p (Holm): two-sided sign-flip test on the {_units(result)}, adjusted over all scores of all classes, and "
+        "over all of single classes",
+        result["bootstrap"]["warning"],
         f"not measured in all runs: {shorten(result['not_shared'])}" if result["not_shared"] else "",
     ]
     return [line for line in lines if line]
@@ -113,15 +112,16 @@ def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
     >>> requirement_line(entry).partition("; ")[2]
     'new minus base +0.0100 better; about 270 cases like these would tell'
     """
-    told, unknown, needed = OUTCOMES[entry["outcome"]], entry["outcome"] == "unknown", entry["n_units_needed"]
-    told += f" from {entry['n_units']} {units}" if unknown else ""
+    unknown = entry["outcome"] == "unknown"
+    needed = entry["n_units_needed"]
+    outcome = OUTCOMES[entry["outcome"]] + (f" from {entry['n_units']} {units}" if unknown else "")
     margin = f"margin {signed(entry['margin'])} {interval(entry['margin_ci95'])}".rstrip()
     parts = [margin, f"new minus base {changed(entry['difference'], entry['change'])}"]
     if needed or unknown:
         parts.append(f"about {needed:,} {units} like these would tell" if needed else entry["reason"])
     if infinite := entry.get("n_infinite"):
         parts.append(f"infinite in {infinite['new']} of {infinite['cases']} cases, in the base in {infinite['base']}")
-    return f"{printable(entry['require'])}: {told}, {'; '.join(parts)}"
+    return f"{printable(entry['require'])}: {outcome}, {'; '.join(parts)}"
 
 
 def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
@@ -138,39 +138,43 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
         given = f"schema {result.get('schema')} in {folder / 'compare.json'}"
         remedy = "An older version wrote it, with differences the other way round. Compare the runs again."
         raise InputError(expected("write_report", "compare.json", f"to be of schema {SCHEMA}", given, remedy))
-    keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
-    folders, boards, found = [fetch(path, keep) for path in result["folders"].values()], [], []
-    for place in folders:
-        rows, spec = open_cases([place]), read_spec(place)
-        summary = if_there(read_json, place / "metrics.json", Summary) or {}  # nnU-Net's runs have none
+    folders = [fetch(path, lambda name: not name.startswith(_NOT_FETCHED)) for path in result["folders"].values()]
+    boards, tables = [], list[dict[str, CaseColumn]]()
+    for run_folder in folders:
+        rows, spec = open_cases([run_folder]), read_spec(run_folder)
+        summary = if_there(read_json, run_folder / "metrics.json", Summary) or {}  # nnU-Net's runs have none
         boards.append(board_of(rows, spec, summary | {"headline_score": _headline(result)}))
-        found.append({column.key: column for column in case_columns(boards[-1], rows, summary)})
+        tables.append({column.key: column for column in case_columns(boards[-1], rows, summary)})
     by = result["slices"][0]["by"] if result.get("slices") else {}
     hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
-    first, board = found[0], boards[0]
+    base, board = tables[0], boards[0]
     sliced, unlisted = slice_columns(board, hashes, table=result.get("slice_table"))
-    target = [replace(first[key], shown=key == "cluster") for key in _OF_THE_TARGET if key in first]
-    common = [first[ID], *target]  # the difference stands beside the case, even on a phone
-    for key, column in first.items():
+    of_target = [replace(base[key], shown=key == "cluster") for key in _OF_THE_TARGET if key in base]
+    columns = [base[ID], *of_target]  # the difference stands beside the case, even on a phone
+    for key, column in base.items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
-        if column.kind in ("score", "number") and compared and all(key in table for table in found):
-            plain: dict[str, Any] = {"of_class": None, "short": "", "shown": False}
-            common += [replace(table[key], key=f"{number}/{key}", **plain) for number, table in enumerate(found)]
-    columns, left = part_columns([*common, *sliced])
-    headlines = [np.asarray(table[HEADLINE].values, float) for table in found]
+        if column.kind in ("score", "number") and compared and all(key in table for table in tables):
+            columns += [
+                replace(table[key], key=f"{number}/{key}", of_class=None, short="", shown=False)
+                for number, table in enumerate(tables)
+            ]
+    columns, left_out = part_columns([*columns, *sliced])
+    headlines = [np.asarray(table[HEADLINE].values, float) for table in tables]
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
-    order = [first[ID].values[i] for i in np.argsort(-spread, kind="stable")]
+    order = [base[ID].values[i] for i in np.argsort(-spread, kind="stable")]
     facts = {"runs": list(result["folders"]), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    explorer = explorer_values(folder, columns, board.spec, config, order=order, facts=facts, runs=folders, left=left)
+    explorer = explorer_values(
+        folder, columns, board.spec, config, order=order, facts=facts, runs=folders, left_out=left_out
+    )
     explorer["notes"] += unlisted
-    tables = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
-    comparison = {"lines": order_lines(result), "notes": notes(result), "tables": tables}
+    link = partial(_link, result, {column.key for column in columns})
+    comparison = {"lines": order_lines(result), "notes": notes(result), "tables": comparison_tables(result, link=link)}
     return {"comparison": comparison, "explorer": explorer}
 
 
 def _headline(result: Mapping[str, Any]) -> str:
-    """Return the score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
+    """Return the score that ranks the runs if it has a value per case; otherwise the mean IoU."""
     ranked = result["rank_by"]
     return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
 
@@ -185,27 +189,30 @@ def _link(
     defined: bool = False,
     part: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Link to the cases of two runs, sorted by a score, if the page has that of each case, or to those of a slice.
+    """Link to the cases of two runs, sorted by a score, or to the cases of a slice; None if the page can't show them.
 
     Parameters
     ----------
     keys
-        Of the page's columns.
+        The keys of the page's columns.
     defined
-        Only the cases with a value.
+        Link only to the cases with a value.
     part
-        Only the cases of a slice: ``by`` and ``value``.
+        Link only to the cases of this slice: ``by`` and ``value``.
     """
-    runs, key, (name, _, region) = list(result["folders"]), metric, metric.partition("/")
+    runs = list(result["folders"])
+    name, _, region = metric.partition("/")
+    key = metric
     if metric == _headline(result):
         key = HEADLINE
     elif name in SCORES and region in result["classes"]:
         key = f"{name}/{result['classes'].index(region)}"
     elif region:
         key = f"measure/{metric}"
-    choice, known = {"pair": f"{runs.index(base)}.{runs.index(new)}"}, f"0/{key}" in keys
-    if f"{SLICE}{part['by']}" not in keys if part else not known:
+    has_column = f"0/{key}" in keys
+    if f"{SLICE}{part['by']}" not in keys if part else not has_column:
         return None
-    choice |= {"by": f"difference/{key}"} if known else {}
+    choice = {"pair": f"{runs.index(base)}.{runs.index(new)}"}
+    choice |= {"by": f"difference/{key}"} if has_column else {}
     choice |= {f"un.difference/{key}": "defined"} if defined else {}
     return cases_link(choice | ({f"is.{SLICE}{part['by']}": part["value"]} if part else {}))

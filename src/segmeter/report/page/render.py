@@ -28,20 +28,21 @@ SCRIPTS = {
     "report.html": (*_EXPLORER, "confusion", "evaluation"),
     "compare.html": (*_EXPLORER, "comparison"),
     "train.html": (*PLAIN, "charts", "curves"),
-}  # of a template, in the order in which they run as one script; others have the plain ones
+}
+"""The scripts of a template, in the order in which they run as one script. Other templates have the plain ones."""
 
 
 def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool = False, **values: Any) -> bytes:
     """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
-    Its policy allows it this style, this script, and pictures in it or beside it.
+    The content policy of the page allows this style, this script, and pictures in the page or beside it.
 
     Parameters
     ----------
     template
         The name of a file in templates/.
     scripts
-        Names of files in scripts/; None: those of the template.
+        Names of files in scripts/; None takes those of the template.
     linked
         Whether the page shows pictures in files beside it.
     values
@@ -59,15 +60,19 @@ def render(template: str, *, scripts: Sequence[str] | None = None, linked: bool 
     beside = " file: 'self'" if linked else ""
     rules = [f"default-src 'none'; img-src data:{beside}", f"style-src {own_style}", f"script-src {own_script}"]
     policy = "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
-    own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
-    return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")
+    parts_of_page = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
+    return _environment().get_template(template).render(**parts_of_page, **values).encode("utf-8", "replace")
 
 
 @cache
 def _environment() -> Environment:
-    options: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
-    spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(_HERE / "templates"), **options, **spaces)
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     filters = {"number": figures.number, "interval": figures.interval, "signed": figures.signed}
     environment.filters |= filters | {"flat": flatten, "plain": plain_text, "when": _when}
     return environment
@@ -83,14 +88,14 @@ def _when(record: Mapping[str, Any]) -> str:
     """
     times = list[datetime | None]()
     for name in ("start", "end"):
-        try:  # earlier versions wrote the source of a training's weights in place of its start
+        try:  # earlier versions wrote the source of a training's weights as its start
             times.append(datetime.fromisoformat(record.get(name) or ""))
         except ValueError:
             times.append(None)
     start, end = times
-    begun = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip() if start else ""
-    took = str(timedelta(seconds=round((end - start).total_seconds()))) if start and end else ""
-    return " · ".join(filter(None, [begun, took, record.get("state", "")]))
+    began = f"{start:%Y-%m-%d %H:%M} {start:%Z}".strip() if start else ""
+    duration = str(timedelta(seconds=round((end - start).total_seconds()))) if start and end else ""
+    return " · ".join(filter(None, [began, duration, record.get("state", "")]))
 
 
 def plain_text(value: Any) -> str:
@@ -99,7 +104,7 @@ def plain_text(value: Any) -> str:
 
 
 def if_there(read: Callable[..., Read], path: Path, *options: Any) -> Read | None:
-    """Read a file; None where there is none."""
+    """Read a file; None if it does not exist."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return read(path, *options)
     return None

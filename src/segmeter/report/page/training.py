@@ -18,14 +18,14 @@ from segmeter.report.page.evaluation import script_json
 from segmeter.report.page.render import if_there
 from segmeter.report.pictures.maps import encode
 
-MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
-WIDTH = 1000  # of an embedded picture, pixels
-QUALITY = 78
-VALIDATION = "validation"  # folder of pictures: step-<number>/<case>.png
+MOST_POINTS = 1500  # Curves with more points are thinned evenly.
+WIDTH = 1000  # An embedded picture is at most this wide, pixels.
+QUALITY = 78  # WebP quality of embedded pictures.
+VALIDATION = "validation"  # Folder of pictures: step-<number>/<case>.png.
 FIRST_BATCH = "first_batch.png"
 
-_PLACE = ("step", "epoch", "seconds")  # the position of a row, not a measurement
-_VALIDATED = ("scores of the validation", "score")  # title and axis of the chart that leads
+_POSITION = ("step", "epoch", "seconds")  # These numbers of a row say where it lies in the training.
+_VALIDATED = ("scores of the validation", "score")  # Title and axis of the leading chart.
 _SCORES = {"iou": "IoU by class", "dice": "Dice by class", "pq": "PQ by class"}
 _NAMES = {
     "loss": ("loss", "loss"),
@@ -48,22 +48,22 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     folder
         The run's folder.
     history
-        Rows of history.jsonl: numbers by name, those of a validation one level down. A number that is not finite
-        interrupts its curve.
+        Rows of history.jsonl: numbers by name. The numbers of a validation are one level deeper. A number that is not
+        finite interrupts its curve.
     config
         The limit of bytes for pictures.
     """
     monitor = next(iter((if_there(read_run, folder) or {}).get("result", ())), "")
     leading = (*_VALIDATED, figures.title(monitor)) if monitor not in ("", "loss") else None
     charts: dict[tuple[str, str], Series] = {_VALIDATED: {leading[-1]: []}} if leading else {}
-    for place, row in enumerate(history):
+    for index, row in enumerate(history):
         for name, value in flatten(row, separator="/").items():
-            if name in _PLACE or isinstance(value, bool) or not isinstance(value, int | float | None):
+            if name in _POSITION or isinstance(value, bool) or not isinstance(value, int | float | None):
                 continue
             value = value if value is None or math.isfinite(value) else None
-            found = {_chart_of(name)} | ({leading} if leading and name == f"val/{monitor}" else set())
-            for title, axis, line in found:
-                charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
+            lines = {_chart_of(name)} | ({leading} if leading and name == f"val/{monitor}" else set())
+            for title, axis, line in lines:
+                charts.setdefault((title, axis), {}).setdefault(line, []).append((index, value))
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
     curves = [chart for chart in curves if chart["lines"]]
@@ -97,12 +97,12 @@ def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str,
     """Lay out the lines of a chart as lists of step, epoch, seconds and value. The best loss is the lowest."""
     pick, lines = {"loss": min, "score": max}.get(axis), list[dict[str, Any]]()
     for name, points in series.items():
-        known = [(place, value) for place, value in points if value is not None]
-        if known:
-            kept = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
-            best = [pick(known, key=lambda point: point[1])] if pick else []
-            kept = sorted({*kept, points[-1], known[-1], *best}, key=lambda point: point[0])
-            line = {at: [history[row].get(at, row if at == "step" else None) for row, _ in kept] for at in _PLACE}
+        finite = [(row, value) for row, value in points if value is not None]
+        if finite:
+            thinned = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
+            best = [pick(finite, key=lambda point: point[1])] if pick else []
+            kept = sorted({*thinned, points[-1], finite[-1], *best}, key=lambda point: point[0])
+            line = {x: [history[row].get(x, row if x == "step" else None) for row, _ in kept] for x in _POSITION}
             values = [value if value is None else float(f"{value:.6g}") for _, value in kept]
             lines.append({"name": name, "best": kept.index(best[0]) if best else None, **line, "values": values})
     return {"title": title, "axis": axis, "lines": lines}
@@ -113,13 +113,13 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:
-        where = f"best, at step {best.get('step')}"
+        caption = f"best, at step {best.get('step')}"
         metric, _, region = monitor.partition("/")
-        first = [monitor, f"dice/{region}"] if metric == "iou" else [monitor]
-        for name in dict.fromkeys([*first, *figures.AGGREGATES]):
+        leading = [monitor, f"dice/{region}"] if metric == "iou" else [monitor]
+        for name in dict.fromkeys([*leading, *figures.AGGREGATES]):
             if name in best["val"]:
                 value = figures.number(best["val"][name], 3)
-                cards.append({"name": figures.title(name), "value": value, "under": where})
+                cards.append({"name": figures.title(name), "value": value, "under": caption})
     last = history[-1] if history else {}
     length = [f"{last['epoch']:.4g} epochs"] if isinstance(last.get("epoch"), float | int) else []
     length += [f"{last['seconds'] / 60:.1f} minutes"] if isinstance(last.get("seconds"), float | int) else []
@@ -128,13 +128,14 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], int]:
     """Load pictures by case and step; also return how many steps the limit of bytes left out."""
-    places = {int(path.name[5:]): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()}
-    steps, sources = sorted(places), dict[int, dict[str, str]]()
+    step_folders = {int(path.name[5:]): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()}
+    steps = kept = sorted(step_folders)
+    sources = dict[int, dict[str, str]]()
     for step in steps:
-        sources[step] = {path.stem: _source(folder, path, config) for path in sorted(places[step].glob("*.png"))}
+        sources[step] = {path.stem: _source(folder, path, config) for path in sorted(step_folders[step].glob("*.png"))}
     sizes = {step: len(json.dumps(sources[step])) for step in steps}
-    most, kept = math.inf if config.pictures == "link" else config.picture_mb * 2**20, steps
-    while len(kept) > 1 and sum(sizes[step] for step in kept) > most:
+    most_bytes = math.inf if config.pictures == "link" else config.picture_mb * 2**20
+    while len(kept) > 1 and sum(sizes[step] for step in kept) > most_bytes:
         kept = [kept[round(i * (len(kept) - 1) / max(1, len(kept) - 2))] for i in range(len(kept) - 1)]
     cases = dict.fromkeys(case for step in kept for case in sources[step])
     pictures = {case: {str(step): sources[step][case] for step in kept if case in sources[step]} for case in cases}
@@ -142,7 +143,7 @@ def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, 
 
 
 def _source(folder: Path, path: Path, config: ReportConfig) -> str:
-    """Give the address of a picture, or its content reduced to the width of the page."""
+    """Return the address of a picture, or its content reduced to the width of the page."""
     if config.pictures == "link":
         return path.relative_to(folder).as_posix()
     with Image.open(io.BytesIO(read_own(path)), formats=["PNG"]) as stored:

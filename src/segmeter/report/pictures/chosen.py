@@ -20,7 +20,7 @@ from segmeter.records import Form, read_json, read_own
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.layers import FOLDER, NOTES, PLANE, layers_path
 
-_MOST_CLASSES = 64  # whose worst case is drawn
+_MOST_CLASSES = 64  # The worst case of at most this many classes is drawn.
 
 
 class _Map(Form):
@@ -46,7 +46,7 @@ class Ranking:
     Parameters
     ----------
     case_ids
-        All cases; a run without references has no other fields.
+        All cases. For a run without references, the other fields are empty.
     worst
         Cases with a headline score, the worst first.
     of_classes
@@ -67,11 +67,11 @@ class Ranking:
     def of(cls, board: Scoreboard) -> Self:
         """Rank the cases of a scoreboard."""
         ids = board.run.case_ids
-        by_class = [board.worst_first(f"iou/{name}")[:1] for name in board.spec.names[:_MOST_CLASSES]]
+        worst_of_class = [board.worst_first(f"iou/{name}")[:1] for name in board.spec.names[:_MOST_CLASSES]]
         return cls(
             case_ids=ids,
             worst=[ids[i] for i in board.worst_first()],
-            of_classes=[ids[i] for first in by_class for i in first],
+            of_classes=[ids[i] for indices in worst_of_class for i in indices],
             headline=board.headline,
             scores=dict(zip(ids, board.values(board.headline).tolist(), strict=True)),
         )
@@ -95,7 +95,7 @@ def take_turns(ranking: Ranking) -> list[str]:
 
 
 def _draw(case_id: str) -> str:
-    """Sort key of the random sample; it depends on the case id alone, so that the sample is reproducible."""
+    """Return the sort key of the random sample. It depends only on the case id, so the sample is reproducible."""
     return hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -104,8 +104,8 @@ def choose_pictures(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Load the layers of the same cases from one run or several, until the page is full.
 
-    The image and the target are kept once, with the first run that has them. With a single run, tiles of large cases
-    fill the rest of the page.
+    Only the first run with a picture of a case keeps its image and target. With a single run, tiles of large cases fill
+    the rest of the page.
 
     Parameters
     ----------
@@ -121,43 +121,44 @@ def choose_pictures(
     Returns
     -------
     list of dict
-        For each run, the notes of the layers by case, with ``files``: their content in Base64 or their path, by name,
-        and ``tiles``, which are the same of each tile.
+        For each run, the notes of the layers by case, with ``files``, the content in Base64 or the path of each file by
+        name, and ``tiles``, the same for each tile.
     list of str
         Cases whose pictures would make the page too large.
     """
-    left, left_out = int(config.picture_mb * 2**20), list[str]()
+    free_bytes = int(config.picture_mb * 2**20)
+    left_out = list[str]()
     linked_from = page if config.pictures == "link" else None
-    here = [{path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")} for folder in folders]
-    found: list[dict[str, Any]] = [{} for _ in folders]
+    pictured = [{path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")} for folder in folders]
+    by_run: list[dict[str, Any]] = [{} for _ in folders]
 
-    for name in order if any(here) else ():
-        runs = [number for number, names in enumerate(here) if safe_id(name) in names]
+    for name in order if any(pictured) else ():
+        runs = [number for number, names in enumerate(pictured) if safe_id(name) in names]
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
         for picture in pictures.values() if len(folders) > 1 else ():
             picture.pop("planes", None)  # runs are compared by one plane
         for picture in [*pictures.values()][1:]:
-            picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
-            own = _files_of(picture["maps"])
-            picture["files"] = {name: picture["files"][name] for name in own if name in picture["files"]}
-        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
-        if left >= 0:
+            picture["maps"] = [entry for entry in picture["maps"] if entry["role"] != "target"]
+            files = _files_of(picture["maps"])
+            picture["files"] = {file: picture["files"][file] for file in files if file in picture["files"]}
+        free_bytes -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
+        if free_bytes >= 0:
             for number, picture in pictures.items():
-                found[number][name] = picture
+                by_run[number][name] = picture
         elif runs:
             left_out.append(name)
-    for name, picture in found[0].items() if len(folders) == 1 else ():
+    for name, picture in by_run[0].items() if len(folders) == 1 else ():
         picture["tiles"] = []
-        for place in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
-            tile = _load(place, linked_from)
-            left -= 0 if linked_from else len(json.dumps(tile))
-            if left < 0:
-                return found, left_out
+        for tile_folder in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
+            tile = _load(tile_folder, linked_from)
+            free_bytes -= 0 if linked_from else len(json.dumps(tile))
+            if free_bytes < 0:
+                return by_run, left_out
             picture["tiles"].append(tile)
-    return found, left_out
+    return by_run, left_out
 
 
-def read_notes(place: Path) -> dict[str, Any]:
+def read_notes(case_folder: Path) -> dict[str, Any]:
     """Read the notes in a case's folder, with ``case``, its id.
 
     Raises
@@ -165,27 +166,27 @@ def read_notes(place: Path) -> dict[str, Any]:
     InputError
         They are damaged.
     """
-    return read_json(place / NOTES, _Notes)
+    return read_json(case_folder / NOTES, _Notes)
 
 
-def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
+def _load(folder: Path, linked_from: Path | None) -> dict[str, Any]:
     """Load the notes of a case's layers with their files, embedded or linked."""
-    notes = read_notes(place)
+    notes = read_notes(folder)
     names = ["image.webp", *_files_of(notes["maps"])]
-    names_of_files = notes.pop("files", None)
+    source_names = notes.pop("files", None)
     if linked_from is not None:
-        there = place.resolve()
-        with suppress(ValueError):  # it lies on another drive of Windows, and keeps its whole path
-            there = Path(os.path.relpath(there, linked_from.resolve()))
-        address = there.as_uri() if there.is_absolute() else quote(os.fsencode(there.as_posix()))
+        path = folder.resolve()
+        with suppress(ValueError):  # on another drive of Windows, the path stays absolute
+            path = Path(os.path.relpath(path, linked_from.resolve()))
+        address = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
         files = {name: f"{address}/{name}" for name in names}
     else:
-        present = (name for name in names if (place / name).is_file())
-        files = {name: base64.b64encode(read_own(place / name)).decode() for name in present}
-    planes = [_load(each, linked_from) for each in sorted(place.glob(f"{PLANE}*"))]
+        present = (name for name in names if (folder / name).is_file())
+        files = {name: base64.b64encode(read_own(folder / name)).decode() for name in present}
+    planes = [_load(plane_folder, linked_from) for plane_folder in sorted(folder.glob(f"{PLANE}*"))]
     notes |= {"planes": planes} if planes else {}
-    return notes | {"files": files} | ({"names": names_of_files} if names_of_files else {})
+    return notes | {"files": files} | ({"names": source_names} if source_names else {})
 
 
 def _files_of(maps: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [each[key] for each in maps for key in ("file", "small") if each.get(key)]
+    return [entry[key] for entry in maps for key in ("file", "small") if entry.get(key)]

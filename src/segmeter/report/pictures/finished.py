@@ -1,4 +1,4 @@
-"""Draws the pictures of a finished run, because the worst cases are known only after the last case.
+"""Draws the pictures at the end of a run, because only then are the worst cases known.
 
 Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. Drawing a
 run again replaces all its pictures.
@@ -37,9 +37,10 @@ from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
-_THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
-_SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
-_SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
+_THREADS = 2  # Each holds a whole case, and about ten bytes per pixel beside it.
+_SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # Label maps and instances are exported with these.
+_SCROLLED = 17  # A page scrolls through this many planes of a volume. The number is odd, so one is in the middle.
+_SCROLLED_EDGE = 384  # Their longest side has this many pixels.
 
 
 def draw_run(
@@ -56,14 +57,15 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases to draw and to crop, and how large.
+        Decides which cases to draw and to crop, and how large.
 
     Raises
     ------
     DataError
         One line for each file that can't be read.
     """
-    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
+    drawn = choose_cases(ranking, config)
+    worst = set(ranking.worst[: config.worst])
     for name in (OVERLAYS, LAYERS, CROPS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
@@ -79,58 +81,70 @@ def draw_run(
         maps = case.image, case.target, case.labels
         corner, (image, target, labels) = case.worst or ((0, 0), maps)
         if case_id in worst and target is not None:
-            place: dict[str, Any] = {"wrong_pixels": case.wrong_pixels, "slice_number": notes.get("slice", [None])[0]}
-            write_crops(folder, case_id, spec, image=image, target=target, labels=labels, corner=corner, **place)
+            write_crops(
+                folder,
+                case_id,
+                spec,
+                image=image,
+                target=target,
+                labels=labels,
+                corner=corner,
+                wrong_pixels=case.wrong_pixels,
+                slice_number=notes.get("slice", [None])[0],
+            )
         if case_id not in drawn:
             return ()
         if case.size:
-            layers, tiles = draw_layers(*maps, spec, errors=case.errors, notes=notes | {"size": case.size}), case.tiles
+            layers = draw_layers(*maps, spec, errors=case.errors, notes=notes | {"size": case.size})
+            tiles = case.tiles
         else:
-            whole = draw_layers(*maps, spec, objects=case.objects, notes=notes)
-            tiles = whole.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
-            layers = whole.reduce(LONGEST)
-        words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
-        write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
+            unreduced = draw_layers(*maps, spec, objects=case.objects, notes=notes)
+            tiles = unreduced.cut(None if case.target is None else classify_errors(case.target, case.labels, spec))
+            layers = unreduced.reduce(LONGEST)
+        score = ranking.scores.get(case_id)
+        picture = draw_picture(layers, title=title, panel=config.panel, headline=ranking.headline, score=score)
+        write_overlay(folder / OVERLAYS, case_id, picture)
         write_layers(folder, case_id, layers, tiles=tiles, planes=planes)
         return ()
 
-    found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
-    if problems := [line for lines in found for line in lines]:
+    problems_by_case = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
+    if problems := [line for lines in problems_by_case for line in lines]:
         raise DataError(problems)
 
 
 def _scrolled(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
-    """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
-    (chosen, depth), found = notes["slice"], []
-    for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
-        if place != chosen - 1:
-            flat, _, said = _flat(case_id, case, spec, place)
-            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, edge=_SCROLLED_EDGE, notes=said))
-    return found
+    """Draw evenly spaced planes of a volume, except the chosen slice, which `notes` name."""
+    chosen, depth = notes["slice"]
+    planes = []
+    for index in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
+        if index != chosen - 1:
+            flat, _, own_notes = _flat(case_id, case, spec, index)
+            planes.append(draw_layers(flat.image, flat.target, flat.labels, spec, edge=_SCROLLED_EDGE, notes=own_notes))
+    return planes
 
 
 def _flat(
-    case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
+    case_id: str, case: DrawnCase, spec: ClassSpec, index: int | None = None
 ) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
+    """Reduce a volume to one slice, by default the one that is worth a picture; also return its title and its notes."""
     files = {
         role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
-        for role, paths in case.files.items()  # several come with their folders, which name classes
+        for role, paths in case.files.items()  # the folders of several files name their classes
         if paths
     }
     if case.image.ndim != 4:
         return case, case_id, {"files": files}
     target, labels, depth = case.target, case.labels, len(case.image)
-    if place is None:
-        place = choose_slice(labels if target is None else target, labels, spec)
-    flat = replace(case, image=case.image[place], labels=labels[..., place, :, :], objects=NO_OBJECTS)
+    if index is None:
+        index = choose_slice(labels if target is None else target, labels, spec)
+    flat = replace(case, image=case.image[index], labels=labels[..., index, :, :], objects=NO_OBJECTS)
     if target is not None:
-        flat = replace(flat, target=target[..., place, :, :])
-    return flat, f"{case_id}, slice {place + 1} of {depth}", {"files": files, "slice": [place + 1, depth]}
+        flat = replace(flat, target=target[..., index, :, :])
+    return flat, f"{case_id}, slice {index + 1} of {depth}", {"files": files, "slice": [index + 1, depth]}
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:
-    """Pick the slice with the most wrong pixels, or without errors the one with the most object pixels.
+    """Pick the slice with the most wrong pixels; without errors, the one with the most object pixels.
 
     The slice nearest to the middle wins a tie.
 
@@ -139,7 +153,7 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
     target, labels : (D, H, W), for multilabel (K, D, H, W), integer
         The maps to draw.
     spec
-        The classes; ignored pixels are not wrong, and class 0 is no object but for multilabel.
+        The classes. Ignored pixels are not wrong. Class 0 is no object, except in multilabel maps.
 
     Examples
     --------
@@ -150,12 +164,12 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
     >>> choose_slice(target, labels, spec), choose_slice(target, target, spec)
     (3, 2)
     """
-    others = (0, 2, 3) if spec.is_multilabel else (1, 2)
-    counted = spec.valid(target)
-    wrong = np.sum((target != labels) & counted, axis=others)
-    seen = wrong if wrong.any() else np.sum((target != 0) & counted, axis=others)
-    best = np.flatnonzero(seen == seen.max())
-    return int(best[np.argmin(np.abs(best - (len(seen) - 1) / 2))])
+    other_axes = (0, 2, 3) if spec.is_multilabel else (1, 2)
+    valid = spec.valid(target)
+    wrong = np.sum((target != labels) & valid, axis=other_axes)
+    pixels = wrong if wrong.any() else np.sum((target != 0) & valid, axis=other_axes)
+    best = np.flatnonzero(pixels == pixels.max())
+    return int(best[np.argmin(np.abs(best - (len(pixels) - 1) / 2))])
 
 
 class VolumeImage:
@@ -192,16 +206,18 @@ class EvaluatedCases:
     metrics: MetricsConfig | None = None
 
     def __call__(self, case_id: str) -> DrawnCase:
-        """Read a case; of one larger than memory, an overview and the tiles with the most errors.
+        """Read a case. If it is larger than memory, read an overview and the tiles with the most errors.
 
         Raises
         ------
         DataError
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
-        dataset, spec, name = self.dataset, self.dataset.spec, safe_id(case_id)
-        index, root = dataset.numbers[case_id], self.predictions / "labels"
-        folders = [root / class_folder(each) for each in spec.names] if spec.is_multilabel else [root]
+        dataset, spec = self.dataset, self.dataset.spec
+        name = safe_id(case_id)
+        index = dataset.numbers[case_id]
+        root = self.predictions / "labels"
+        folders = [root / class_folder(class_name) for class_name in spec.names] if spec.is_multilabel else [root]
         paths = [_with_suffix(folder / name) for folder in folders]
         files = {"image": dataset.pairs[index].images, "target": dataset.pairs[index].masks}
         if dataset.is_streamed(dataset.header_of(index)):
@@ -211,18 +227,21 @@ class EvaluatedCases:
                 return read_large(image, target, stack_planes(maps) if spec.is_multilabel else maps[0], spec, files)
         if isinstance(dataset, VolumeSet):
             volume = dataset.open_volume(index)
-            labels, reference, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
+            axis = volume.axis - 3
+            labels = np.moveaxis(self._labels(paths, volume.shape), axis, -3)  # the axis of the planes comes first
+            reference = volume.target()
             planes: Any = VolumeImage(volume)
-            moved = None if reference is None else np.moveaxis(reference, first, -3)  # the planes come first
-            return DrawnCase(image=planes, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
-        sample, numbers = read_case(dataset, index), _with_suffix(self.predictions / "instances" / name)
+            moved = None if reference is None else np.moveaxis(reference, axis, -3)
+            return DrawnCase(image=planes, target=moved, labels=labels, files=files)
+        sample = read_case(dataset, index)
         labels = self._labels(paths, sample.image.shape[:2])
-        own = self._read(numbers, instances=True) if numbers.exists() and not spec.is_multilabel else None
-        objects = measured_objects(self.metrics, sample.instances, own)
+        path = _with_suffix(self.predictions / "instances" / name)
+        instances = self._read(path, instances=True) if path.exists() and not spec.is_multilabel else None
+        objects = measured_objects(self.metrics, sample.instances, instances)
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
 
     def _labels(self, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Read the label map of a case of some shape, for multilabel the planes of its classes."""
+        """Read the label map of a case, for multilabel the planes of its classes, and check the shape."""
         planes = [self._read(path, flat=len(shape) == 2) for path in paths]
         for path, plane in zip(paths, planes, strict=True):
             if plane.shape != shape:
@@ -237,6 +256,6 @@ class EvaluatedCases:
 
 
 def _with_suffix(stem: Path) -> Path:
-    """Find the file of a stem, whatever its format."""
+    """Find the file with this stem, whatever its format."""
     paths = [stem.with_name(stem.name + suffix) for suffix in _SUFFIXES]
     return next((path for path in paths if path.exists()), paths[0])

@@ -19,20 +19,20 @@ from segmeter.report.pictures.maps import RGB, LayerMap, contours, encode, light
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 from segmeter.report.tables import printable
 
-OVERLAYS = "overlays"  # of a run's folder
-PANEL = 480  # longest side of a panel, pixels
+OVERLAYS = "overlays"  # The folder of these pictures in a run's folder.
+PANEL = 480  # Longest side of a panel, pixels.
 _LIKENESS = {0x2013: "-", 0x2014: "-", 0xD7: "x", 0xDF: "ss", 0x3BC: "u"}  # dashes, times, sharp s, mu
 INK: Colour = (236, 239, 244)
 FAINT: Colour = (150, 158, 171)
 PAPER: Colour = (22, 25, 31)
 MARGIN = 14
-GAP = 8  # between panels
-NARROWEST = 120  # a panel's column, so that its caption and the legend fit
-TINT, GREY_TINT = 0.45, 0.85  # share of a class colour over the grey image: of a pure one, and of a grey one
-HATCH = 8  # pixels from stripe to stripe over ignored pixels
+GAP = 8  # Pixels between panels.
+NARROWEST = 120  # The column of a panel is at least this wide, so that its caption and the legend fit.
+TINT, GREY_TINT = 0.45, 0.85  # Opacity of a pure and of a grey class colour over the grey image.
+HATCH = 8  # Pixels from stripe to stripe over ignored pixels.
 _GREY_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R BT.601 luma
-_TITLE, _CAPTION = 17, 13  # font sizes, pixels
-_LINE = 22  # height of a legend line
+_TITLE, _CAPTION = 17, 13  # Font sizes, pixels.
+_LINE = 22  # Height of a line of the legend, pixels.
 _SWATCH, _EDGE = 13, (110, 116, 128)
 
 Legend = Sequence[tuple[str, Colour]]
@@ -60,7 +60,7 @@ def draw_overlay(
         The case id.
     headline, score
         The name of a score, such as "iou/car", and its value for the case; None and NaN are shown as "n/a". Without a
-        name no score is shown.
+        name, no score is shown.
     panel
         Longest side of a panel, pixels. Smaller images are enlarged by a whole factor. Larger ones are reduced, so that
         no thin structure of a map breaks.
@@ -83,10 +83,10 @@ def draw_picture(
 ) -> RGB:
     """Set the panels of a case side by side; see `draw_overlay`. Larger layers are reduced to the panel."""
     layers = layers.reduce(panel)
-    roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
+    roles = [role for role in ("target", "prediction", "errors") if any(layer.role == role for layer in layers.maps)]
     panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
     figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
-    entries = [entry for each in layers.maps if each.role == "errors" for entry in each.entries]
+    entries = [entry for layer in layers.maps if layer.role == "errors" for entry in layer.entries]
     shown = [entry for entry in entries if not (entry.get("hidden") or entry.get("absent"))]
     errors = {entry["name"]: entry["colour"] for entry in shown}
     return compose(panels, title=title, figure=figure, legend=[class_legend([layers]), list(errors.items())])
@@ -94,12 +94,12 @@ def draw_picture(
 
 def class_legend(cases: Sequence[Layers]) -> Legend:
     """List the names and colours of the classes that occur in some cases, in class order."""
-    found = {int(k): entry for layers in cases for k, entry in layers.notes["classes"].items()}
-    return [(found[k]["name"], found[k]["colour"]) for k in sorted(found)]
+    occurring = {int(k): entry for layers in cases for k, entry in layers.notes["classes"].items()}
+    return [(occurring[k]["name"], occurring[k]["colour"]) for k in sorted(occurring)]
 
 
 def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
-    """Paint the maps of one role over the image; "image" is the image alone, stretched if it would look black.
+    """Paint the maps of one role over the image; the role "image" is the image alone, stretched if it would look black.
 
     Labels tint a grey image and have a contour, errors cover a dimmed one, and ignored pixels are hatched. Black
     classes and class 0 of a binary task leave the image untinted. Small images are enlarged by a whole factor.
@@ -112,38 +112,39 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
     painted = np.repeat(luma * 0.45 if role == "errors" else luma * 0.75 + 32, 3, axis=-1)
     stripes = np.add.outer(np.arange(image.shape[0]), np.arange(image.shape[1])) % HATCH < HATCH // 4
     flat = np.where(stripes[..., None], 150.0, 40 + 0.3 * luma)
-    for each in (each for each in layers.maps if each.role == role):
-        index = each.index.repeat(factor, axis=0).repeat(factor, axis=1)
-        colours, shares = _looks(each, layers.spec)
-        colour, share = colours[index], shares[index][..., None]
-        if any("class" in entry for entry in each.entries):
-            edge = contours(index)[..., None] & (share > 0)
-            colour, share = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, share)
-        painted = painted * (1 - share) + colour * share
-        hatched = [number for number, entry in enumerate(each.entries) if entry.get("hatched")]
+    for layer in (layer for layer in layers.maps if layer.role == role):
+        index = layer.index.repeat(factor, axis=0).repeat(factor, axis=1)
+        colours, opacities = _looks(layer, layers.spec)
+        colour, opacity = colours[index], opacities[index][..., None]
+        if any("class" in entry for entry in layer.entries):
+            edge = contours(index)[..., None] & (opacity > 0)
+            colour, opacity = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, opacity)
+        painted = painted * (1 - opacity) + colour * opacity
+        hatched = [number for number, entry in enumerate(layer.entries) if entry.get("hatched")]
         painted = np.where(np.isin(index, hatched)[..., None], flat, painted)
     return np.asarray(np.rint(painted), np.uint8)
 
 
-def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
-    colours, opacities = np.zeros((len(each.entries), 3)), np.zeros(len(each.entries))
-    for i, entry in enumerate(each.entries):
+def _looks(layer: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Find the colours (n, 3) and the opacities (n,), in [0, 1], of the n entries of a map."""
+    colours, opacities = np.zeros((len(layer.entries), 3)), np.zeros(len(layer.entries))
+    for i, entry in enumerate(layer.entries):
         if entry.get("hidden") or entry.get("hatched"):
             continue
         if "class" not in entry:
-            usual = 0.85 if each.role == "errors" else TINT
-            colours[i], opacities[i] = entry["colour"], 1.0 if entry.get("strong") else usual
-            opacities[i] = TINT if entry.get("faint") else opacities[i]
+            usual = 0.85 if layer.role == "errors" else TINT
+            colours[i] = entry["colour"]
+            opacities[i] = TINT if entry.get("faint") else 1.0 if entry.get("strong") else usual
             continue
         k, colour = entry["class"], spec.colours[entry["class"]]
-        if any(colour) and not (k == 0 and spec.task == "binary"):  # the greyer, the more of it is needed
-            colours[i], opacities[i] = colour, TINT + (GREY_TINT - TINT) * min(colour) / max(colour)
+        if any(colour) and not (k == 0 and spec.task == "binary"):
+            colours[i] = colour
+            opacities[i] = TINT + (GREY_TINT - TINT) * min(colour) / max(colour)  # a greyer colour must be more opaque
     return colours, opacities
 
 
 def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legend: Sequence[Legend]) -> RGB:
-    """Set panels of equal size side by side under a title and above a legend.
+    """Set panels of equal size side by side, with a title above and a legend below.
 
     Parameters
     ----------
@@ -162,9 +163,9 @@ def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legen
     bottom = top + height + (12 + _LINE * len(lines) if lines else 0)
     picture = Image.new("RGB", (inner + 2 * MARGIN, bottom + MARGIN), PAPER)
     draw, font = ImageDraw.Draw(picture), _font(_TITLE)
-    taken = font.getlength(figure)
-    draw.text((MARGIN, MARGIN), fit(title, inner - taken - 2 * GAP, font), INK, font)
-    draw.text((MARGIN + inner - taken, MARGIN), figure, INK, font)
+    figure_width = font.getlength(figure)
+    draw.text((MARGIN, MARGIN), fit(title, inner - figure_width - 2 * GAP, font), INK, font)
+    draw.text((MARGIN + inner - figure_width, MARGIN), figure, INK, font)
     for index, (caption, panel) in enumerate(panels):
         left = MARGIN + index * (column + GAP)
         draw.text((left, top - 20), fit(caption, column, _font(_CAPTION)), FAINT, _font(_CAPTION))
@@ -181,7 +182,7 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
     """Write a picture as <case>.png, complete or not at all; return its path."""
     path = picture_path(folder, case_id)
     make_folder(folder)
-    write_bytes(path, encode(picture, "PNG", compress_level=3))  # as small as at 6, in less than half of its time
+    write_bytes(path, encode(picture, "PNG", compress_level=3))  # as small as with 6, in less than half the time
     return path
 
 
@@ -201,7 +202,7 @@ def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
 
 
 def drawable(text: str) -> str:
-    """Write a text in ASCII, which is all that the font has: accents are dropped, and other letters become "?".
+    """Write a text in ASCII, as the font has no other characters: accents are dropped, and other letters become "?".
 
     Examples
     --------
@@ -221,13 +222,15 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[float, str, Colour]]]:
     """Break a legend into lines of entries, each with its distance from the left."""
-    lines, font, used = list[list[tuple[float, str, Colour]]](), _font(_CAPTION), float(inner)
+    lines = list[list[tuple[float, str, Colour]]]()
+    font = _font(_CAPTION)
+    left = float(inner)
     for name, colour in legend:
         name = fit(name, inner - _SWATCH - 24, font)
         width = _SWATCH + 6 + font.getlength(name) + 18
-        if not lines or used + width > inner:
+        if not lines or left + width > inner:
             lines.append([])
-            used = 0.0
-        lines[-1].append((used, name, colour))
-        used += width
+            left = 0.0
+        lines[-1].append((left, name, colour))
+        left += width
     return lines

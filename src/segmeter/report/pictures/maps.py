@@ -17,10 +17,11 @@ from segmeter.report.pictures.objects import Objects, find_kinds
 
 RGB = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
-_PERCENTILES = (0.5, 99.5)  # of an image: they become black and white where it is stretched
-_DIM = 100  # an image of 8 bits whose upper percentile is below this is stretched too
+_PERCENTILES = (0.5, 99.5)  # These percentiles of an image become black and white where it is stretched.
+_DIM = 100  # An 8-bit image is stretched too if its upper percentile is below this.
 
-Entry = dict[str, Any]  # of a map: a class, or a name with a colour
+Entry = dict[str, Any]
+"""An entry of a map: a class, or a name with a colour."""
 MISSED: Colour = (255, 66, 140)
 FALSE: Colour = (64, 156, 255)
 WRONG: Colour = (255, 196, 0)
@@ -28,8 +29,8 @@ MATCHED: Colour = (60, 200, 110)
 OUTLINE: Colour = (255, 255, 255)
 HATCHED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
-_MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
-IGNORED = 4  # of the kinds of error, the last
+_MOST_ENTRIES = 254  # A map has at most this many entries. Rarer classes are drawn as one.
+IGNORED = 4  # The last of the kinds of error.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,32 +56,33 @@ class LayerMap:
     def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
         """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
 
-        `background` says whether class 0 is one, which yields to any other class.
+        `background` says whether class 0 is background, which yields to any other class.
         """
         if self.index.shape == shape:
             return self
 
         def importance(i: int) -> tuple[bool, ...]:
             entry = self.entries[i]
-            shown, solid = not entry.get("hidden"), not (entry.get("hatched") or entry.get("faint"))
+            shown = not entry.get("hidden")
+            solid = not (entry.get("hatched") or entry.get("faint"))
             return shown, not (background and entry.get("class") == 0), solid, bool(entry.get("strong"))
 
         return replace(self, index=reduce_by(importance, self.index, shape))
 
 
 def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
-    """Find the pixels (H, W) with the ignored value; of planes, in all of them."""
+    """Find the pixels (H, W) with the ignored value; in planes (K, H, W), those that all planes ignore."""
     mask = ~spec.valid(labels)
     return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
 
 
 def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Make the map of a label map (H, W), or a map for each plane (K, H, W) that occurs."""
+    """Make the map of a label map (H, W), or of planes (K, H, W) a map for each class that occurs."""
     if labels.ndim == 3:
-        planes = [k for k in range(len(labels)) if (labels[k] == 1).any()]
-        found = [_kind_map(role, f"{role}-{k}.png", [({"class": k}, labels[k] == 1)]) for k in planes]
-        void = _ignored(labels, spec)
-        return [*found, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else found
+        occurring = [k for k in range(len(labels)) if (labels[k] == 1).any()]
+        maps = [_kind_map(role, f"{role}-{k}.png", [({"class": k}, labels[k] == 1)]) for k in occurring]
+        ignored = _ignored(labels, spec)
+        return [*maps, _kind_map(role, f"{role}-ignored.png", [_ignored_kind(ignored)])] if ignored.any() else maps
     values, counts = np.unique(labels, return_counts=True)
     kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
     entries = list[Entry]()
@@ -103,14 +105,14 @@ _Kind = tuple[Entry, Mask]
 
 
 def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
-    """Make a map of masks (H, W); the last mask wins where they overlap, and pixels outside all are hidden."""
+    """Make a map of masks (H, W). The last mask wins where they overlap, and pixels outside all masks are hidden."""
     index = np.zeros(kinds[0][1].shape, np.uint8)
     for number, (_, mask) in enumerate(kinds, start=1):
         index[mask] = number
     return LayerMap(role=role, file=name, index=index, entries=[{"hidden": True}, *(entry for entry, _ in kinds)])
 
 
-def _void(mask: Mask) -> _Kind:
+def _ignored_kind(mask: Mask) -> _Kind:
     return {"name": "ignored", "colour": HATCHED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
@@ -120,19 +122,19 @@ def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec)
     Returns
     -------
     (H, W) uint8
-        0: right; 1: missed, only the target has a class; 2: false, only the prediction has one; 3: another class, or of
-        planes one missed and another false; 4: ignored.
+        0: right; 1: missed, only the target has a class; 2: false, only the prediction has one; 3: another class, or
+        with planes one class missed and another false; 4: ignored.
     """
     differ = (target != labels) & spec.valid(target)
     missed, false = differ & (labels == 0), differ & (target == 0)
     if target.ndim == 3:
         missed, false = missed.any(axis=0), false.any(axis=0)
-        found = missed + np.uint8(2) * false
+        kinds = missed + np.uint8(2) * false
     elif spec.has_background:
-        found = np.where(missed, 1, np.where(false, 2, 3 * differ))
+        kinds = np.where(missed, 1, np.where(false, 2, 3 * differ))
     else:
-        found = 3 * differ
-    return np.where(_ignored(target, spec), np.uint8(IGNORED), found.astype(np.uint8))
+        kinds = 3 * differ
+    return np.where(_ignored(target, spec), np.uint8(IGNORED), kinds.astype(np.uint8))
 
 
 def find_wrong(errors: NDArray[np.uint8]) -> Mask:
@@ -150,8 +152,8 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
     for name, colour in zip(names, (MISSED, FALSE, WRONG), strict=True):
         absent = {} if (errors == len(entries)).any() else {"absent": True}
         entries.append({"name": name, "colour": colour, **absent})
-    void, _ = _void(errors == IGNORED)
-    return LayerMap(role="errors", file="errors.png", index=errors, entries=[*entries, void])
+    ignored, _ = _ignored_kind(errors == IGNORED)
+    return LayerMap(role="errors", file="errors.png", index=errors, entries=[*entries, ignored])
 
 
 def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
@@ -159,22 +161,25 @@ def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], sp
     kinds = find_kinds(objects, target, labels, spec)
     words = (f"matched (IoU above {objects.threshold:g})", "missed", "false")
     matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
-    lost, hit, extra = (missed, MISSED, kinds.missed), (matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)
+    of_target = (missed, MISSED, kinds.missed)
+    of_prediction = [(matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)]
     filled, edges = list[_Kind](), list[_Kind]()
-    for name, colour, numbers in (hit, lost, extra):
+    for name, colour, numbers in (of_prediction[0], of_target, of_prediction[1]):
         filled.append(({"name": name, "colour": colour, "faint": True}, numbers > 0))
         edges.append(({"name": name, "colour": colour, "strong": True}, (numbers > 0) & contours(numbers)))
-    errors = _kind_map("errors", "errors.png", [*filled, _void(_ignored(target, spec)), *edges])
-    return [outlines("target", [(matched, MATCHED, kinds.found), lost]), outlines("prediction", [hit, extra]), errors]
+    errors = _kind_map("errors", "errors.png", [*filled, _ignored_kind(_ignored(target, spec)), *edges])
+    target_outlines = outlines("target", [(matched, MATCHED, kinds.found), of_target])
+    return [target_outlines, outlines("prediction", of_prediction), errors]
 
 
 def outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]]) -> LayerMap:
     """Make a map of the contour of each object, also where two touch."""
     first, last = kinds[0][2], kinds[-1][2]
-    edge, drawn = contours(np.where(last > 0, last, first)), list[_Kind]()
-    for name, colour, each in kinds:
-        drawn.append(({"name": name, "colour": colour, "strong": True}, (each > 0) & edge))
-    return _kind_map(role, f"{role}-objects.png", drawn)
+    edge = contours(np.where(last > 0, last, first))
+    masks = list[_Kind]()
+    for name, colour, numbers in kinds:
+        masks.append(({"name": name, "colour": colour, "strong": True}, (numbers > 0) & edge))
+    return _kind_map(role, f"{role}-objects.png", masks)
 
 
 def display_image(image: NDArray[Any], ranges: NDArray[np.float64] | None = None) -> RGB:
@@ -183,10 +188,11 @@ def display_image(image: NDArray[Any], ranges: NDArray[np.float64] | None = None
     Parameters
     ----------
     image
-        (H, W, C). uint8 is shown as it is; other dtypes are stretched per channel between two percentiles, and pixels
-        that are not finite are black. One channel is grey, two lack blue, and the first three of more are shown.
+        (H, W, C). uint8 is shown as it is. Other dtypes are stretched per channel between two percentiles, with pixels
+        that are not finite in black. One channel is grey, two lack blue, and of more the first three are shown.
     ranges
-        What becomes black and white in each channel, as `display_ranges` finds it; None: find it in the image.
+        The values of each channel that become black and white, as `display_ranges` finds them; None: find them in the
+        image.
 
     Returns
     -------
@@ -210,7 +216,7 @@ def find_range(image: RGB) -> tuple[int, int]:
 
 
 def lighten(image: RGB) -> RGB:
-    """Stretch an image that would look black, as one of dim nuclei does; others stay as they are."""
+    """Stretch an image that would look black, such as one of dim nuclei; other images stay as they are."""
     low, high = find_range(image)
     if high >= _DIM:
         return image
@@ -220,15 +226,15 @@ def lighten(image: RGB) -> RGB:
 def contours(labels: NDArray[Any]) -> Mask:
     """Find pixels (H, W) with another label above, below, left or right of them."""
     edge = np.zeros(labels.shape, bool)
-    for values, found in ((labels, edge), (labels.T, edge.T)):
+    for values, view in ((labels, edge), (labels.T, edge.T)):
         differ = values[1:] != values[:-1]
-        found[:-1] |= differ
-        found[1:] |= differ
+        view[:-1] |= differ
+        view[1:] |= differ
     return edge
 
 
 def display_ranges(image: NDArray[Any]) -> NDArray[np.float64]:
-    """Find two percentiles of each shown channel (C, 2), between which an image that is not uint8 is stretched."""
+    """Find the two percentiles (C, 2) of each shown channel between which an image that is not uint8 is stretched."""
     channels = (channel[np.isfinite(channel)] for channel in np.moveaxis(image[..., :3], -1, 0))
     return np.array([np.percentile(values, _PERCENTILES) if values.size else (0.0, 0.0) for values in channels])
 
@@ -254,7 +260,7 @@ def reduce_ranks(ranks: NDArray[Any], shape: tuple[int, int], merge: np.ufunc = 
 def reduce_by(
     importance: Callable[[int], tuple[bool, ...]], values: NDArray[Any], shape: tuple[int, int]
 ) -> NDArray[Any]:
-    """Reduce a map (H, W) by the most important value of each block, of equal ones the rarer."""
+    """Reduce a map (H, W) by the most important value of each block; of equally important ones, the rarer wins."""
     counts = np.bincount(values.ravel())
     order = np.array(sorted(range(len(counts)), key=lambda value: (*importance(value), -int(counts[value]))))
     ranks = np.argsort(order).astype(values.dtype)

@@ -12,7 +12,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import number_objects
 from segmeter.metrics.objects.scores import match_instances
 
-THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
+THRESHOLD = 0.5  # The IoU of a match is above this, as for panoptic quality.
 
 Map = NDArray[Any]
 
@@ -26,7 +26,7 @@ class Objects:
     target, prediction : (H, W), integer
         Object numbers, with 0 for none; None if they are not known.
     connectivity
-        8 or 4: connected parts of a class are the objects of a side without numbers. None: it has no objects.
+        8 or 4: on a side without numbers, the connected parts of a class are its objects. None: that side has none.
     threshold
         A match has an IoU above this.
     classes
@@ -53,14 +53,14 @@ NO_OBJECTS = Objects()
 class ObjectKinds:
     """Maps (H, W) of object numbers by outcome, with 0 for none."""
 
-    matched: Map  # as predicted
-    found: Map  # the same, as in the target
+    matched: Map  # Matched objects with their numbers and pixels of the prediction.
+    found: Map  # The same objects with those of the target.
     missed: Map
     spurious: Map
 
     def counts(self) -> tuple[int, int, int]:
         """Count the matched, missed and spurious objects."""
-        return tuple(len(np.setdiff1d(each, 0)) for each in (self.matched, self.missed, self.spurious))  # type: ignore[return-value]
+        return tuple(len(np.setdiff1d(numbers, 0)) for numbers in (self.matched, self.missed, self.spurious))  # type: ignore[return-value]
 
 
 def measured_objects(metrics: MetricsConfig | None, target: Map | None, prediction: Map | None) -> Objects:
@@ -68,14 +68,19 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
 
     Of several measures, one with a single threshold comes before those with several thresholds or none.
     """
-    measures = [one for one in (metrics.measures if metrics else ()) if isinstance(one, ObjectsConfig)]
+    measures = [measure for measure in (metrics.measures if metrics else ()) if isinstance(measure, ObjectsConfig)]
     if not measures:
         return Objects(target=target, prediction=prediction)
-    measure: Any = max(measures, key=lambda one: isinstance(one, MatchedConfig))  # the first of them
-    numbers: dict[str, Any] = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
-    thresholds = getattr(measure, "thresholds", (THRESHOLD,))  # the lowest leads
-    threshold = measure.threshold if isinstance(measure, MatchedConfig) else thresholds[0]
-    return Objects(**numbers, connectivity=measure.connectivity, threshold=threshold, classes=measure.classes)
+    measure: Any = max(measures, key=lambda measure: isinstance(measure, MatchedConfig))  # the first of them
+    has_numbers = measure.objects == "maps"
+    thresholds = getattr(measure, "thresholds", (THRESHOLD,))  # the lowest comes first
+    return Objects(
+        target=target if has_numbers else None,
+        prediction=prediction if has_numbers else None,
+        connectivity=measure.connectivity,
+        threshold=measure.threshold if isinstance(measure, MatchedConfig) else thresholds[0],
+        classes=measure.classes,
+    )
 
 
 def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> ObjectKinds:
@@ -84,9 +89,10 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
     Parameters
     ----------
     objects
-        Whose `matched` is True.
+        The objects of both sides; `Objects.matched` must be True.
     target, labels : (H, W), integer
-        Classes. An object is the part of its number in one class. Without a background class, every class has objects.
+        Classes. An object is the part of a number's pixels in one class. Without a background class, every class has
+        objects.
 
     Examples
     --------
@@ -96,8 +102,9 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
     >>> found.matched, found.missed, found.spurious
     (array([[7, 7, 0, 0, 0, 0]]), array([[0, 0, 0, 0, 2, 2]]), array([[0, 0, 0, 0, 0, 9]]))
     """
-    void, first = ~spec.valid(target), 0
-    found = {name: np.zeros(target.shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
+    void = ~spec.valid(target)
+    offset = 0  # added to the numbers of a class, so that objects of two classes never share one
+    kinds = {name: np.zeros(target.shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
     counted = spec.names[1 if spec.has_background else 0 :] if objects.classes is None else objects.classes
     for k in np.union1d(target, labels).astype(int):
         if k >= spec.num_classes or spec.names[k] not in counted:
@@ -112,7 +119,7 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
             "spurious": (theirs, match.spurious_ids),
         }
         for name, (numbers, ids) in parts.items():
-            kept = np.isin(numbers, ids) & ~void
-            found[name][kept] = numbers[kept].astype(np.int64) + first
-        first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
-    return ObjectKinds(**found)
+            mask = np.isin(numbers, ids) & ~void
+            kinds[name][mask] = numbers[mask].astype(np.int64) + offset
+        offset += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))
+    return ObjectKinds(**kinds)

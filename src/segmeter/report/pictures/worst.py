@@ -2,7 +2,7 @@
 
 * worst.csv                                one row per case, the worst first
 * worst/<case>/image.png                   as stored; an image that is not 8-bit grey or colour is made visible
-* worst/<case>/target.png, prediction.png  for multilabel one per class: target-<class>.png
+* worst/<case>/target.png, prediction.png  for multilabel, one per class: target-<class>.png
 * worst/<case>/crop.json                   the position of the crop
 """
 
@@ -24,8 +24,8 @@ from segmeter.records import read_json
 from segmeter.report.figures import title
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
-EDGE = 256  # of a crop, pixels
-_CELL = 16  # crops begin at multiples of this
+EDGE = 256  # Longest side of a crop, pixels.
+_CELL = 16  # Crops begin at multiples of this.
 _PLACES = ("wrong_pixels", "crop_top", "crop_left", "crop_height", "crop_width", "crop_wrong_pixels", "slice")
 
 
@@ -57,7 +57,7 @@ def write_crops(
     corner
         Row and column of the case at which the arrays begin.
     wrong_pixels
-        Number of wrong pixels of the case; None: those of the arrays.
+        Number of wrong pixels of the case; None: count those of the arrays.
     slice_number
         The slice of a volume, from 1.
     """
@@ -65,30 +65,32 @@ def write_crops(
 
     wrong = maps.find_wrong(maps.classify_errors(target, labels, spec))
     window = rows, columns = find_crop(wrong)
-    top, left, size = corner[0] + rows.start, corner[1] + columns.start, wrong[window].shape
+    top, left = corner[0] + rows.start, corner[1] + columns.start
     count = int(wrong.sum()) if wrong_pixels is None else wrong_pixels
-    place = count, top, left, *size, int(wrong[window].sum()), slice_number
+    facts = count, top, left, *wrong[window].shape, int(wrong[window].sum()), slice_number
     with fresh_folder(crops_path(folder, case_id)) as fresh:
-        exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
-        shown = np.ascontiguousarray(image[window] if exact else maps.display_image(image[window]))
+        is_8_bit = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
+        shown = np.ascontiguousarray(image[window] if is_8_bit else maps.display_image(image[window]))
         write_bytes(fresh / "image.png", maps.encode(shown[..., 0] if shown.shape[-1] == 1 else shown, "PNG"))
-        for name, whole in (("target", target), ("prediction", labels)):
-            cut = np.ascontiguousarray(whole[..., rows, columns], spec.label_dtype)
-            planes = [(name, cut, spec)]
+        for name, label_map in (("target", target), ("prediction", labels)):
+            crop = np.ascontiguousarray(label_map[..., rows, columns], spec.label_dtype)
+            planes = [(name, crop, spec)]
             if spec.is_multilabel:
-                planes = [(f"{name}-{class_folder(spec.names[k])}", cut[k], spec.of_plane(k)) for k in range(len(cut))]
-            for stem, plane, own in planes:
-                write_bytes(fresh / f"{stem}.png", encode_labels_png(plane, own.colours, ignore_index=own.ignore_index))
-        write_json(fresh / PLACE, dict(zip(_PLACES, place, strict=True)))
+                stems = [f"{name}-{class_folder(class_name)}" for class_name in spec.names]
+                planes = [(stems[k], plane, spec.of_plane(k)) for k, plane in enumerate(crop)]
+            for stem, plane, its_spec in planes:
+                content = encode_labels_png(plane, its_spec.colours, ignore_index=its_spec.ignore_index)
+                write_bytes(fresh / f"{stem}.png", content)
+        write_json(fresh / PLACE, dict(zip(_PLACES, facts, strict=True)))
 
 
 def find_crop(wrong: NDArray[np.bool_]) -> tuple[slice, slice]:
     """Find the window of at most `EDGE` x `EDGE` pixels with the most wrong ones, to within `_CELL` pixels."""
-    inside: NDArray[Any] = wrong
+    sums: NDArray[Any] = wrong
     for axis, side in enumerate(wrong.shape):
-        cells = np.add.reduceat(inside, range(0, side, _CELL), axis=axis, dtype=np.int64)
-        inside = sliding_window_view(cells, min(EDGE // _CELL, cells.shape[axis]), axis).sum(-1)
-    corner = np.unravel_index(int(inside.argmax()), inside.shape)
+        cells = np.add.reduceat(sums, range(0, side, _CELL), axis=axis, dtype=np.int64)
+        sums = sliding_window_view(cells, min(EDGE // _CELL, cells.shape[axis]), axis).sum(-1)
+    corner = np.unravel_index(int(sums.argmax()), sums.shape)
     starts = (min(_CELL * int(cell), max(0, side - EDGE)) for cell, side in zip(corner, wrong.shape, strict=True))
     rows, columns = (slice(start, min(start + EDGE, side)) for start, side in zip(starts, wrong.shape, strict=True))
     return rows, columns
@@ -100,19 +102,21 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
     Parameters
     ----------
     count
-        Limit of the cases; those without a defined score are left out. 0 writes no list.
+        The largest number of cases; 0 writes no list. Cases without a defined score are left out.
     """
     if not count:
         return
     board = build_scoreboard(open_cases([folder]), spec, metrics)
-    scores, iou = board.values(board.headline), np.stack([board.values(f"iou/{name}") for name in spec.names], axis=1)
+    scores = board.values(board.headline)
+    iou = np.stack([board.values(f"iou/{name}") for name in spec.names], axis=1)
     lines: list[list[Any]] = [["case_id", title(board.headline), "weakest_class", "weakest_iou", *_PLACES, "crops"]]
     for i in board.worst_first()[:count]:
         weakest = None if np.isnan(iou[i]).all() else int(np.nanargmin(iou[i]))
-        named = [None, None] if weakest is None else [spec.names[weakest], float(iou[i, weakest])]
-        crops, place = crops_path(folder, board.run.case_ids[i]), dict[str, Any]()
+        weakest_class = [None, None] if weakest is None else [spec.names[weakest], float(iou[i, weakest])]
+        crops = crops_path(folder, board.run.case_ids[i])
+        facts = dict[str, Any]()
         with suppress(OSError, ValueError):  # an interrupted run may lack some
-            place = {**read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
-        found = (place.get(name) for name in (*_PLACES, "crops"))
-        lines.append([board.run.case_ids[i], float(scores[i]), *named, *found])
+            facts = {**read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
+        cells = (facts.get(name) for name in (*_PLACES, "crops"))
+        lines.append([board.run.case_ids[i], float(scores[i]), *weakest_class, *cells])
     write_bytes(folder / LIST, csv_bytes(lines))

@@ -41,12 +41,16 @@ const axisOf = (name, vertical) => ({
 // a chart as wide as its place, drawn again when that or the colour scheme changes; a drag tells `onSelect` its region
 function chart(place, { label, names, data, series, scales = {}, height = 250, hooks = {}, drag = { x: true, y: false }, onSelect, onHover, onReset }) {
   const tip = el("div", { class: "tip" });
+  let dragged = false; // whether the last press chose a region: uPlot calls any move a drag, even by a pixel
+  const click = (_, event) => dragged && event.stopImmediatePropagation();
   const select = (plot) => {
     const { left, top, width, height: tall } = plot.select;
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     const across = [left, left + width].map((x) => plot.posToVal(snap(x, plot.over.clientWidth), "x"));
     const up = [top + tall, top].map((y) => plot.posToVal(snap(y, plot.over.clientHeight), "y"));
-    if (width || tall) onSelect?.(across, up);
+    if (!width && !tall) return;
+    dragged = true;
+    onSelect?.(across, up);
   };
   const hover = (plot) => {
     const { left, top } = plot.cursor;
@@ -59,13 +63,14 @@ function chart(place, { label, names, data, series, scales = {}, height = 250, h
     height,
     padding: [10, 16, 0, 0],
     legend: { show: false },
-    cursor: { y: false, points: { show: false }, drag: { ...drag, setScale: false, dist: 5 }, bind: { dblclick: () => () => onReset?.() } },
+    cursor: { y: false, points: { show: false }, drag: { ...drag, setScale: false, dist: 5, click }, bind: { dblclick: () => () => onReset?.() } },
     scales: { x: { time: false, ...scales.x }, y: { ...scales.y } },
     axes: names.map((name, k) => axisOf(name, k === 1)),
     series: [{}, ...series],
     hooks: { ...hooks, setSelect: [select], setCursor: [hover] },
   }, data, place);
   plot.over.append(tip);
+  plot.over.addEventListener("mousedown", () => (dragged = false));
   plot.root.setAttribute("role", "img");
   plot.root.setAttribute("aria-label", label);
   new ResizeObserver(() => place.clientWidth && place.clientWidth !== plot.width && plot.setSize({ width: place.clientWidth, height })).observe(place);
