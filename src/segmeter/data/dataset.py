@@ -1,4 +1,4 @@
-"""Represents a split of a data set: its cases in order, each read on demand."""
+"""Represents a split of a data set: its cases in order, each of which is read on demand."""
 
 import hashlib
 import math
@@ -26,32 +26,32 @@ from segmeter.parallel import map_in_threads
 from segmeter.remote import fetched
 
 Item = TypeVar("Item")
-Read = TypeVar("Read", covariant=True)
+ItemOut = TypeVar("ItemOut", covariant=True)
 
 _BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that can be read line by line
 
 
-class Indexed(Protocol[Read]):
+class Indexed(Protocol[ItemOut]):
     """A data set: items that are read by index, in any order and from several threads."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Read: ...
+    def __getitem__(self, index: int, /) -> ItemOut: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One split of a data set. It is picklable and pure: reading a case depends only on its index.
+    """One split of a data set. It can be pickled, and reading a case depends only on the case's index.
 
     Parameters
     ----------
     reading
-        How masks are read. Images have the same limit of pixels and the same level of a pyramid; masks without one
-        belong to this level.
+        How masks are read. The limit of pixels and the level of a pyramid hold for images too. A mask without a pyramid
+        belongs to that level.
     in_channels
         Channels that every image must have.
     split
-        "train", "val", "test", "all", or a name of the caller's.
+        "train", "val", "test", "all", or a name that the caller chose.
     pairs
         The files of each case, ordered by case id.
     orientation
@@ -59,13 +59,13 @@ class Dataset:
     streams
         Whether images larger than memory are read line by line, see `streamed_cases` and `open_rows`.
     rows_above
-        TIFF images with more pixels are read line by line too.
+        TIFF images with more pixels than this are read line by line too.
     core_depth
-        Where cores of objects begin, if targets mark them for training; see `mark_cores`.
+        The depth at which the core of an object begins, if targets mark cores for training; see `mark_cores`.
     source
-        How the cases of the split were chosen, in words.
+        Says in words how the cases of the split were chosen.
     problems
-        What is wrong with files that are not in any pair, one line each.
+        Problems of files that are not in any pair, one line each.
     weights
         The share of each source in the training samples, if there are several.
     dealt
@@ -101,7 +101,8 @@ class Dataset:
             check_same_size(pair.image, image.shape[:2], path, target.labels.shape)
         if not targets:
             return Sample(case_id=pair.case_id, image=image, target=None)
-        labels, instances = self.stack([each.labels for each in targets]), targets[0].instances
+        labels = self.stack([target.labels for target in targets])
+        instances = targets[0].instances
         if self.core_depth is not None and instances is not None:
             labels = mark_cores(labels, instances, depth=self.core_depth)
         return Sample(case_id=pair.case_id, image=image, target=labels, instances=instances)
@@ -114,39 +115,41 @@ class Dataset:
     def streamed_cases(self) -> frozenset[int]:
         """Return the cases whose image is read line by line: Zarr, or larger than memory or `rows_above`."""
         candidates = [i for i, pair in enumerate(self.pairs) if self.streams and pair.image.suffix.lower() in _BY_ROWS]
-        found = map_in_threads(lambda index: self.is_streamed(self.header_of(index)), candidates)
-        return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
+        are_streamed = map_in_threads(lambda index: self.is_streamed(self.header_of(index)), candidates)
+        return frozenset(i for i, is_streamed in zip(candidates, are_streamed, strict=True) if is_streamed)
 
     def is_streamed(self, header: Header) -> bool:
         """Tell whether an image is read line by line."""
-        turned = self.orientation == "apply" and header.orientation != 1  # turning needs the whole image
-        more = header.format == "tiff" and header.height * header.width > self.rows_above and not turned
-        return self.streams and (header.streamed or more)
+        is_turned = self.orientation == "apply" and header.orientation != 1  # turning needs the whole image
+        is_large_tiff = header.format == "tiff" and header.height * header.width > self.rows_above
+        return self.streams and (header.streamed or (is_large_tiff and not is_turned))
 
     @contextmanager
     def open_rows(self, index: int) -> Iterator[tuple[LazyArray, LazyArray | None]]:
-        """Open the image (H, W, C) of a case, and its target like that of a `Sample` or None, to be read line by line.
+        """Open the image (H, W, C) of a case and its target, as in `Sample`, to be read line by line.
 
         Raises
         ------
         DataError
-            A file is damaged, of another size, or changed since it was verified; reading lines and leaving raise it
-            too.
+            A file is damaged, of another size, or changed since it was verified. Reading lines and leaving the block
+            may raise it too.
         """
-        pair, in_time = self.pairs[index], self.limit(index)
+        pair = self.pairs[index]
+        in_time = self.limit(index)
         if self.reading.instances:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
             raise file_error(pair.image, "data.instances", rule, "true", remedy)
         with unchanged(pair.files, in_time), ExitStack() as stack:
             hashes = in_time(lambda: [hash_map(path) for path, _ in zip(pair.files, pair.sha256, strict=False)])
-            for path, sha256, now in zip(pair.files, pair.sha256, hashes, strict=False):
-                if now != sha256:
+            for path, verified, sha256 in zip(pair.files, pair.sha256, hashes, strict=False):
+                if sha256 != verified:
                     raise content_changed(path)
-            asked: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
-            opened = open_image_lines(pair.image, **asked, **self.reading.limits)
-            image = in_time.lines(in_time(partial(stack.enter_context, opened)))
-            every = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
-            masks = [in_time.lines(in_time(partial(stack.enter_context, each))) for each in every]
+            opening = open_image_lines(
+                pair.image, channels=self.in_channels, orientation=self.orientation, **self.reading.limits
+            )
+            image = in_time.lines(in_time(partial(stack.enter_context, opening)))
+            openings = [open_map(path, self.reading, shape=image.shape[:2]) for path in pair.masks]
+            masks = [in_time.lines(in_time(partial(stack.enter_context, opening))) for opening in openings]
             for path, mask in zip(pair.masks, masks, strict=True):
                 check_same_size(pair.image, image.shape[:2], path, mask.shape)
             yield image, (stack_planes(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
@@ -162,7 +165,7 @@ class Dataset:
         return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
     def header_of(self, index: int, number: int = 0) -> Header:
-        """Read the header of file `number` of a case, 0 being the image; DataError if it is damaged or too large."""
+        """Read the header of file `number` of a case, where 0 is the image; DataError if it is damaged or too large."""
         path = Path(self.pairs[index].paths[number])
         options = self.reading.options(path) if number else self.reading.limits
         return self.limit(index)(partial(read_header, path, **options, streams=self.streams))
@@ -177,21 +180,24 @@ class Dataset:
         return tuple(pair.case_id for pair in self.pairs)
 
     def kinds(self) -> list[tuple[int, int, str]]:
-        """Return height, width and dtype of each image after reading, from the headers alone."""
+        """Return the height, width and dtype that each image will have once it is read. Only headers are opened.
+
+        An image that is read line by line gets a text of its own, so that it is in no batch with others.
+        """
         return list(map_in_threads(self._kind, range(len(self))))
 
     def _kind(self, index: int) -> tuple[int, int, str]:
         header = self.header_of(index)
         height, width = turned_size(header, self.orientation)
-        alone = f" by rows {self.pairs[index].case_id}" if self.is_streamed(header) else ""
-        return height, width, f"{header.dtype}{alone}"
+        suffix = f" by rows {self.pairs[index].case_id}" if self.is_streamed(header) else ""
+        return height, width, f"{header.dtype}{suffix}"
 
     def subset(self, indices: Sequence[int]) -> "Dataset":
-        """Return a data set of some of the cases, by index."""
+        """Return a data set of the cases with these indices."""
         return replace(self, pairs=tuple(self.pairs[index] for index in indices))
 
     def with_contents(self, sha256: Sequence[tuple[str, ...]]) -> "Dataset":
-        """Return the same data set, which refuses files whose content has another hash.
+        """Return the same data set, but refuse any file whose content has another hash.
 
         Parameters
         ----------
@@ -202,12 +208,12 @@ class Dataset:
         return replace(self, pairs=tuple(pairs))
 
     def read_image(self, index: int, *, hashed: bool = False) -> tuple[np.ndarray, str]:
-        """Read the image of a case, (H, W, C), and the sha256 of its file, "" if it is not needed.
+        """Read the image of a case, (H, W, C), and the sha256 of its file. The hash is "" if nobody needs it.
 
         Raises
         ------
         DataError
-            It is damaged, gone, not such an image, or changed since it was verified.
+            The file is damaged, gone, not such an image, or changed since it was verified.
         """
         pair = self.pairs[index]
         with open_array(pair.image, settled=True, streams=self.streams, **self.reading.limits) as stored:
@@ -215,36 +221,38 @@ class Dataset:
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)
             level = self.reading.level
-            return image_of(stored, channels=self.in_channels, orientation=self.orientation, level=level), sha256
+            image = image_of(stored, channels=self.in_channels, orientation=self.orientation, level=level)
+        return image, sha256
 
     def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:
-        """Read file `number` of a case, a mask, whose image has this shape; raises as `read_image`."""
+        """Read file `number` of a case, which is a mask; `shape` is that of its image. Raises as `read_image` does."""
         pair = self.pairs[index]
         path = Path(pair.paths[number])
-        found = read_target(path, self.reading, shape=shape[:2])
-        if pair.sha256 and found.stored.sha256 != pair.sha256[number]:
+        target = read_target(path, self.reading, shape=shape[:2])
+        if pair.sha256 and target.stored.sha256 != pair.sha256[number]:
             raise content_changed(path)
-        return found
+        return target
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Combine the labels of a case's masks to its target: (H, W), or (K, H, W) for multilabel."""
+        """Combine the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
         if not self.spec.is_multilabel:
             return masks[0]
         return np.stack(masks).astype(self.spec.label_dtype, copy=False)
 
     def contents(self) -> dict[str, str]:
         """Return the sha256 of every file by folder and name; files that were not verified are read."""
-        unknown = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
-        hashes = map_in_threads(lambda i: self.limit(i)(lambda: tuple(map(hash_map, self.pairs[i].files))), unknown)
-        fresh, found = dict(zip(unknown, hashes, strict=True)), dict[str, str]()
+        unverified = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
+        hashes = map_in_threads(lambda i: self.limit(i)(lambda: tuple(map(hash_map, self.pairs[i].files))), unverified)
+        hashes_by_index = dict(zip(unverified, hashes, strict=True))
+        contents: dict[str, str] = {}
         for index, pair in enumerate(self.pairs):
-            for path, sha256 in zip(pair.paths, pair.sha256 or fresh[index], strict=True):
-                name = "/".join(("", *path.rsplit(os.sep, 2))[-2:])  # its folder and its own
-                found[f"{pair.source}/{name}" if pair.source else name] = sha256
-        return found
+            for path, sha256 in zip(pair.paths, pair.sha256 or hashes_by_index[index], strict=True):
+                name = "/".join(("", *path.rsplit(os.sep, 2))[-2:])  # the folder's name and the file's
+                contents[f"{pair.source}/{name}" if pair.source else name] = sha256
+        return contents
 
     def fingerprint(self) -> str:
-        """Return the sha256 over classes, label map, case ids, and the names and contents of all files."""
+        """Return one sha256 of the classes, the label map, the case ids, and the names and contents of all files."""
         reading = self.reading
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(reading.label_map.items()))).encode())
         digest.update(repr((reading.instances, self.case_ids)).encode())
@@ -258,7 +266,7 @@ class Dataset:
 
 
 def read_case(cases: Indexed[Item], index: int) -> Item:
-    """Return ``cases[index]``; LateError after the data set's `timeout_s`."""
+    """Return ``cases[index]``; LateError if a `Dataset` takes longer than its `timeout_s`."""
     return cases.limit(index)(partial(cases.__getitem__, index)) if isinstance(cases, Dataset) else cases[index]
 
 
@@ -269,7 +277,7 @@ def content_changed(path: Path) -> DataError:
 
 
 def turned_size(header: Header, orientation: Orientation) -> tuple[int, int]:
-    """Return height and width after reading; EXIF orientations from 5 swap them."""
+    """Return the height and width that an image has once it is read; EXIF orientations from 5 on swap them."""
     size = (header.height, header.width)
     return size[::-1] if orientation == "apply" and header.orientation >= 5 else size
 

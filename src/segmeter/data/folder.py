@@ -42,7 +42,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     Returns
     -------
     Dataset
-        The complete cases; its `problems` say what is wrong with the names of others.
+        The complete cases. Its `problems` say what is wrong with the names of the others.
 
     Raises
     ------
@@ -57,28 +57,28 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
     images = scan_folder(root / config.images, role="images", remedy=layout(config)).by_channel(config.channel_files)
     classes = config.classes if config.task == "multilabel" else ()
-    places = class_folders("data", root / config.masks, "masks", classes)
     masks = []
-    for place, role in places:
-        annotations = annotations_of(place / "_")  # a file in which the part of a class is a folder below it
+    for folder, role in class_folders("data", root / config.masks, "masks", classes):
+        annotations = annotations_of(folder / "_")  # `folder` may lead into a file; "_" stands for any image name there
         if annotations is None:
-            masks.append(scan_folder(place, role=role, remedy=layout(config)))
+            masks.append(scan_folder(folder, role=role, remedy=layout(config)))
         else:
-            masks.append(Listing(place, {name: [name] for name in open_annotations(annotations).images}))
+            masks.append(Listing(folder, {name: [name] for name in open_annotations(annotations).images}))
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
     if config.images == config.masks:
-        own = {stem: names for stem, names in images.names.items() if not stem.endswith(config.mask_suffix)}
-        others = {stem: names for stem, names in images.names.items() if stem not in own}
-        images, masks = replace(images, names=own), [replace(images, names=others)]
+        of_images = {stem: names for stem, names in images.names.items() if not stem.endswith(config.mask_suffix)}
+        of_masks = {stem: names for stem, names in images.names.items() if stem not in of_images}
+        masks = [replace(images, names=of_masks)]
+        images = replace(images, names=of_images)
     try:
         stems = _stems(config, root, split, images, masks)
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
     pairs = pair_cases(config, root, stems, images, masks, problems)
-    listed = Path(config.images) if split == "all" else _list_name(config, split)
-    source = f"seed {config.split_seed}" if listed is None else show((root / listed).absolute())
+    origin = Path(config.images) if split == "all" else _list_name(config, split)
+    source = f"seed {config.split_seed}" if origin is None else show((root / origin).absolute())
     return replace(_dataset(config, split, pairs), source=source, problems=tuple(problems))
 
 
@@ -107,13 +107,13 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
     problems = [
         expected("data", "sources", "to have folders of different names", some(roots), "Rename one of them.")
         for name in sorted(set(names.values()))
-        if len(roots := [root for root, own in names.items() if own == name]) > 1
+        if len(roots := [root for root, its_name in names.items() if its_name == name]) > 1
     ]
     parts = []
     for root, name in names.items():
         try:
-            own = root if url_of(root) else str(Path(config.root, root))
-            part = build_folder(config.replace(root=own, sources={}), split=split)
+            source_root = root if url_of(root) else str(Path(config.root, root))
+            part = build_folder(config.replace(root=source_root, sources={}), split=split)
             pairs = [replace(pair, case_id=safe_id(f"{name}-{pair.case_id}"), source=name) for pair in part.pairs]
             parts.append(replace(part, pairs=tuple(pairs)))
         except DataError as error:
@@ -121,7 +121,8 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
     images: dict[str, list[str]] = defaultdict(list)
     for pair in (pair for part in parts for pair in part.pairs):
         images[pair.case_id].append(show(pair.image))
-    problems = problems or [  # such as b-c of a, and c of a-b; folders of one name are reported already
+    # Case b-c of source a and case c of source a-b have the same id. Sources of one name are reported already.
+    problems = problems or [
         expected("data", "sources", f"to have one case {case_id!r}", some(paths), "Rename a source or a case.")
         for case_id, paths in images.items()
         if len(paths) > 1
@@ -157,32 +158,32 @@ def open_images(
     path
         A folder, a file or a Zarr folder.
     spec, in_channels
-        Of the model that will see them.
+        The classes and channels of the model that will see the images.
     max_pixels, orientation
         As in `segmeter.data.images.read_image`; larger TIFF files and Zarr folders are read line by line.
     level
         The level of pyramids.
     timeout_s
-        As for `Dataset`.
+        As in `Dataset`.
     planes, context
-        As for `VolumeSet`, if the images are volumes.
+        As in `VolumeSet`, if the images are volumes.
     channel_files
-        The text that follows a case's name in the file of each channel.
+        The text that follows a case's name in the file name of each channel.
 
     Raises
     ------
     DataError
-        Nothing is there, or a header does not fit.
+        There is nothing at the path, or a header does not fit.
     """
     if not path.exists() and not url_of(path):
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    listed = list_images(path).by_channel(channel_files)
-    problems = [*listed.problems, *twice_problems(listed.names, "images")]
+    images = list_images(path).by_channel(channel_files)
+    problems = [*images.problems, *twice_problems(images.names, "images")]
     if problems:
         raise DataError(problems)
-    # records name files of the working folder without "./"
-    pairs = [replace(pair, paths=tuple(map(str, pair.files))) for pair in map(listed.pair, listed.names)]
+    # `files` drops "./", which records should not have before files of the working folder
+    pairs = [replace(pair, paths=tuple(map(str, pair.files))) for pair in map(images.pair, images.names)]
     kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
     dataset = kind(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
@@ -193,65 +194,70 @@ def open_images(
         streams=True,
         timeout_s=timeout_s,
     )
-    found = header_problems(dataset)
-    if found:
-        raise DataError(found)
+    problems = header_problems(dataset)
+    if problems:
+        raise DataError(problems)
     return dataset
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
-    """Return the names of one split by folds, by its list or by fractions; of two splits that folds join, one may be
-    empty.
+    """Return the names of one split: by folds, by its list or by fractions.
+
+    Folds deal the cases of train and val together again, so one of the two may have been empty.
     """
-    folded = config.fold is not None and split in ("train", "val")
-    stems = list[str]()
-    for part in ("train", "val") if folded else (split,):
-        listed = _list_name(config, part)
+    by_fold = config.fold is not None and split in ("train", "val")
+    stems: list[str] = []
+    for part in ("train", "val") if by_fold else (split,):
+        list_name = _list_name(config, part)
         if part == "all":
             stems = sorted(images.names)
-        elif listed is not None:
+        elif list_name is not None:
             remedy = "Relative paths of data.lists and data.list_files start at data.root."
-            stems += read_list(fetch(root / listed), remedy=remedy)
+            stems += read_list(fetch(root / list_name), remedy=remedy)
         else:
-            shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
-            falls = split_names(images.names, **shares, **_grouping(config))
-            stems += [stem for stem in sorted(images.names) if falls[stem] == part]
-    if config.fold is not None and folded:
+            split_of = split_names(
+                images.names,
+                val_fraction=config.val_fraction,
+                test_fraction=config.test_fraction,
+                **_grouping(config),
+            )
+            stems += [stem for stem in sorted(images.names) if split_of[stem] == part]
+    if config.fold is not None and by_fold:
         number, count = map(int, config.fold.split("/"))
-        both = sorted(set(stems))
-        strata = _classes_of(config, root, both, images, masks) if config.strata else None
-        folds = deal_folds(both, count, strata=strata, **_grouping(config))
-        return [stem for stem in both if (folds[stem] == number) == (split == "val")]
+        stems = sorted(set(stems))
+        strata = _classes_of(config, root, stems, images, masks) if config.strata else None
+        fold_of = deal_folds(stems, count, strata=strata, **_grouping(config))
+        return [stem for stem in stems if (fold_of[stem] == number) == (split == "val")]
     if not stems:
         remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
         if split == "train":
             remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
-        rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
-        raise DataError(expected("data", "split", rule, found, remedy))
+        rule = f"{split!r} to hold a case"
+        raise DataError(expected("data", "split", rule, f"none of {len(images.names)} images", remedy))
     return stems
 
 
 def _classes_of(
     config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the classes in each case; masks are read, unless known from an earlier start."""
+    """Return the classes in each case. Masks are read, unless an earlier start has read them unchanged."""
     problems: list[str] = []
     pairs = pair_cases(config, root, stems, images, masks, problems)
     dataset = replace(_dataset(config, "train, val", pairs), streams=not config.instances)
-    found = verify(dataset, use_cache=config.verify == "cached")
-    problems += found.problems
+    verified = verify(dataset, use_cache=config.verify == "cached")
+    problems += verified.problems
     if problems:
         raise DataError(problems)
-    named = {safe_id(stem): stem for stem in stems}
+    stem_of_case = {safe_id(stem): stem for stem in stems}
     classes = np.array(config.classes)
     return {
-        named[pair.case_id]: tuple(classes[pixels > 0].tolist())
-        for pair, pixels in zip(pairs, found.rows["classes"], strict=True)
+        stem_of_case[pair.case_id]: tuple(classes[pixels > 0].tolist())
+        for pair, pixels in zip(pairs, verified.rows["classes"], strict=True)
     }
 
 
 def _grouping(config: FolderConfig) -> dict[str, Any]:
-    """Return what decides, with a case's name, where it falls."""
+    """Return the settings that decide, together with a case's name, into which split or fold it falls."""
     return {"seed": config.split_seed, "group_until": config.group_until, "group_by": config.group_by}
 
 

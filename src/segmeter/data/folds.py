@@ -18,7 +18,9 @@ from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, file_error, sho
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 
-PREFIX, PAIR = "prefix:", "pair"  # forms of data.group_by and metrics.cluster
+# Forms of data.group_by and metrics.cluster
+PREFIX = "prefix:"
+PAIR = "pair"
 _SIDE = re.compile(r"(?:(?<=\d)|[_-])(?:l|r|left|right|od|os)$", re.IGNORECASE)
 _FOLDS = ("fold", "strata")  # keys that decide only between training and validation
 _SHARES = ("split_seed", "group_until", "group_by", "val_fraction", "test_fraction", "lists", "list_files")
@@ -91,14 +93,14 @@ def split_names(
     testing, the nearest group of the training split goes there, as long as one group is left.
     """
     names = list(stems)
-    places = {stem: split_place(group_of(stem, group_until, group_by), seed=seed) for stem in names}
+    positions = {stem: split_place(group_of(stem, group_until, group_by), seed=seed) for stem in names}
     ends = (("test", test_fraction), ("val", test_fraction + val_fraction), ("train", math.inf))
-    splits = {stem: next(split for split, end in ends if place < end) for stem, place in places.items()}
-    rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
+    splits = {stem: next(split for split, end in ends if position < end) for stem, position in positions.items()}
+    train_positions = sorted({positions[stem] for stem, split in splits.items() if split == "train"})
     for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
-        if fraction > 0 and wanted not in splits.values() and len(rest) > 1:
-            nearest = rest.pop(0)
-            splits |= {stem: wanted for stem, place in places.items() if place == nearest}
+        if fraction > 0 and wanted not in splits.values() and len(train_positions) > 1:
+            nearest = train_positions.pop(0)
+            splits |= {stem: wanted for stem, position in positions.items() if position == nearest}
     return splits
 
 
@@ -151,19 +153,19 @@ def deal_folds(
 ) -> dict[str, int]:
     """Return the fold of each case, from 1. Groups stay together, and sizes and strata (classes) are balanced.
 
-    Groups with the largest share of a stratum come first. Each goes to the fold that has the least of the group's
+    Groups with the largest share of a stratum are dealt first. Each goes to the fold that has the least of the group's
     strata: the products of shares are summed, so that rare strata count more than common ones. Ties go to the fold
-    with the fewest cases; names and seed order equal groups. An additional case may move others, so all folds must be
-    dealt from the same cases.
+    with the fewest cases. Names and the seed decide the order of equal groups. An additional case may move others, so
+    all folds must be dealt from the same cases.
 
     Parameters
     ----------
     stems
         Names of the cases.
     count
-        Folds, >= 2.
+        The number of folds, >= 2.
     seed, group_until, group_by
-        As in `split_names`: cases whose names agree up to that text stay in one fold.
+        As in `split_names`. Cases of one group stay in one fold.
     strata
         The strata of each case by name, such as the classes in it; None balances sizes only.
 
@@ -180,29 +182,32 @@ def deal_folds(
         raise DataError(
             expected("data", "fold", f"to ask for at most as many folds as {what}", f"{len(groups)} {what}")
         )
-    held_by = strata or {}
-    kinds = {  # the cases of each group, in all and per stratum
-        name: Counter(kind for stem in group for kind in (_ANY, *set(held_by.get(stem, ()))))
+    strata = strata or {}
+    group_counts = {  # the number of a group's cases, in all and per stratum
+        name: Counter(stratum for stem in group for stratum in (_ANY, *set(strata.get(stem, ()))))
         for name, group in groups.items()
     }
-    totals = sum(kinds.values(), Counter[str]())
-    largest = {name: max(own[kind] / totals[kind] for kind in own) for name, own in kinds.items()}
+    totals = sum(group_counts.values(), Counter[str]())
+    largest = {
+        name: max(counts[stratum] / totals[stratum] for stratum in counts) for name, counts in group_counts.items()
+    }
     ranked = sorted((-largest[name], split_place(groups[name][0], seed=seed), name) for name in groups)
     folds: dict[str, int] = {}
-    held = [Counter[str]() for _ in range(count)]
+    fold_counts = [Counter[str]() for _ in range(count)]
     for _, _, name in ranked:
-        own, loads = kinds[name], []
-        for k, there in enumerate(held):
-            shares = (Fraction(there[kind] * own[kind], totals[kind] ** 2) for kind in own)
-            loads.append((sum(shares, Fraction()), there[_ANY], k))
+        counts = group_counts[name]
+        loads = []
+        for k, in_fold in enumerate(fold_counts):
+            shares = (Fraction(in_fold[stratum] * counts[stratum], totals[stratum] ** 2) for stratum in counts)
+            loads.append((sum(shares, Fraction()), in_fold[_ANY], k))
         *_, fold = min(loads)
-        held[fold] += own
+        fold_counts[fold] += counts
         folds |= dict.fromkeys(groups[name], fold + 1)
     return folds
 
 
 def describe_dealing(config: Any) -> dict[str, Any]:
-    """Return the kind of a data set and the values that deal its cases; empty if they are not dealt."""
+    """Return the kind of a data set and the values that decide how its cases are dealt; empty if they are not dealt."""
     values: dict[str, Any] = as_plain(config)
     return {key: values[key] for key in ("name", *_FOLDS, *_SHARES)} if "fold" in values else {}
 
@@ -215,28 +220,29 @@ def check_dealing(given: Mapping[str, Any], trained: Mapping[str, Any], *, split
     Parameters
     ----------
     given, trained
-        Values of the group `data`, now and in training; missing keys have their defaults. Another kind of data set is
-        not compared.
+        Values of the group `data`, now and in training; missing keys have their defaults. Two different kinds of data
+        sets are not compared.
     split
-        Which cases are evaluated; "all" is never dealt.
+        The split that is evaluated; "all" is never dealt.
     model
-        What to call the model.
+        The model's name for the message.
 
     Raises
     ------
     ConfigError
-        It names the first key that differs.
+        The cases were dealt differently. The message names the first key that differs.
     """
     usual = defaults(DATA.schema(given["name"])) if given.get("name") in DATA.names() else {}
     if split == "all" or "fold" not in usual or trained.get("name") != given["name"]:
         return
-    now, then = ({key: as_plain(each.get(key, usual[key])) for key in (*_FOLDS, *_SHARES)} for each in (given, trained))
-    folded = split != "test" and bool(now["fold"] or then["fold"])
-    if not folded and (now["lists"] is not None or split in now["list_files"]):
+    now = {key: as_plain(given.get(key, usual[key])) for key in (*_FOLDS, *_SHARES)}
+    then = {key: as_plain(trained.get(key, usual[key])) for key in (*_FOLDS, *_SHARES)}
+    has_folds = split != "test" and bool(now["fold"] or then["fold"])
+    if not has_folds and (now["lists"] is not None or split in now["list_files"]):
         return
-    other = [key for key in (*(_FOLDS if folded else ()), *_SHARES) if now[key] != then[key]]
-    if other:
-        key = other[0]
+    differing = [key for key in (*(_FOLDS if has_folds else ()), *_SHARES) if now[key] != then[key]]
+    if differing:
+        key = differing[0]
         rule = f"to be {then[key]!r} with data.split={split}, which else may hold cases that {model} was trained on"
         remedy = "Leave it out, or take the checkpoint of that fold; other data needs no split (data.split=all)."
         raise ConfigError(expected("eval", f"data.{key}", rule, repr(now[key]), remedy))

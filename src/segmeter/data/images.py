@@ -1,4 +1,4 @@
-"""Reads images for training and evaluation, every pixel as stored or a refusal that names the file, and thumbnails."""
+"""Reads images for training and evaluation, exactly or not at all, and makes thumbnails of them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _UPRIGHT: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {  # EXIF 2.3, tag
     7: lambda pixels: np.rot90(pixels, 2).swapaxes(0, 1),
     8: np.rot90,
 }
-LONGEST = 1024  # side of a thumbnail, pixels
+LONGEST = 1024  # the longest side of a thumbnail, in pixels
 
 
 def read_image(
@@ -32,8 +32,8 @@ def read_image(
 ) -> NDArray[Any]:
     """Read an image exactly.
 
-    A 1-bit image becomes 0 and 255, a palette its RGB colours, float16 float32, and an opaque alpha channel is dropped;
-    none of these loses anything. All other conversions are refused.
+    Only conversions without loss are made: 1-bit images become 0 and 255, palettes their RGB colours, float16 becomes
+    float32, and an opaque alpha channel is dropped. Anything else is refused.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def read_image(
 
 
 def image_of(stored: FileArray, *, channels: int | None, orientation: Orientation, level: int = 0) -> NDArray[Any]:
-    """Read an opened image as `read_image` does; `level` is the level of a pyramid that was asked for."""
+    """Read an open image as `read_image` does; `level` is the level of the pyramid at which it was opened."""
     check_image_header(stored.path, stored.header, channels=channels, orientation=orientation, level=level)
     pixels = stored.read_colours(channels)
     if orientation == "apply":
@@ -104,15 +104,15 @@ def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def plane_of_volume(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
-    """Turn a plane (H, W) of a volume into (H, W, 1) of an image dtype; raises as `read_image`.
+    """Turn a plane (H, W) of a volume into (H, W, 1) of an image dtype; raises as `read_image` does.
 
     Scanners store signed integers and scaled values. Those become float32: integers exactly, float64 rounded.
     """
     if pixels.dtype.name not in (*IMAGE_DTYPES, "float16", "bool"):
         wide = pixels.astype(np.float32)
         if pixels.dtype.kind in "iu" and not np.array_equal(wide.astype(np.float64), pixels):
-            rule, found = "to hold values that float32 can hold", f"{pixels.dtype} up to {pixels.max()}"
-            raise file_error(path, "image", rule, found, "Save it with a smaller range.")
+            rule, values = "to hold values that float32 can hold", f"{pixels.dtype} up to {pixels.max()}"
+            raise file_error(path, "image", rule, values, "Save it with a smaller range.")
         pixels = wide
     return _as_image(path, pixels)
 
@@ -141,7 +141,7 @@ def check_image_header(
             "or set data.orientation=apply (masks fit the turned image) or =ignore (they fit the stored one)."
         )
         raise file_error(path, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy)
-    # what the file can give without loss, provided that alpha is opaque
+    # the numbers of channels that the file can give without loss, if its alpha is opaque
     possible = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}.get(header.kind, {header.channels})
     if channels is not None and channels not in possible:
         remedy = f"Convert the image, or train with data.in_channels={min(possible)}."
@@ -149,7 +149,7 @@ def check_image_header(
 
 
 def kind_of(header: Header) -> str:
-    """Write the kind and number of channels for a message."""
+    """Return the kind and number of channels as text for a message."""
     return f"{header.kind} with {header.channels} channel{'s' if header.channels > 1 else ''}"
 
 
@@ -165,22 +165,24 @@ def thumbnail_step(height: int, width: int) -> int:
 
 
 class Thumbnail:
-    """Collects every n-th line and column of bands, from top to bottom. `axis` counts from the end, and is that of
-    lines.
+    """Collects every n-th line and column of bands that come from top to bottom.
+
+    `axis` is the axis of the lines, counted from the last one: -2 for (H, W), -3 for (H, W, C).
     """
 
     def __init__(self, stride: int, axis: int) -> None:
-        self._stride, self._axis = stride, axis
+        self._stride = stride
+        self._axis = axis
         self._rows: list[NDArray[Any]] = []
         self._next = 0
 
     def add(self, top: int, rows: NDArray[Any]) -> None:
         """Take the thumbnail's part of a band that begins at line `top`; lines that came before are skipped."""
-        places = np.arange(self._next, top + rows.shape[self._axis], self._stride) - top
-        if len(places):
+        lines = np.arange(self._next, top + rows.shape[self._axis], self._stride) - top
+        if len(lines):
             columns = range(0, rows.shape[self._axis + 1], self._stride)
-            self._rows.append(np.take(np.take(rows, places, self._axis), columns, self._axis + 1))
-            self._next += len(places) * self._stride
+            self._rows.append(np.take(np.take(rows, lines, self._axis), columns, self._axis + 1))
+            self._next += len(lines) * self._stride
 
     def pixels(self) -> NDArray[Any]:
         """Return the whole thumbnail."""

@@ -20,7 +20,8 @@ from segmeter.remote import Listed, list_place
 Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
-_YOLO, _YOLO_NAMES = ".txt", "classes.txt"  # label files, and the list of class names that tools write beside them
+_YOLO = ".txt"  # the suffix of YOLO label files
+_YOLO_NAMES = "classes.txt"  # Tools write the list of class names beside the label files.
 _NO_JSON = "Name a COCO file itself, as in data.masks=annotations.json; write label maps of other JSON."
 
 
@@ -33,12 +34,12 @@ class Listing:
     folder
         Where they are.
     names
-        File names by name without suffix; behind a URL, the paths that the files will have on this machine.
+        File names by name without suffix. Behind a URL, these are the paths that the files will have on this machine.
     links
-        The names that are links.
+        The names that are symbolic links.
     problems
         What is wrong with the folder, one line each.
-    more
+    channels
         The files of further channels.
     """
 
@@ -46,23 +47,25 @@ class Listing:
     names: Names
     links: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
-    more: tuple["Listing", ...] = ()
+    channels: tuple["Listing", ...] = ()
 
     def by_channel(self, ends: Sequence[str]) -> "Listing":
-        """List the first channel, under names without `ends`, with the further ones in `more`; [] changes nothing."""
+        """List the first channel, under names without `ends`, and the others in `channels`; [] changes nothing."""
         if not ends:
             return self
-        parts = [{stem[: -len(end)]: n for stem, n in self.names.items() if stem.endswith(end)} for end in ends]
+        by_end = [
+            {stem[: -len(end)]: names for stem, names in self.names.items() if stem.endswith(end)} for end in ends
+        ]
         rule = f"to end in {', '.join(ends)}"
-        others = [stem for stem in self.names if not stem.endswith(tuple(ends))]
+        without = [stem for stem in self.names if not stem.endswith(tuple(ends))]
         problems = list(self.problems)
-        if others:
-            problems.append(expected(show(self.folder), "images", rule, some(others), "Move others elsewhere."))
-        every = dict.fromkeys(stem for part in parts for stem in part)
-        for end, part in zip(ends, parts, strict=True):
-            problems += missing_problem(every, part, what=f"channel {end}", remedy="Every case needs every channel.")
-        first, *more = (Listing(self.folder, part, self.links) for part in parts)
-        return replace(first, problems=tuple(problems), more=tuple(more))
+        if without:
+            problems.append(expected(show(self.folder), "images", rule, some(without), "Move others elsewhere."))
+        stems = dict.fromkeys(stem for names in by_end for stem in names)
+        for end, names in zip(ends, by_end, strict=True):
+            problems += missing_problem(stems, names, what=f"channel {end}", remedy="Every case needs every channel.")
+        first, *others = (Listing(self.folder, names, self.links) for names in by_end)
+        return replace(first, problems=tuple(problems), channels=tuple(others))
 
     def path(self, stem: str) -> str:
         """Return the path of the first file of a name, as text: a `Path` for each of 100,000 files is slower."""
@@ -70,15 +73,16 @@ class Listing:
 
     def pair(self, stem: str, masks: Sequence[str] = ()) -> Pair:
         """Return the case of a name, with its masks."""
-        others = [one.path(stem) for one in self.more]
-        return Pair(case_id=safe_id(stem), paths=(self.path(stem), *masks, *others), more=len(others))
+        channels = [channel.path(stem) for channel in self.channels]
+        paths = (self.path(stem), *masks, *channels)
+        return Pair(case_id=safe_id(stem), paths=paths, n_channel_files=len(channels))
 
 
 def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Listing:
     """Find the image files of a folder by name without suffix, and collect what is wrong instead of raising it.
 
-    Hidden files, a system's own files and notes (.txt, .json, ...) are skipped; other files and folders are problems.
-    In a folder without images or label maps, .txt files are YOLO labels, unless images are wanted.
+    Hidden files, system files and notes (.txt, .json, ...) are skipped. Any other file or folder is a problem. In a
+    folder of masks that holds neither images nor label maps, .txt files are YOLO labels.
 
     Parameters
     ----------
@@ -89,20 +93,20 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
     remedy
         What to do if the folder is missing or empty, for example the expected layout.
     whole_suffix
-        Whether names are those of `stem_of`, so that ``a.ome.tif`` is ``a``; otherwise pictures keep everything before
-        their last dot.
+        Whether to use the names of `stem_of`, so that ``a.ome.tif`` is ``a``. Otherwise a picture's name is everything
+        before its last dot.
     ending
         File names must end in this text; others are skipped.
     """
     try:
         place = list_place(folder)
-        behind = place.inside or {}
+        remote = place.inside or {}
         if place.inside is None:
             folder = place.path
-            with os.scandir(folder) as scanned:
-                links = {each.name: each.is_symlink() for each in scanned if each.name.endswith(ending)}
+            with os.scandir(folder) as entries:
+                is_link = {entry.name: entry.is_symlink() for entry in entries if entry.name.endswith(ending)}
         else:
-            links = dict.fromkeys((name for name in behind if name.endswith(ending)), False)
+            is_link = dict.fromkeys((name for name in remote if name.endswith(ending)), False)
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
@@ -110,38 +114,42 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
         return Listing(folder, {}, problems=tuple(error.problems))
     if place.inside is None and not os.access(folder, os.X_OK):
         return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
-    names, foreign = defaultdict[str, list[str]](list), list[str]()
-    for name in sorted(links):
+    names: Names = defaultdict(list)
+    foreign: list[str] = []
+    for name in sorted(is_link):
         stem, _, suffix = name.rpartition(".")
-        kept = str(behind[name].path) if behind else name
+        file = str(remote[name].path) if remote else name
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(HIDDEN):
-            names[stem_of(name) if whole_suffix else stem].append(kept)
+            names[stem_of(name) if whole_suffix else stem].append(file)
         elif not is_junk(folder / name):
-            entry = behind[name] if behind else Listed(folder / name)
-            if volume_format(entry.path) not in (None, "zarr") or _is_zarr(entry):
-                names[stem_of(name)].append(kept)
+            listed = remote[name] if remote else Listed(folder / name)
+            if volume_format(listed.path) not in (None, "zarr") or _is_zarr(listed):
+                names[stem_of(name)].append(file)
             else:
                 foreign.append(name)
     if not names and not foreign and role not in ("images", "probs"):
-        labels = [name for name in sorted(links) if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
-        names |= {stem_of(name): [str(behind[name].path) if behind else name] for name in labels}
-    rule, found, advice = f"to hold {VOLUME_NAMES} files", "none", remedy
+        labels = [name for name in sorted(is_link) if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
+        names |= {stem_of(name): [str(remote[name].path) if remote else name] for name in labels}
+    links = frozenset(name for name in is_link if is_link[name])
+    if names and not foreign:
+        return Listing(folder, dict(names), links)
+    rule = f"to hold {VOLUME_NAMES} files"
+    content = "none"
     if foreign:
-        found, advice = some(foreign), f"Convert or move these. {remedy}".strip()
+        content, remedy = some(foreign), f"Convert or move these. {remedy}".strip()
     elif ending:
         rule = f"to hold files that end in {ending}"
-    elif any(name.endswith(".json") for name in links):
-        found, advice = "JSON", _NO_JSON
-    problems = () if names and not foreign else (expected(show(folder), role, rule, found, advice),)
-    return Listing(folder, dict(names), frozenset(name for name, is_link in links.items() if is_link), problems)
+    elif any(name.endswith(".json") for name in is_link):
+        content, remedy = "JSON", _NO_JSON
+    return Listing(folder, dict(names), links, problems=(expected(show(folder), role, rule, content, remedy),))
 
 
 def list_files(folder: Path, *, role: str, remedy: str = "", ending: str = "") -> Files:
     """Return the paths that `scan_folder` finds, by their whole stem; DataError where the folder has problems."""
-    found = scan_folder(folder, role=role, remedy=remedy, whole_suffix=True, ending=ending)
-    if found.problems:
-        raise DataError(found.problems)
-    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
+    listing = scan_folder(folder, role=role, remedy=remedy, whole_suffix=True, ending=ending)
+    if listing.problems:
+        raise DataError(listing.problems)
+    return {stem: [listing.folder / name for name in names] for stem, names in listing.names.items()}
 
 
 def list_images(place: Path) -> Listing:
@@ -149,10 +157,10 @@ def list_images(place: Path) -> Listing:
     listed = list_place(place)
     if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
         return Listing(listed.path.parent, {stem_of(place): [listed.path.name]})
-    found = scan_folder(place, role="images")
-    if found.problems:
-        raise DataError(found.problems)
-    return found
+    listing = scan_folder(place, role="images")
+    if listing.problems:
+        raise DataError(listing.problems)
+    return listing
 
 
 def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
@@ -242,11 +250,11 @@ def layout(config: FolderConfig) -> str:
 def pair_cases(
     config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
 ) -> tuple[Pair, ...]:
-    """Pair complete cases by name, and report everything that is wrong with the names."""
+    """Pair the complete cases by name, and add everything that is wrong with the names to `problems`."""
     problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
     chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
-    listed = config.lists is not None or config.list_files
-    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, if all are used
+    has_lists = config.lists is not None or config.list_files
+    problems += twice_problems(chosen if has_lists else images.names, "images")  # without lists, check all splits
     wanted = [stem + config.mask_suffix for stem in chosen]
     strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
     for mask in masks:
@@ -255,18 +263,18 @@ def pair_cases(
         stray = "Remove these masks, or add their images."
         problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
     if not config.allow_links:
-        channels = ((one, chosen) for one in (images, *images.more))
+        channels = ((channel, chosen) for channel in (images, *images.channels))
         problems += _links_outside(root, [*channels, *((mask, wanted) for mask in masks)])
     complete = (
         images.pair(stem, [mask.path(name) for mask in masks])
         for stem, name in zip(chosen, wanted, strict=True)
-        if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
+        if all(name in mask.names for mask in masks) and all(stem in channel.names for channel in images.channels)
     )
     return tuple(sorted(complete, key=attrgetter("case_id")))
 
 
 def _links_outside(root: Path, wanted: list[tuple[Listing, Iterable[str]]]) -> list[str]:
-    """Name the folders, and the wanted files, that links lead out of the root."""
+    """Report links that lead out of the root: of the folders, and of the wanted files."""
     paths = [listing.folder for listing, _ in wanted]
     for listing, stems in wanted:
         if listing.links:
@@ -274,5 +282,7 @@ def _links_outside(root: Path, wanted: list[tuple[Listing, Iterable[str]]]) -> l
             paths += [listing.folder / name for name in names if name in listing.links]
     home = os.path.realpath(root)
     outside = [str(path) for path in paths if not Path(os.path.realpath(path)).is_relative_to(home)]
-    remedy, found = "Set data.allow_links=true if these links are yours.", f"links out of it ({some(outside)})"
-    return [expected("data", "files", f"to lie under {show(root)}", found, remedy)] if outside else []
+    if not outside:
+        return []
+    remedy = "Set data.allow_links=true if these links are yours."
+    return [expected("data", "files", f"to lie under {show(root)}", f"links out of it ({some(outside)})", remedy)]

@@ -1,7 +1,7 @@
-"""Offers the planes of volumes to 2-D networks: any one for training, and all in order for a prediction.
+"""Offers the planes of volumes to 2-D networks: any of them for training, and all in order for a prediction.
 
 A volume is unpacked once, block by block, into a temporary file that is mapped into memory. Any plane across any axis
-is then read without the rest, so that memory holds planes.
+can then be read without the rest, so only planes are held in memory.
 """
 
 import shutil
@@ -32,19 +32,19 @@ from segmeter.errors import DataError
 from segmeter.remote import fetched
 
 AXES = "kji"  # names of the axes of (D, H, W), as a NIfTI file counts them
-_COARSER = 1.01  # spacings closer than this are equal
+_COARSER = 1.01  # A spacing is the coarsest if it is more than this many times the next one.
 _NO_PLANES = "data.planes is for volumes: NIfTI, MHA, NRRD, NPY, Zarr and TIFF stacks. Leave it out for pictures."
 _ONE_GRID = "Nothing is resampled: bring both onto one grid."
 
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeSet(Dataset):
-    """A data set whose cases are volumes: a network sees their planes, and they are measured whole.
+    """A data set whose cases are volumes: a network sees their planes, but metrics see whole volumes.
 
     Parameters
     ----------
     planes
-        The axis across which they are cut, see `find_axis`.
+        The axis across which volumes are cut, see `find_axis`.
     context
         Neighbouring planes on each side that become channels.
     """
@@ -81,8 +81,9 @@ class VolumeSet(Dataset):
         return volume[len(volume) // 2].image, ""
 
     def header_problems(self, index: int) -> list[str]:
-        """Find what the headers of a case's files say against them: no planes, other sizes, or another grid."""
-        pair, problems = self.pairs[index], list[str]()
+        """Return the problems that the headers of a case's files show: no planes, other sizes, or another grid."""
+        pair = self.pairs[index]
+        problems: list[str] = []
         first: tuple[Header, Geometry] | None = None
         for number, path in enumerate(pair.files):
             try:
@@ -92,8 +93,8 @@ class VolumeSet(Dataset):
                 if path in pair.masks:
                     check_mask_header(path, header, label_map=self.reading.label_map)
                 if len(header.lead) != 1 or header.channels != 1:
-                    given = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
-                    raise file_error(path, "file", "to hold planes (depth, height, width)", given, _NO_PLANES)
+                    shape = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
+                    raise file_error(path, "file", "to hold planes (depth, height, width)", shape, _NO_PLANES)
                 if first is None:
                     first = header, geometry
                     find_axis(self.planes, geometry, path)
@@ -104,15 +105,14 @@ class VolumeSet(Dataset):
                 elif path not in pair.masks and header.dtype != first[0].dtype:
                     rule = f"to be that of {show(pair.image)}, {first[0].dtype}"
                     raise file_error(path, "dtype", rule, header.dtype, "Save all channels with one dtype.")
-                found = [geometry.place_problem, geometry.spacing_problem]
-                found += _grid_problem(path, geometry, header, pair.image, *first)
-                problems += filter(None, found)
+                problems += filter(None, [geometry.place_problem, geometry.spacing_problem])
+                problems += _grid_problem(path, geometry, header, pair.image, *first)
             except DataError as error:
                 problems += error.problems
         return problems
 
     def open_volume(self, index: int) -> "Volume":
-        """Unpack the files of a case; raises as reading it does."""
+        """Unpack the files of a case; raises as reading the case does."""
         pair = self.pairs[index]
         with fetched(pair.files):
             return self.limit(index)(lambda: self._unpacked(index))
@@ -122,17 +122,19 @@ class VolumeSet(Dataset):
         folder = Path(tempfile.mkdtemp(prefix="segmeter-volume-"))
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            places = [self._unpack(index, number, folder) for number in range(len(pair.files))]
-            geometry = next((found for _, found in places if found.known), NOWHERE)
+            paths, geometries = zip(
+                *(self._unpack(index, number, folder) for number in range(len(pair.files))), strict=True
+            )
+            geometry = next((geometry for geometry in geometries if geometry.known), NOWHERE)
             axis = find_axis(self.planes, geometry, pair.image)
             stack.pop_all()
-        masks = 1 + len(pair.masks)
+        stop = 1 + len(pair.masks)  # the files of further channels follow the masks
         volume = Volume(
             case_id=pair.case_id,
             spec=self.spec,
-            images=tuple(path for path, _ in (places[0], *places[masks:])),
+            images=(paths[0], *paths[stop:]),
             sources=pair.images,
-            masks=tuple(path for path, _ in places[1:masks]),
+            masks=paths[1:stop],
             axis=axis,
             context=self.context,
             geometry=geometry,
@@ -141,18 +143,19 @@ class VolumeSet(Dataset):
         return volume
 
     def _unpack(self, index: int, number: int, folder: Path) -> tuple[Path, Geometry]:
-        """Copy a volume into a file that can be mapped; a mask as labels."""
-        pair, target = self.pairs[index], folder / f"{number}.npy"
+        """Copy a volume into a file that can be mapped; a mask is copied as labels."""
+        pair = self.pairs[index]
         path = Path(pair.paths[number])
+        target = folder / f"{number}.npy"
         with open_array(path, settled=True, **self.reading.options(path)) as array:
             if pair.sha256 and array.sha256 != pair.sha256[number]:
                 raise content_changed(path)
             is_mask = path in pair.masks
             dtype = self.spec.label_dtype if is_mask else array.dtype
-            stored = open_memmap(target, "w+", dtype, array.shape)
+            unpacked = open_memmap(target, "w+", dtype, array.shape)
             top = 0
             for block in array.blocks():
-                stored[top : top + len(block)] = check_labels(path, block, self.reading) if is_mask else block
+                unpacked[top : top + len(block)] = check_labels(path, block, self.reading) if is_mask else block
                 top += len(block)
             return target, array.geometry
 
@@ -198,27 +201,28 @@ class Volume:
 
     def __getitem__(self, number: int) -> Sample:
         """Read a plane with its neighbours as channels, the lowest first."""
-        stored, last = [_mapped(image) for image in self.images], len(self) - 1
-        near = [min(max(number + step, 0), last) for step in range(-self.context, self.context + 1)]
+        volumes = [_mapped(image) for image in self.images]
+        last = len(self) - 1
+        neighbours = [min(max(number + step, 0), last) for step in range(-self.context, self.context + 1)]
         channels = [
-            plane_of_volume(source, np.take(voxels, each, self.axis))
-            for each in near
-            for source, voxels in zip(self.sources, stored, strict=True)
+            plane_of_volume(source, np.take(voxels, plane, self.axis))
+            for plane in neighbours
+            for source, voxels in zip(self.sources, volumes, strict=True)
         ]
         image = np.concatenate(channels, axis=2)
         return Sample(case_id=self.plane_id(number), image=image, target=self.target(number))
 
     @property
     def own_channels(self) -> slice:
-        """The channels of a plane itself, between those of its neighbours."""
+        """The channels of the plane itself, which lie between those of its neighbours."""
         return slice(self.context * len(self.images), (self.context + 1) * len(self.images))
 
     def plane_id(self, number: int) -> str:
-        """Name a plane."""
+        """Return the name of a plane."""
         return f"{self.case_id}-{AXES[self.axis]}{number:04d}"
 
     def target(self, number: int | None = None) -> NDArray[Any] | None:
-        """Return the labels, (D, H, W), or those of one plane, (H, W); for multilabel (K, ...). None without masks."""
+        """Return the labels, (D, H, W), or one plane of them, (H, W); for multilabel (K, ...). None without masks."""
         masks: list[NDArray[Any]] = [_mapped(mask) for mask in self.masks]
         if number is not None:
             masks = [np.take(mask, number, self.axis) for mask in masks]
@@ -228,7 +232,7 @@ class Volume:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    """Map an unpacked file; each time anew, as a mapping holds a file handle."""
+    """Map an unpacked file. It is mapped again for each use, because a mapping keeps a file handle open."""
     mapped: NDArray[Any] = np.load(path, mmap_mode="r")
     return mapped
 
@@ -239,17 +243,18 @@ def find_axis(planes: PlaneAxis, geometry: Geometry, path: Path) -> int:
     Parameters
     ----------
     planes
-        "k", "j" and "i" are axes 0, 1 and 2. "axial" is the one nearest to the body's long axis, by the affine. "auto"
-        is that of the coarsest spacing, and without one the axial axis, or else 0.
+        "k", "j" and "i" are axes 0, 1 and 2. "axial" is the axis nearest to the body's long axis, by the affine. "auto"
+        is the axis of the coarsest spacing. If no spacing is coarser than the others it is the axial axis, and without
+        an affine axis 0.
     geometry
-        Of the volume.
+        The volume's geometry.
     path
-        For messages.
+        The volume's file, for messages.
 
     Raises
     ------
     DataError
-        Axial planes of a file that does not say how it lies.
+        Axial planes are asked for, but the file does not say how it lies.
     """
     if planes in AXES:
         return AXES.index(planes)
@@ -262,8 +267,8 @@ def find_axis(planes: PlaneAxis, geometry: Geometry, path: Path) -> int:
         return 2 - int(np.argmax(np.abs(steps[2])))
     if planes == "auto":
         return 0
-    found, remedy = "a file that does not say how it lies", "Set data.planes=k, j or i."
-    raise file_error(path, "data.planes", "to be an axis of the file for axial planes", found, remedy)
+    rule, what = "to be an axis of the file for axial planes", "a file that does not say how it lies"
+    raise file_error(path, "data.planes", rule, what, "Set data.planes=k, j or i.")
 
 
 def _grid_problem(
@@ -271,10 +276,10 @@ def _grid_problem(
 ) -> list[str]:
     """Report a size, spacing or position that differs from that of the case's image, in one line."""
     shape = header.shape
-    same = shape == wanted.shape
-    if same and geometry.spacing is not None and place.spacing is not None:
-        same = same_spacing(geometry, place)
-    if same and geometry.affine is not None and place.affine is not None and share_world(geometry, place):
-        same = differing_place(geometry.affine, place.affine, shape) is None
+    is_same = shape == wanted.shape
+    if is_same and geometry.spacing is not None and place.spacing is not None:
+        is_same = same_spacing(geometry, place)
+    if is_same and geometry.affine is not None and place.affine is not None and share_world(geometry, place):
+        is_same = differing_place(geometry.affine, place.affine, shape) is None
     rule = f"to be that of {show(image)}, {describe(place, wanted.shape)}"
-    return [] if same else [expected(show(path), "grid", rule, describe(geometry, shape), _ONE_GRID)]
+    return [] if is_same else [expected(show(path), "grid", rule, describe(geometry, shape), _ONE_GRID)]

@@ -18,26 +18,27 @@ from segmeter.data.files.zarr import label_names
 
 Overlap = Literal["error", "smaller_on_top"]
 Corners = Literal["edges", "centres"]
+# The fields of `Reading` that a configuration has under the same name.
 _SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "corners", "resample", "level", "timeout_s")
-_AT_ONCE = 1 << 20  # pixels that are counted at a time
+_AT_ONCE = 1 << 20  # Count at most this many pixels at a time, to bound the memory.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
     """The files of one case.
 
-    `paths` are the image and then each mask: none without a reference, one for binary and multiclass, one per class for
-    multilabel. The last `more` paths are those of further channels of a volume. They are text, because making 100,000
-    `Path` objects takes longer than finding the files. `case_id` is safe as a file name. `source` names the folder that
-    the case comes from, if there are several. `sha256` holds the hash of each file when it was verified; it is empty
-    before.
+    `paths` holds the image, then the masks, then the files of a volume's further channels, `n_channel_files` in number.
+    There is no mask without a reference, one for binary and multiclass, and one per class for multilabel. Paths are
+    text, because making 100,000 `Path` objects takes longer than finding the files. `case_id` is safe as a file name.
+    `source` names the folder that the case comes from, if there are several. `sha256` holds the hash of each file,
+    taken when it was verified, and is empty before that.
     """
 
     case_id: str
     paths: tuple[str, ...]
     sha256: tuple[str, ...] = ()
     source: str = ""
-    more: int = 0
+    n_channel_files: int = 0
 
     @property
     def image(self) -> Path:
@@ -45,12 +46,12 @@ class Pair:
 
     @property
     def masks(self) -> tuple[Path, ...]:
-        return tuple(map(Path, self.paths[1 : len(self.paths) - self.more]))
+        return tuple(map(Path, self.paths[1 : len(self.paths) - self.n_channel_files]))
 
     @property
     def images(self) -> tuple[Path, ...]:
         """The image, or the file of each channel."""
-        return (self.image, *map(Path, self.paths[len(self.paths) - self.more :]))
+        return (self.image, *map(Path, self.paths[len(self.paths) - self.n_channel_files :]))
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -63,11 +64,12 @@ class Sample:
     """The arrays of one case.
 
     `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16; for multilabel (K, H, W) with 0,
-    1 and the ignore index; None without a reference. `instances` is (H, W), the object number of each pixel, 0 being
-    none; None unless the masks number their objects.
+    1 and the ignore index; None without a reference. `instances` is (H, W), the object number of each pixel, with 0 for
+    no object; None unless the masks number their objects. For a large case, training puts arrays here that stay in
+    their files: they have the same shape and dtype, and only the windows that are sliced from them are read.
 
-    For a volume, `target` is (D, H, W) or (K, D, H, W), `image` its middle plane as the network sees it, `plane_axis`
-    the axis of (D, H, W) that counts the planes, and `geometry` tells where the voxels lie.
+    For a volume, `target` is (D, H, W) or (K, D, H, W), and `image` is its middle plane as the network sees it.
+    `plane_axis` is the axis of (D, H, W) along which planes are cut, and `geometry` says where the voxels lie.
     """
 
     case_id: str
@@ -87,22 +89,22 @@ class Reading:
     spec
         The meaning of the labels.
     label_map
-        From a stored value or colour to a label; empty takes stored values as labels.
+        Maps a stored value or colour to a label. If it is empty, stored values are labels.
     max_pixels
         The most pixels or voxels of a file, checked before it is decoded.
     key
         The array of an NPZ archive or Zarr group; None takes the only one.
     instances
-        Whether the stored values are object numbers, 0 being none, instead of labels; "references" and "predictions"
-        say so of one side of a pair.
+        Whether the stored values are object numbers instead of labels, with 0 for no object. With "references" or
+        "predictions", only that side of a pair has object numbers.
     divisor
-        If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
+        Set if the values are class * divisor + number, as in Cityscapes; None if they are plain object numbers.
     keeps_invalid
-        Whether values that are not labels are kept, to be counted.
+        Whether values that are not labels are kept, so that they can be counted.
     flat
         Whether a volume of depth 1 is read as an image.
     overlap
-        What happens to pixels that two drawn objects cover.
+        What to do with pixels that two drawn objects cover.
     corners
         Where the corners of YOLO polygons lie: on the edges of pixels, or in their centres.
     resample
@@ -133,10 +135,10 @@ class Reading:
     @classmethod
     def of(cls, config: ClassesConfig, spec: ClassSpec, **others: Any) -> "Reading":
         """Read maps as the configuration says, with these classes; `others` override it."""
-        given = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
-        given["label_map"] = {key.replace(" ", ""): label for key, label in config.label_map.items()}
-        given["divisor"] = getattr(config, "instance_divisor", None)
-        return cls(spec=spec, **given | others)
+        settings = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
+        settings["label_map"] = {key.replace(" ", ""): label for key, label in config.label_map.items()}
+        settings["divisor"] = getattr(config, "instance_divisor", None)
+        return cls(spec=spec, **settings | others)
 
     @property
     def has_colours(self) -> bool:
@@ -145,11 +147,11 @@ class Reading:
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The options with which `open_array` opens an image."""
+        """The options of `open_array` for an image."""
         return {"max_pixels": self.max_pixels, "level": self.level}
 
     def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
-        """Return the options with which `open_array` opens a map; the label map of an OME-Zarr image must be named."""
+        """Return the options of `open_array` for a map; DataError unless the label map of an OME-Zarr is named."""
         is_folder = path.is_dir() if is_folder is None else is_folder
         names = label_names(path) if self.key is None and is_folder else []
         if names:
@@ -178,7 +180,7 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 
 def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels, int64 (K,), that are not ignored; for multilabel each class has a plane of its own."""
+    """Count the pixels that are not ignored, int64 (K,); in multilabel targets each class has its own plane."""
     decided = spec.valid(target)
     if spec.is_multilabel:
         return np.asarray(decided.sum((1, 2)), np.int64)
@@ -186,14 +188,15 @@ def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 
 def count_values(plane: NDArray[Any], *, least: int = 0) -> NDArray[np.int64]:
-    """Count each value from 0 in (H, W), at least `least` of them: exact, and faster than passes over the pixels.
+    """Count each value of (H, W) from 0 up; the result has at least `least` entries.
 
-    It takes some rows at a time, as `bincount` makes 8 bytes of each pixel.
+    One call of `bincount` is faster than a pass over the pixels for each value. It turns each pixel into 8 bytes, so it
+    is called for some lines at a time.
     """
     step = max(1, _AT_ONCE // plane.shape[1])
     counts = np.bincount(plane[:step].ravel(), minlength=least)
     for top in range(step, len(plane), step):
-        more = np.bincount(plane[top : top + step].ravel(), minlength=len(counts))
-        more[: len(counts)] += counts
-        counts = more
+        band_counts = np.bincount(plane[top : top + step].ravel(), minlength=len(counts))
+        band_counts[: len(counts)] += counts
+        counts = band_counts
     return counts

@@ -1,7 +1,7 @@
 """Defines arrays that stay in their files: their header is known at once, and their lines are read on demand.
 
 Every format is a `FileArray`, which `segmeter.data.files.opened` opens. Formats that can be decoded in parts read only
-the lines that are asked for; others are decoded once, as a whole.
+the lines that are asked for. Others are decoded once, as a whole.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from segmeter.checks import nearest, some
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.sniff import damage_named, file_error
 
-MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
-STREAMED_PIXELS = 1 << 26  # above it, images are read line by line if possible
+MAX_PIXELS = 200_000_000  # the default limit: 600 MB of RGB
+STREAMED_PIXELS = 1 << 26  # Images with more pixels are read line by line if possible.
 ALL = slice(None)
 Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
 Axes = Literal["image", "map", "probs"]
@@ -39,9 +39,9 @@ _ONE_MAP = "Save one map per file, without axes for channels or time."
 class Header:
     """The size and type of a file's pixels.
 
-    `bits` is the depth of one stored sample, `dtype` the result of decoding; `channels` counts alpha; `lead` holds the
-    sizes of axes before the plane, such as (depth,); `orientation` is the EXIF tag, 1 for upright; `levels` is the
-    number of levels of the pyramid that this is one of.
+    `bits` is the depth of one stored sample, and `dtype` is that of the decoded pixels. `channels` counts alpha. `lead`
+    holds the sizes of axes before the plane, such as (depth,). `orientation` is the EXIF tag, 1 for upright. `levels`
+    is the number of levels of the pyramid, 1 if there is none.
     """
 
     format: str
@@ -63,7 +63,7 @@ class Header:
 
     @property
     def streamed(self) -> bool:
-        """Whether it is read line by line wherever possible: Zarr, and large TIFF files."""
+        """Whether the file is read line by line wherever possible: Zarr, and large TIFF files."""
         return self.format == "zarr" or (self.format == "tiff" and self.height * self.width > STREAMED_PIXELS)
 
 
@@ -76,14 +76,14 @@ class Opening:
     key
         The array of an NPZ archive or Zarr group; None takes the only one.
     level
-        The level of a pyramid, 0 being the finest; other files have only that.
+        The level of a pyramid, where 0 is the finest. A file without a pyramid has only level 0.
     max_pixels
-        The most pixels or voxels, checked before any is decoded.
+        The most pixels or voxels. They are counted before any is decoded.
     axes
-        The meaning of a third axis without a name: channels of an "image", or depth of a "map". In "probs", channels
-        and depth may come first.
+        What a third axis without a name means: channels in an "image", depth in a "map". In "probs", channels and depth
+        may come first.
     streams
-        Whether files that are read line by line may have more pixels.
+        Whether files that are read line by line may have more than `max_pixels`.
     """
 
     key: str | None = None
@@ -102,9 +102,9 @@ class LazyArray:
     shape
         (H, W), (H, W, C) for images, or (K, H, W) for the planes of a multilabel map.
     dtype
-        The dtype of what is read.
+        The dtype that `read` returns.
     read
-        Reads the lines from the first number up to, but not including, the second. Threads may do so at once.
+        Reads the lines from the first number up to, but not including, the second. Several threads may call it at once.
     """
 
     shape: tuple[int, ...]
@@ -113,15 +113,15 @@ class LazyArray:
 
 
 class ArrayRows(LazyArray):
-    """The lines of an array in memory; `axis` is the one that counts lines."""
+    """The lines of an array in memory; `axis` is the one along which lines are counted."""
 
     def __init__(self, array: NDArray[Any], axis: int = 0) -> None:
-        before = (ALL,) * axis
-        super().__init__(array.shape, array.dtype, lambda start, stop: array[(*before, slice(start, stop))])
+        leading = (ALL,) * axis
+        super().__init__(array.shape, array.dtype, lambda start, stop: array[(*leading, slice(start, stop))])
 
 
 def stack_planes(planes: list[LazyArray]) -> LazyArray:
-    """Stack planes (H, W) of the same size and dtype to (K, H, W)."""
+    """Stack planes (H, W) of the same size and dtype into (K, H, W)."""
     shape = (len(planes), *planes[0].shape)
     stack = lambda start, stop: np.stack([plane.read(start, stop) for plane in planes])  # noqa: E731
     return LazyArray(shape, planes[0].dtype, stack)
@@ -135,11 +135,11 @@ class FileArray:
     path, file
         The file; None for a Zarr folder.
     header, geometry
-        What the file says about its pixels; formats that find it out later override them.
+        The file's own description of its pixels. A format that reads it later overrides these as properties.
     pixels
-        Decodes the whole file, once. Formats that are read in parts override `_lines` instead.
+        Decodes the whole file; it is called once. Formats that are read in parts override `_lines` instead.
     planes
-        Reads a volume plane by plane, instead of `pixels` or beside it.
+        Reads a volume plane by plane. It may be given instead of `pixels` or beside it.
     """
 
     header: Header
@@ -155,8 +155,11 @@ class FileArray:
         pixels: Callable[[], NDArray[Any]] | None = None,
         planes: Callable[[], Iterator[NDArray[Any]]] | None = None,
     ) -> None:
-        self.path, self._file, self._turn = path, file, threading.Lock()
-        self._pixels, self._planes = pixels, planes
+        self.path = path
+        self._file = file
+        self._lock = threading.Lock()
+        self._pixels = pixels
+        self._planes = planes
         if header is not None:
             self.header, self.geometry = header, geometry
 
@@ -170,10 +173,10 @@ class FileArray:
 
     @property
     def repeatable(self) -> Geometry:
-        """The geometry that label maps of an image repeat: that of its height and width."""
-        found = self.geometry
-        spacing = None if found.spacing is None else found.spacing[-2:]
-        return Geometry(spacing=spacing, unit=found.unit, spacing_problem=found.spacing_problem)
+        """The part of the geometry that label maps of an image repeat: the spacing along its height and width."""
+        geometry = self.geometry
+        spacing = None if geometry.spacing is None else geometry.spacing[-2:]
+        return Geometry(spacing=spacing, unit=geometry.unit, spacing_problem=geometry.spacing_problem)
 
     @property
     def is_palette(self) -> bool:
@@ -189,17 +192,17 @@ class FileArray:
 
     def read(self, start: int = 0, stop: int | None = None, columns: slice = ALL) -> NDArray[Any]:
         """Read lines, or a window of them, in this machine's byte order; DataError if the file is damaged there."""
-        with self._turn, damage_named(self.path):
-            found = self._lines(start, self.header.height if stop is None else stop, columns)
-            return found.astype(found.dtype.newbyteorder("="), copy=False)
+        with self._lock, damage_named(self.path):
+            pixels = self._lines(start, self.header.height if stop is None else stop, columns)
+            return pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
 
     def read_colours(self, channels: int | None) -> NDArray[Any]:
-        """Read all pixels as an image with this number of channels, if that loses nothing."""
+        """Read all pixels as an image with this number of channels, if nothing is lost by that."""
         return self.read()
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Read a volume in blocks along its first axis, (d, H, W); formats that can do not decode it as a whole."""
-        with self._turn, damage_named(self.path):
+        """Read a volume in blocks along its first axis, (d, H, W), without decoding the whole of it if possible."""
+        with self._lock, damage_named(self.path):
             for block in self._blocks():
                 yield block.astype(block.dtype.newbyteorder("="), copy=False)
 
@@ -232,16 +235,17 @@ def array_header(
         It holds no numbers, has too few or too many axes, or more pixels than allowed.
     """
     if dtype.kind not in "biuf":
-        found = "Python objects" if dtype.hasobject else str(dtype)
-        raise file_error(path, "dtype", "to be numbers", found, "Save a plain numeric array.")
-    axes, stored = opening.axes, shape
+        content = "Python objects" if dtype.hasobject else str(dtype)
+        raise file_error(path, "dtype", "to be numbers", content, "Save a plain numeric array.")
+    axes = opening.axes
+    stored_shape = shape
     has_channels = axes == "image" and form in _NUMPY  # other formats store depth first
     if form == "npy" and axes == "map" and len(shape) == 3 and shape[2] == 1:
         shape = shape[:2]
     if axes == "image" and not has_channels and len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]
     if not 2 <= len(shape) <= (2 if axes == "image" and not has_channels else _MOST_AXES[axes]):
-        raise file_error(path, "shape", _RULES[axes], stored, _ONE_MAP if axes == "map" else "")
+        raise file_error(path, "shape", _RULES[axes], stored_shape, _ONE_MAP if axes == "map" else "")
     plane = shape[:2] if has_channels else shape
     check_pixel_count(path, plane, opening, streamed=form == "zarr" and len(plane) == 2)
     channels = shape[2] if has_channels and len(shape) == 3 else 1
@@ -258,16 +262,16 @@ def array_header(
 
 
 def check_pixel_count(path: Path, shape: tuple[int, ...], opening: Opening, *, streamed: bool = False) -> None:
-    """Refuse an array without pixels, or one with too many that is not read line by line."""
+    """Refuse an array without pixels, or with more pixels than allowed unless it is read line by line."""
     pixels = math.prod(shape) if min(shape) > 0 else 0
     if 0 < pixels <= opening.max_pixels or (pixels and opening.streams and streamed):
         return
     size = " x ".join(map(str, shape))
     if not pixels:
         raise file_error(path, "size", "to be at least 1 along every axis", size, "Write it again.")
-    found = f"{size} (height x width)" if len(shape) == 2 else size
+    size_in_words = f"{size} (height x width)" if len(shape) == 2 else size
     remedy = f"If it is genuine, set data.max_pixels={pixels} or cut it into tiles."
-    raise file_error(path, "size", f"at most {opening.max_pixels} pixels", found, remedy)
+    raise file_error(path, "size", f"at most {opening.max_pixels} pixels", size_in_words, remedy)
 
 
 def pick_array(path: Path, names: list[str], key: str | None) -> str:

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show
 
-SPACING_TOLERANCE = 1e-3  # relative; a distance in mm changes by no more than this
-MOVED = 0.25  # of the smallest edge; rounding in float32 moves corners by less, a half-pixel shift by more
-_PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner or atlas: right, anterior, superior in mm
+SPACING_TOLERANCE = 1e-3  # Relative difference up to which spacings are equal: distances change by no more than this.
+# Corners may move by this fraction of the smallest edge. Rounding to float32 moves them by less, half a pixel is more.
+MOVED = 0.25
+# Sources whose coordinates are those of a scanner or atlas: right, anterior, superior in mm.
+_PATIENT = ("NIfTI header", "ITK header", "DICOM")
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
 
@@ -35,12 +37,12 @@ MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFI
     "mile": 1_609_344.0, "astronomical unit": 149_597_870_700e3, "light year": 9_460_730_472_580_800e3,
     "parsec": 3.085_677_581_491_367_3e19,
 }  # fmt: skip
-OME_SYMBOLS = {  # OME-XML's, where they differ from ours
+OME_SYMBOLS = {  # the symbols of OME-XML that differ from ours
     "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
     "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
 }  # fmt: skip
-_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
-# In any case
+_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # Upper and lower case differ: mm and Mm.
+# Words in lower case; a name matches in upper or lower case.
 _WORDS = {f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")}
 _WORDS |= {name: name for name in MILLIMETRES if len(name) > 3}
 _WORDS |= {"micron": "um", "dekameter": "dam", "dekametre": "dam", "angstroem": "angstrom", "feet": "foot"}
@@ -51,7 +53,7 @@ _PIXELS = ("", "pixel", "pixels", "px", "voxel", "voxels")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:
-    """The place of a file's pixels, as far as the file states it.
+    """Where a file's pixels lie, as far as the file states it.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ class Geometry:
     source
         Where the spacing was found, for example "NIfTI header"; "" if there is none.
     affine : (4, 4), float64
-        From indices in the file's own order (last array axis first) to millimetres, or None.
+        Maps indices in the file's own order (last array axis first) to millimetres; None if the file has none.
     spacing_problem
         The message that refuses a spacing that can't be used, or "".
     place_problem
@@ -72,11 +74,11 @@ class Geometry:
     crs
         The coordinate reference system, such as "EPSG:32633", or "".
     nodata
-        The value of pixels without data; the tag's text if that is not a number; or None.
+        The value of pixels without data, or the tag's text if it is not a number, or None.
     geotiff
         Numbers and values of the GeoTIFF tags, for pixels of the level that is read.
     file
-        The file of a volume, whose format and header label maps repeat.
+        The file of a volume. Label maps of the volume repeat its format and header.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -106,7 +108,7 @@ class Geometry:
         return replace(self, **changes)
 
 
-NOWHERE = Geometry()  # of plain pictures
+NOWHERE = Geometry()  # the geometry of plain pictures
 
 
 def stated_geometry(
@@ -123,18 +125,18 @@ def stated_geometry(
     path
         Only used in messages.
     edges
-        One per axis of the array, as stored; None if the file says nothing about an axis.
+        The stored edge of each axis of the array; None if the file says nothing about an axis.
     units
-        Names, one per axis; None if the file names none.
+        The name of each axis' unit; None if the file names none.
     source
-        Where they were found.
+        Where edges and units were found.
     affine
-        For the result.
+        The affine of the result.
     """
     if all(edge is None for edge in edges):
         return Geometry(affine=affine)
     known = [find_unit(unit) for unit in units]
-    foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
+    foreign = [unit for unit, symbol in zip(units, known, strict=True) if symbol is None]
     fault = None
     if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
         named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
@@ -142,18 +144,20 @@ def stated_geometry(
     elif foreign:
         fault = "unit", "of the spacing to be a length such as nm, um, mm or inch", repr(foreign[0])[:60]
     elif len(set(known)) > 1 and "" in known:
-        fault = "unit", "of the spacing to be named for every axis or for none", ", ".join(e or "none" for e in known)
+        names = ", ".join(symbol or "none" for symbol in known)
+        fault = "unit", "of the spacing to be named for every axis or for none", names
     if fault:
         return unusable_spacing(path, source, *fault).having(affine=affine)
     unit = known[-1] or None
-    factors = [MILLIMETRES[each] / MILLIMETRES[unit] if each and unit else 1.0 for each in known]
+    factors = [MILLIMETRES[symbol] / MILLIMETRES[unit] if symbol and unit else 1.0 for symbol in known]
     spacing = tuple(float(edge) * factor for edge, factor in zip(edges, factors, strict=True))  # type: ignore[arg-type]
     return Geometry(spacing=spacing, unit=unit, source=source, affine=affine)
 
 
 def unusable_spacing(path: Path, source: str, what: str, rule: str, found: str) -> Geometry:
-    """Build a geometry whose spacing can't be used, with the message that refuses it; `what` is a part of the source,
-    or "" for all of it.
+    """Build a geometry whose spacing can't be used, with the message that refuses it.
+
+    `what` is the part of the source that is wrong, or "" for all of it.
     """
     where = f"{show(path)}: {source}" if what else show(path)
     return Geometry(source=source, spacing_problem=expected(where, what or source, rule, found, SET_SPACING))
@@ -169,22 +173,23 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     Two affines agree if no corner moves by more than a quarter of the smallest pixel edge. Two spacings agree if they
     differ by no more than a thousandth.
     """
-    found: tuple[str, str, str] | None = None
+    difference: tuple[str, str, str] | None = None
     if given.spacing is not None and wanted.spacing is not None and not same_spacing(given, wanted):
-        found = "spacing", write_spacing(wanted.spacing, wanted.unit), write_spacing(given.spacing, given.unit)
+        difference = "spacing", write_spacing(wanted.spacing, wanted.unit), write_spacing(given.spacing, given.unit)
     elif given.crs and wanted.crs and given.crs != wanted.crs:
-        found = "coordinate reference system", wanted.crs, given.crs
+        difference = "coordinate reference system", wanted.crs, given.crs
     elif None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (wanted.nodata, given.nodata)]
-        found = "nodata", texts[0], texts[1]
+        texts = [f"{value:g}" if isinstance(value, float) else repr(value) for value in (wanted.nodata, given.nodata)]
+        difference = "nodata", texts[0], texts[1]
     elif given.world == wanted.world and given.affine is not None and wanted.affine is not None:
-        found = differing_place(given.affine, wanted.affine, shape)
-    if not found:
+        difference = differing_place(given.affine, wanted.affine, shape)
+    if not difference:
         return []
-    rule = f"to be that of its reference {show(reference)}, {found[1]}"
+    what, wanted_value, given_value = difference
+    rule = f"to be that of its reference {show(reference)}, {wanted_value}"
     both = f"Reference: {describe(wanted, shape)}. Prediction: {describe(given, shape)}."
-    remedy = "Write one value into both files." if found[0] == "nodata" else grid_remedy(given, wanted)
-    return [expected(show(path), found[0], rule, found[2], f"{both} {remedy}")]
+    remedy = "Write one value into both files." if what == "nodata" else grid_remedy(given, wanted)
+    return [expected(show(path), what, rule, given_value, f"{both} {remedy}")]
 
 
 def share_world(given: Geometry, wanted: Geometry) -> bool:
@@ -193,14 +198,14 @@ def share_world(given: Geometry, wanted: Geometry) -> bool:
 
 
 def grid_remedy(given: Geometry, wanted: Geometry) -> str:
-    """Return the advice about two different grids; resampling is possible if both have an affine in the same world."""
+    """Return advice about two different grids. Resampling is possible if both have affines in the same coordinates."""
     if given.affine is not None and wanted.affine is not None and share_world(given, wanted):
         return f"Nothing is resampled unless asked for: bring both onto one grid, or {_RESAMPLE}."
     return "Bring both onto one grid."
 
 
 def describe(geometry: Geometry, shape: Sequence[int]) -> str:
-    """Write size, spacing, origin and directions in one line."""
+    """Return size, spacing, origin and directions as one line of text."""
     parts = [" x ".join(map(str, shape))]
     if geometry.spacing is not None:
         parts.append(f"spacing {write_spacing(geometry.spacing, geometry.unit)}")
@@ -212,14 +217,14 @@ def describe(geometry: Geometry, shape: Sequence[int]) -> str:
 
 
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:
-    """Write a spacing for a message."""
+    """Return a spacing as text for a message."""
     return f"({', '.join(f'{edge:.6g}' for edge in spacing)}){f' {unit}' if unit else ''}"
 
 
 def agree(first: Sequence[float], second: Sequence[float]) -> bool:
     """Tell whether two spacings are equal apart from rounding."""
-    alike = (math.isclose(a, b, rel_tol=SPACING_TOLERANCE) for a, b in zip(first, second, strict=False))
-    return len(first) == len(second) and all(alike)
+    are_close = (math.isclose(a, b, rel_tol=SPACING_TOLERANCE) for a, b in zip(first, second, strict=False))
+    return len(first) == len(second) and all(are_close)
 
 
 def same_spacing(first: Geometry, second: Geometry) -> bool:
@@ -231,10 +236,10 @@ def same_spacing(first: Geometry, second: Geometry) -> bool:
 
 
 def differing_place(given: Affine, wanted: Affine, shape: Sequence[int]) -> tuple[str, str, str] | None:
-    """Return what differs, the wanted and the given value if a corner moves by more than a quarter of an edge.
+    """Compare two affines (4, 4): they differ if a corner moves by more than a quarter of the smallest edge.
 
-    That is the origin if nothing else differs, otherwise the affine; None if the two agree. Affines are (4, 4);
-    `shape` is the array's, whose last axis is the affine's first.
+    Return the name of what differs, the wanted value and the given value; None if the affines agree. The name is that
+    of the origin if nothing else differs. `shape` is the array's, whose last axis is the affine's first.
     """
     ends = [(0, size - 1) for size in reversed(shape)] + [(0, 0)] * (3 - len(shape))
     corners = np.array([(*corner, 1) for corner in itertools.product(*ends)], np.float64).T
@@ -242,10 +247,10 @@ def differing_place(given: Affine, wanted: Affine, shape: Sequence[int]) -> tupl
     edge = float(np.linalg.norm(wanted[:3, : len(shape)], axis=0).min())
     if moved <= MOVED * edge:
         return None
-    turned = np.abs(given[:3, :3] - wanted[:3, :3]).max() > SPACING_TOLERANCE * edge
-    pick = (slice(3), slice(3)) if turned else (slice(3), 3)
-    name = "affine (columns: file axes)" if turned else "origin"
-    return name, _write(wanted[pick]), _write(given[pick])
+    is_turned = np.abs(given[:3, :3] - wanted[:3, :3]).max() > SPACING_TOLERANCE * edge
+    part = (slice(3), slice(3)) if is_turned else (slice(3), 3)
+    name = "affine (columns: file axes)" if is_turned else "origin"
+    return name, _write(wanted[part]), _write(given[part])
 
 
 def _write(values: NDArray[Any]) -> str:
@@ -253,9 +258,9 @@ def _write(values: NDArray[Any]) -> str:
 
 
 def find_unit(name: object) -> str | None:
-    """Return the symbol of a length, a key of `MILLIMETRES`; "" for none or pixels, or None for anything else.
+    """Return the symbol of a length, a key of `MILLIMETRES`; "" for no unit or pixels, and None for anything else.
 
-    Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
+    It knows UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
     abbreviations. Both code points of the Greek mu are accepted.
 
     Examples

@@ -1,4 +1,4 @@
-"""Reads MHA, NRRD and DICOM segmentations in a reader process, as damaged files can crash or hang their libraries."""
+"""Reads MHA, NRRD and DICOM segmentations in a reader process, because damaged files can crash or hang libraries."""
 
 import math
 import os
@@ -19,19 +19,20 @@ from segmeter.data.files.sniff import damaged, file_error, show
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
-FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterior, superior to NIfTI's right, anterior
+# Maps ITK's and DICOM's axes (left, posterior, superior) to NIfTI's (right, anterior, superior)
+FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 _ITK, _DICOM = "ITK header", "DICOM"
-_MOST_HEADER = 1 << 16  # bytes
-_ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # of a header
+_MOST_HEADER = 1 << 16  # A header may have this many bytes.
+_ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # how a header ends
 _SKIPS = ("headersize", "lineskip", "byteskip")  # fields that skip bytes before the pixels
 _SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
 
 Decoded = tuple[NDArray[Any], Geometry]
 
 
-def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Decoded) -> FileArray:
+def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, decoded: Decoded) -> FileArray:
     """Wrap the pixels that a reader process has decoded."""
-    pixels, geometry = found
+    pixels, geometry = decoded
     header = array_header(path, form, pixels.shape, pixels.dtype, opening)
     return FileArray(path, file, header, geometry, lambda: pixels)
 
@@ -41,34 +42,38 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     The spacing is in mm unless the file names another unit. The affine leads to right, anterior, superior, as in NIfTI.
     """
-    head, size = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size
+    head = file.read(_MOST_HEADER)
+    size = os.fstat(file.fileno()).st_size
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
     fields, start = _read_fields(path, head, form)
-    axes, sizes = fields.get("ndims", fields.get("dimension")), fields.get("dimsize", fields.get("sizes", "")).split()
-    plain = axes == str(len(sizes)) and all(re.fullmatch("[0-9]{1,18}", each) for each in sizes)
+    axes = fields.get("ndims", fields.get("dimension"))
+    sizes = fields.get("dimsize", fields.get("sizes", "")).split()
+    are_sizes = axes == str(len(sizes)) and all(re.fullmatch("[0-9]{1,18}", text) for text in sizes)
     skipped = [f"{name} {fields[name]}"[:60] for name in _SKIPS if fields.get(name, "0") not in ("0", "-1")]
-    if not plain or skipped:  # on which ITK hangs, or ignores them
+    if not are_sizes or skipped:  # ITK would hang, or ignore them
         raise ValueError(skipped[0] if skipped else f"{axes} axes of sizes {' '.join(sizes)[:60]}")
     pixels = min(math.prod(map(int, sizes)), opening.max_pixels)
-    bounds = {"size": size, "pixels": pixels, "max_pixels": opening.max_pixels}
-    found = read_apart(path, _read_itk, path, form, fields, start, opening, **bounds)
-    return _opened(path, file, "itk", opening, found)
+    arguments = (path, form, fields, start, opening)
+    decoded = read_apart(path, _read_itk, *arguments, size=size, pixels=pixels, max_pixels=opening.max_pixels)
+    return _opened(path, file, "itk", opening, decoded)
 
 
 def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
-    """Open a DICOM segmentation: (D, H, W), the number of the segment that covers each voxel, 0 being none.
+    """Open a DICOM segmentation: (D, H, W), the number of the segment that covers each voxel, or 0.
 
     Such files often omit frames without an object, so the volume reaches from the first stored slice to the last.
     """
-    bounds = {"size": os.fstat(file.fileno()).st_size, "max_pixels": opening.max_pixels}
-    return _opened(path, file, "dicom", opening, read_apart(path, _read_dicom, path, opening, **bounds))
+    size = os.fstat(file.fileno()).st_size
+    decoded = read_apart(path, _read_dicom, path, opening, size=size, max_pixels=opening.max_pixels)
+    return _opened(path, file, "dicom", opening, decoded)
 
 
 def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening) -> Decoded:
     """Decode the file in the reader process; ITK raises RuntimeError for everything that it can't read."""
     sitk = need("SimpleITK", "itk", "MHA and NRRD files")
-    stated, units = next((fields[name] for name in _SPACINGS if name in fields), None), _stated_units(path, fields)
-    header = _edges(stated or "")
+    stated = next((fields[name] for name in _SPACINGS if name in fields), None)
+    units = _stated_units(path, fields)
+    stated_edges = _edges(stated or "")
     try:
         reader = sitk.ImageFileReader()
         reader.SetImageIO({"mha": "MetaImageIO", "nrrd": "NrrdImageIO"}[form])
@@ -76,8 +81,8 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
         reader.ReadImageInformation()
         shape = tuple(reversed(reader.GetSize()))
         if reader.GetNumberOfComponents() != 1:
-            found, remedy = f"{reader.GetNumberOfComponents()} values per pixel", "Save one map per file."
-            raise file_error(path, "mask", "to have one channel", found, remedy)
+            values = f"{reader.GetNumberOfComponents()} values per pixel"
+            raise file_error(path, "mask", "to have one channel", values, "Save one map per file.")
         while len(shape) > 3 and shape[0] == 1:
             shape = shape[1:]
         array_header(path, "itk", shape, np.dtype(np.float64), opening)
@@ -87,23 +92,27 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
     except DataError:
         raise
     except Exception as error:
-        if stated is None or (header and all(math.isfinite(edge) and edge for edge in header)):
+        if stated is None or (stated_edges and all(math.isfinite(edge) and edge for edge in stated_edges)):
             raise damaged(path, error) from error
-        rule, remedy = "to be a finite number > 0 along every axis", "Correct the file."  # else ITK reads no pixel
+        # with such a spacing, ITK reads no pixel
+        rule, remedy = "to be a finite number > 0 along every axis", "Correct the file."
         raise DataError(expected(f"{show(path)}: {_ITK}", "spacing", rule, repr(stated[:60]), remedy)) from error
     axes = len(shape)
-    units, header = (units if len(units) > 1 else units * axes)[:axes], header[:axes]
-    if not header:
-        return pixels, Geometry()  # where ITK reports 1 mm
-    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # which ITK would repair
-        wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
+    units = (units if len(units) > 1 else units * axes)[:axes]
+    stated_edges = stated_edges[:axes]
+    if not stated_edges:
+        return pixels, Geometry()  # ITK reports 1 mm, which the file does not say
+    if len(stated_edges) < axes or not all(math.isfinite(edge) and edge > 0 for edge in stated_edges):
+        wrong: list[float | None] = [None] * (axes - len(stated_edges)) + stated_edges[::-1]  # ITK would repair it
         return pixels, stated_geometry(path, wrong, units[::-1], source=_ITK)
     edges = image.GetSpacing()[:axes]
     geometry = stated_geometry(path, edges[::-1], units[::-1], source=_ITK)
     if len(set(units)) > 1:  # such axes share no space
         return pixels, geometry
-    affine, stored = np.eye(4), image.GetDimension()
-    affine[:axes, :axes] = np.reshape(image.GetDirection(), (stored, stored))[:axes, :axes] * np.array(edges)
+    affine = np.eye(4)
+    stored_axes = image.GetDimension()
+    directions = np.reshape(image.GetDirection(), (stored_axes, stored_axes))
+    affine[:axes, :axes] = directions[:axes, :axes] * np.array(edges)
     affine[:axes, 3] = image.GetOrigin()[:axes]
     affine = FLIPS @ affine
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
@@ -111,7 +120,7 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
 
 
 def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], int]:
-    """Return the fields of a header, their names in lower case without blanks, and where the pixels begin.
+    """Return the fields of a header, by name in lower case without blanks, and the byte at which the pixels begin.
 
     Raises
     ------
@@ -122,13 +131,13 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     if end is None:
         raise file_error(path, "header", f"to end within {_MOST_HEADER} bytes", "none that does")
     text = head[: end.end()].decode(errors="replace")
-    # := is a comment of NRRD's writer
+    # in NRRD, := marks a comment of the writer
     lines = re.findall(r"^([^:=\n]+)[=:](?!=)(.*)$" if form == "mha" else r"^([^#:\n]+):(?!=)(.*)$", text, re.MULTILINE)
     fields = {"".join(key.lower().split()): value.strip() for key, value in lines}
     elsewhere = fields.get("datafile") if form == "nrrd" else fields.get("elementdatafile")
     if elsewhere not in (None, "LOCAL"):
-        found, remedy = f"one that names {elsewhere!r}"[:80], "Save it as one file."
-        raise file_error(path, "file", "to hold its pixels itself", found, remedy)
+        what = f"one that names {elsewhere!r}"[:80]
+        raise file_error(path, "file", "to hold its pixels itself", what, "Save it as one file.")
     return fields, end.end()
 
 
@@ -146,7 +155,7 @@ def _check_bytes(body: bytes, fields: Mapping[str, str], pixels: NDArray[Any]) -
     is_whole = True
     is_gzip = fields.get("encoding", "").lower() in ("gz", "gzip")
     if is_gzip or fields.get("compresseddata", "F")[:1] in "Tt1":
-        unpacker = zlib.decompressobj(zlib.MAX_WBITS + 32)  # of zlib or gzip, by its head
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS + 32)  # accepts both zlib and gzip
         is_whole = is_gzip or fields.get("compresseddatasize") == str(len(body))
         body = unpacker.decompress(body, pixels.nbytes + 1)
         is_whole = is_whole and unpacker.eof and not unpacker.unused_data
@@ -157,7 +166,7 @@ def _check_bytes(body: bytes, fields: Mapping[str, str], pixels: NDArray[Any]) -
 def _edges(stated: str) -> list[float]:
     """Return the edges in a header, first axis first; empty if there are none."""
     vectors = re.findall(r"\(([^)]*)\)", stated)
-    return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, stated.split())]
+    return [math.hypot(*map(_number, vector.split(","))) for vector in vectors] or [*map(_number, stated.split())]
 
 
 def _number(text: str) -> float:
@@ -168,18 +177,18 @@ def _number(text: str) -> float:
 
 
 def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
-    """Return the unit of each axis, first axis first, or of all: mm, like ITK, if the header names none.
+    """Return the unit of each axis, first axis first, or one unit for all. It is mm, as in ITK, if there is none.
 
-    NRRD names units for its axes or for those of the surrounding space, which its axes may cross, so these must be
-    equal.
+    NRRD names units for its own axes or for the axes of the surrounding space. Its own axes may cross those of space,
+    so the units of space must be equal.
     """
     if fields.get("distanceunits", "?") != "?":
         return [fields["distanceunits"]]
     by_axis, of_space = (re.findall(r'"([^"]*)"', fields.get(name, "")) for name in ("units", "spaceunits"))
     if (by_axis and of_space) or len(set(of_space)) > 1:
-        found = "units and space units" if by_axis else ", ".join(of_space)
+        stated = "units and space units" if by_axis else ", ".join(of_space)
         rule, remedy = "of the spacing to be one", "Correct the file."
-        raise DataError(expected(f"{show(path)}: {_ITK}", "unit", rule, found, remedy))
+        raise DataError(expected(f"{show(path)}: {_ITK}", "unit", rule, stated, remedy))
     return by_axis or of_space or ["mm"]
 
 
@@ -194,13 +203,13 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
         if str(dataset.SegmentationType) == "FRACTIONAL":
             rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
             raise file_error(path, "SegmentationType", rule, "FRACTIONAL", remedy)
-        found = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
-        grid = found.get_volume_geometry(allow_missing_positions=True)
+        segmentation = highdicom.seg.Segmentation.from_dataset(dataset, copy=False)
+        grid = segmentation.get_volume_geometry(allow_missing_positions=True)
         if grid is None:
             rule, remedy = "to be slices of one volume", "Convert it to one with a regular spacing."
             raise file_error(path, "segmentation", rule, "frames at irregular places", remedy)
         array_header(path, "dicom", tuple(grid.spatial_shape), np.dtype(np.uint16), opening)
-        volume = found.get_volume(combine_segments=True, allow_missing_positions=True, dtype=np.uint16)
+        volume = segmentation.get_volume(combine_segments=True, allow_missing_positions=True, dtype=np.uint16)
     except DataError:
         raise
     except Exception as error:  # pydicom and highdicom raise many types on hostile bytes
@@ -208,8 +217,9 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
             rule, remedy = "to have one segment per voxel", "Score its segments one by one, each as its own file."
             raise file_error(path, "segments", rule, "segments that overlap", remedy) from error
         raise damaged(path, error) from error
-    pixels, affine = volume.array, volume.affine[:, [2, 1, 0, 3]]  # columns of the affine: column, row, slice
-    if np.linalg.det(affine[:3, :3]) < 0:  # slices run against the normal of their plane, which other readers follow
+    pixels = volume.array
+    affine = volume.affine[:, [2, 1, 0, 3]]  # its columns are now those of image columns, rows and slices
+    if np.linalg.det(affine[:3, :3]) < 0:  # slices run against the normal of their plane; other readers follow it
         affine[:3, 3] += affine[:3, 2] * (len(pixels) - 1)
         affine[:3, 2] *= -1
         pixels = pixels[::-1]

@@ -1,6 +1,6 @@
 """Opens images and masks of every format in one way: the size is checked before a pixel is decoded.
 
-A time limit for reading a case stands here too, because a file server may never answer.
+It also limits the time for reading a case, because a file server may never answer.
 """
 
 import hashlib
@@ -37,10 +37,11 @@ from segmeter.data.files.zarr import ZarrArray, hash_folder, is_zarr
 from segmeter.errors import LateError
 from segmeter.remote import fetched
 
-_BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
-_PLACED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may say where they lie
-_READ_ONCE = ("png", "jpeg", "bmp")  # hash and pixels come from the same bytes in memory
-_WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
+# A file may have this many bytes for each of data.max_pixels: the widest dtype needs 8, and 8 are to spare.
+_BYTES_PER_PIXEL = 16
+_LOCATED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may state where their pixels lie
+_READ_ONCE = ("png", "jpeg", "bmp")  # formats whose hash and pixels come from the same bytes in memory
+_WAITS = 10  # Wait in ten slices. If the process is suspended, only the current slice is used up.
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
     "tiff": open_tiff_array,
@@ -55,7 +56,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator[FileArray]:
-    """Open an image or mask without reading its pixels; what is read inside the block is checked.
+    """Open an image or mask without reading its pixels; whatever is read inside the block is checked.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
     settled
         Whether to refuse a file that changes inside the block.
     options
-        As for `Opening`.
+        The fields of `Opening`.
 
     Raises
     ------
@@ -106,16 +107,16 @@ def read_geometry(path: Path, *, level: int = 0) -> Geometry:
     ----------
     path
         A file or Zarr folder. TIFF has OME or ImageJ metadata and GeoTIFF tags; Zarr has attributes or OME multiscales.
-        PNG, JPEG and BMP have a resolution for printing only.
+        PNG, JPEG and BMP have only a resolution for printing, which is not read.
     level
-        The level of a pyramid; its pixels are larger than those of the first level, which the metadata describe.
+        The level of a pyramid. The metadata describe the first level, and the pixels of the others are larger.
 
     Raises
     ------
     DataError
         The file is damaged.
     """
-    if path.suffix.lower() not in _PLACED or (path.is_dir() and not is_zarr(path)):
+    if path.suffix.lower() not in _LOCATED or (path.is_dir() and not is_zarr(path)):
         return NOWHERE
     with damage_named(path), open_array(path, level=level, streams=True) as array:
         return array.repeatable
@@ -131,16 +132,16 @@ def hash_path(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit:
-    """Calls functions that read the files of a case; files behind URLs are fetched first and kept meanwhile.
+    """Calls functions that read the files of a case, and limits the time of each call.
 
     Parameters
     ----------
     seconds
-        For each call, > 0; None for no limit.
+        The most seconds of a call, > 0; None for no limit.
     case_id, index
         The case, and its number from 0 if known.
     files
-        Its files, for messages.
+        The case's files. Those behind URLs are fetched before a call and kept until it ends. Errors name them.
     """
 
     seconds: float | None
@@ -154,22 +155,21 @@ class TimeLimit:
         Raises
         ------
         LateError
-            It took longer. It continues in a thread that nobody waits for, because nothing can stop it, but the process
-            can end.
+            `read` took longer. It goes on in a daemon thread, because nothing can stop it, but the process can end.
         """
         with fetched(self.files):
             if self.seconds is None:
                 return read()
-            found = list[tuple[Result | None, BaseException | None]]()
-            reader = threading.Thread(target=_read_into, args=(found, read), name="read", daemon=True)
+            outcome: list[tuple[Result | None, BaseException | None]] = []
+            reader = threading.Thread(target=_read_into, args=(outcome, read), name="read", daemon=True)
             reader.start()
             for _ in range(_WAITS):
                 reader.join(self.seconds / _WAITS)
-            if not found:
+            if not outcome:
                 _leave_readers()
                 names = shorten([show(path) for path in self.files])
                 raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
-            value, error = found.pop()
+            value, error = outcome.pop()
             try:
                 if error is not None:
                     raise error
@@ -184,11 +184,11 @@ class TimeLimit:
         return LazyArray(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
 
 
-def _read_into(found: list[tuple[Result | None, BaseException | None]], read: Callable[[], Result]) -> None:
+def _read_into(outcome: list[tuple[Result | None, BaseException | None]], read: Callable[[], Result]) -> None:
     try:
-        found.append((read(), None))
+        outcome.append((read(), None))
     except BaseException as error:
-        found.append((None, error))
+        outcome.append((None, error))
 
 
 @cache

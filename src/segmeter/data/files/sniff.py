@@ -1,4 +1,4 @@
-"""Tells the formats of files by their content and never by name alone, and opens them with care."""
+"""Recognises file formats by content, never by name alone, and refuses files that can't be opened safely."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ States = list[tuple[int, int, int, int]]
 class Format:
     """The signs by which files of a format are recognised.
 
-    A file begins with one of `magic`; a format without it is known by its suffix alone. A picture is always
+    A file begins with one of `magic`. A format that has none is recognised by its suffix alone. A picture is always
     two-dimensional.
     """
 
@@ -49,10 +49,10 @@ FORMATS = {
 }
 SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
 VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.is_picture for suffix in form.suffixes}
-VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}.keys() - {".txt"}))  # which is for masks alone
+VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}.keys() - {".txt"}))  # .txt is for masks alone
 
-SPARE_BYTES = 1 << 26  # of a file besides its pixels: profiles, thumbnails, notes of other tools
-HEAD_BYTES = 1 << 16  # read at once, which is all of most masks
+SPARE_BYTES = 1 << 26  # A file may have this many bytes besides its pixels: profiles, thumbnails, notes of other tools.
+HEAD_BYTES = 1 << 16  # The first read takes this many bytes, which is the whole file for most masks.
 _MAGIC = tuple((magic, name) for name, form in FORMATS.items() for magic in form.magic)
 _FOREIGN = (
     (b"GIF8", "a GIF", "Save the one frame that counts as PNG."),
@@ -67,15 +67,15 @@ _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SUFFIX = re.compile(
     rf"({'|'.join(map(re.escape, (*_DOUBLE, *SUFFIXES, *VOLUME_SUFFIXES)))})\Z", re.ASCII | re.IGNORECASE
 )
-HIDDEN = (".", "__MACOSX")  # beginnings of names
+HIDDEN = (".", "__MACOSX")  # Names that begin with one of these are not data.
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _PICTURES = tuple(SUFFIXES)
-_JSON_MEMORY = 16  # bytes in memory per byte of JSON: a pair of numbers is a list
-_SMALL = 1 << 22  # bytes of JSON that need no look at the memory
+_JSON_MEMORY = 16  # Bytes in memory per byte of JSON. It is so much because each pair of numbers becomes a list.
+_SMALL = 1 << 22  # JSON of at most this many bytes is read without asking how much memory is free.
 
 
 def show(path: Path) -> str:
-    """Write a path, or the URL that it stands for, as one harmless line, whatever its name holds."""
+    """Return a path, or the URL that it stands for, as one printable line, whatever characters its name has."""
     text = origin(path)
     return text if text.isprintable() else ascii(text)
 
@@ -86,7 +86,7 @@ def file_error(path: Path, what: str, rule: str, found: object, remedy: str = ""
 
 
 def known_place(path: str | Path) -> str:
-    """Return the URL or absolute path of a place, so that records can find it again from anywhere."""
+    """Return the URL or absolute path of a place, so that records point to it from any working folder."""
     text = origin(path)
     return text if "://" in text else str(Path(path).absolute())
 
@@ -98,29 +98,30 @@ def stored_size(path: Path) -> int:
 
 
 def read_state(path: str | Path) -> tuple[int, int, int, int]:
-    """Return size, modification and status change time in nanoseconds, and inode; zeros if there is no such file.
+    """Return a file's size, modification time and status change time in nanoseconds, and inode; zeros without a file.
 
-    For a folder, such as a Zarr array, these are the total size of its files, their latest changes and their number. A
-    file behind a URL has only a size, because another state of it has another path.
+    For a folder, such as a Zarr array, these are the total size of its files, their latest times and their number. For
+    a file behind a URL only the size is given, because another version of it has another path.
     """
     size = listed_size(path)
     if size is not None:
         return size, 0, 0, 0
     try:
-        found = os.stat(path)  # noqa: PTH116 - of a hundred thousand files, without their Path objects
-        if stat.S_ISDIR(found.st_mode):
-            states = [each.stat() for each in Path(path).rglob("*")]
-            latest = [max(getattr(each, name) for each in (found, *states)) for name in ("st_mtime_ns", "st_ctime_ns")]
-            return sum(each.st_size for each in states), latest[0], latest[1], len(states)
+        status = os.stat(path)  # noqa: PTH116 - a hundred thousand Path objects would take too long
+        if stat.S_ISDIR(status.st_mode):
+            inside = [entry.stat() for entry in Path(path).rglob("*")]
+            modified = max(entry.st_mtime_ns for entry in (status, *inside))
+            changed = max(entry.st_ctime_ns for entry in (status, *inside))
+            return sum(entry.st_size for entry in inside), modified, changed, len(inside)
     except OSError:
         return (0, 0, 0, 0)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & (2**63 - 1)
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & (2**63 - 1)
 
 
 def volume_format(path: Path) -> str | None:
     """Return the format of a file that is not a picture, by its suffix; "zarr" for a folder; otherwise None.
 
-    Files with the suffix of a picture are not looked at, which saves a system call for every file.
+    A path with the suffix of a picture is not checked for being a folder, which saves a system call for every file.
     """
     name = path.name.lower()
     if name.endswith(_PICTURES):
@@ -154,23 +155,24 @@ def name_format(path: Path, head: bytes) -> str:
     DataError
         The content is foreign, or the suffix is wrong.
     """
-    found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
-    if found is None:
+    form = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
+    if form is None:
         what, remedy = "unknown bytes", "Save the picture as PNG, or as TIFF for 16 bits and floats."
         if b"\0" not in head and head.isascii():
             what, remedy = "text", "Replace it by the image."
         start = head.lstrip().lower()
-        foreign = next((each[1:] for each in _FOREIGN if start.startswith(each[0].lower())), (what, remedy))
-        raise file_error(path, "content", "to be PNG, JPEG, BMP, TIFF or NPY", *foreign)
-    if path.suffix.lower() not in FORMATS[found].suffixes:
-        rule, remedy = f"to fit the content, {found.upper()}", f"Rename the file to {FORMATS[found].suffixes[0]}."
+        foreign = ((name, advice) for magic, name, advice in _FOREIGN if start.startswith(magic.lower()))
+        what, remedy = next(foreign, (what, remedy))
+        raise file_error(path, "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy)
+    if path.suffix.lower() not in FORMATS[form].suffixes:
+        rule, remedy = f"to fit the content, {form.upper()}", f"Rename the file to {FORMATS[form].suffixes[0]}."
         raise file_error(path, "suffix", rule, repr(path.suffix), remedy)
-    return found
+    return form
 
 
 @contextmanager
 def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[BufferedReader]:
-    """Open a file for reading after a check of its kind.
+    """Open a file for reading, and check that it is a regular file.
 
     Raises
     ------
@@ -193,18 +195,18 @@ def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[Buffered
 
 
 def _irregular(path: Path) -> DataError:
-    found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
-    return file_error(path, "file", "to be a regular file", found, remedy)
+    what, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
+    return file_error(path, "file", "to be a regular file", what, remedy)
 
 
 @contextmanager
 def unchanged(
     paths: Sequence[Path], look: Callable[[Callable[[], States]], States] = lambda states: states()
 ) -> Iterator[None]:
-    """Refuse, at the end, a file or folder that changed inside the block: what was read may mix both contents.
+    """Refuse, at the end of the block, a file or folder that changed inside it, because two contents may be mixed.
 
-    Writing into a file changes its status time, even if size and modification time are put back. `look` calls the
-    function that reads the states, as a time limit does.
+    Writing into a file changes its status time, even if size and modification time are put back. `look` gets the
+    function that reads the states and calls it, so that a time limit can be applied.
     """
 
     def states() -> States:
@@ -212,21 +214,21 @@ def unchanged(
 
     before = look(states)
     yield
-    for path, was, now in zip(paths, before, look(states), strict=True):
-        if was != now:
+    for path, old, new in zip(paths, before, look(states), strict=True):
+        if old != new:
             raise file_error(path, "file", "to stay as it is", "a change while it was read", "Run again.")
 
 
-def check_size(path: Path, found: int, most: int, remedy: str) -> None:
-    """Refuse a file far larger than its pixels can need, before it is read."""
+def check_size(path: Path, size: int, most: int, remedy: str) -> None:
+    """Refuse a file that is far larger than its pixels can need, before it is read; sizes are in bytes."""
     allowed = most + SPARE_BYTES
-    if found > allowed:
-        raise file_error(path, "file", f"of at most {allowed} bytes", f"{found}", remedy)
+    if size > allowed:
+        raise file_error(path, "file", f"of at most {allowed} bytes", f"{size}", remedy)
 
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn any exception of a decoder on hostile bytes into one line that names the file."""
+    """Turn any exception that a decoder raises on hostile bytes into one line that names the file."""
     try:
         yield
     except DataError:
@@ -236,7 +238,7 @@ def damage_named(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, error: Exception) -> DataError:
-    """Build the refusal of a file that can't be decoded, or not in the available memory."""
+    """Build the refusal of a file that can't be decoded, or for which the memory is too small."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     if isinstance(error, MemoryError):
         return file_error(path, "file", "to be decoded in the memory that is left", reason)
@@ -244,7 +246,7 @@ def damaged(path: Path, error: Exception) -> DataError:
 
 
 def check_json(path: Path, size: int) -> None:
-    """Refuse JSON of `size` bytes whose values would not fit into memory, before it is read."""
+    """Refuse JSON of `size` bytes, before it is read, if its values would not fit into memory."""
     free = free_bytes() if size > _SMALL else None
     if free is not None and size * _JSON_MEMORY > free:
         rule = f"of at most {free // _JSON_MEMORY} bytes of JSON, as fit into the memory"

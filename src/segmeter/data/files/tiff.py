@@ -25,7 +25,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is ref
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
-_LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
+_LEAST_OFFSET = 8  # Pixels lie behind the head. With offset 0, tifffile assumes a strip of zeros that was left out.
 
 
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -34,19 +34,20 @@ def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     tiff: Any = tifffile.TiffFile(file)
     if opening.axes == "image":
         return TiffArray(path, file, tiff, opening)
-    pictures = [one for one in tiff.series if one.keyframe.shape]  # a page without tags is none
+    pictures = [series for series in tiff.series if series.keyframe.shape]  # a page without tags is no picture
     if len(pictures) != 1:
-        found, remedy = f"{len(pictures)} pictures of different kinds", "Save each as its own file."
-        raise file_error(path, "file", "to hold one picture or one stack", found, remedy)
+        what = f"{len(pictures)} pictures of different kinds"
+        raise file_error(path, "file", "to hold one picture or one stack", what, "Save each as its own file.")
     series = pictures[0]
-    kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
-    axes, shape = "".join(axis for axis, _ in kept), tuple(size for _, size in kept)
+    sizes = [(axis, size) for axis, size in zip(series.axes, series.shape, strict=True) if size != 1 or axis in "YX"]
+    axes = "".join(axis for axis, _ in sizes)
+    shape = tuple(size for _, size in sizes)
     if axes in ("YX", "YXS", "SYX"):
         return TiffArray(path, file, tiff, opening)
     if axes[-2:] != "YX" or len(axes) != 3 or axes[0] not in DEPTH_AXES:
-        found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
+        stored = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
         remedy = "Save one file per channel or time, and planes as Z."
-        raise file_error(path, "mask", "to have one channel", found, remedy)
+        raise file_error(path, "mask", "to have one channel", stored, remedy)
     header = array_header(path, "tiff", shape, np.dtype(series.dtype), opening)
     for page in series.pages:
         if page is None:
@@ -55,9 +56,10 @@ def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
         if int(page.compression) in _LOSSY:
             remedy = "Its values are blurred. Save it without loss."
             raise file_error(path, "mask", "to be stored exactly", "a lossy TIFF file", remedy)
-        if int(page.tags.valueof(_ORIENTATION, 1)) != 1:
-            found, remedy = page.tags.valueof(_ORIENTATION, 1), "Turn the pixels themselves and clear the tag."
-            raise file_error(path, "EXIF orientation", "to be 1 (upright)", found, remedy)
+        orientation = page.tags.valueof(_ORIENTATION, 1)
+        if int(orientation) != 1:
+            remedy = "Turn the pixels themselves and clear the tag."
+            raise file_error(path, "EXIF orientation", "to be 1 (upright)", orientation, remedy)
         _check_strips(page, file)
     planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
     pages = planes if len(series.pages) == shape[0] else None  # ImageJ's large stacks have one page
@@ -69,7 +71,8 @@ class TiffArray(FileArray):
 
     def __init__(self, path: Path, file: IO[bytes], tiff: Any, opening: Opening) -> None:
         super().__init__(path, file)
-        self.tiff, self._io = tiff, threading.Lock()
+        self.tiff = tiff
+        self._io = threading.Lock()
         page, levels = pick_page(path, tiff, opening.level)
         if page.imagedepth != 1:
             raise file_error(path, "file", "to hold one 2-D picture", f"{page.imagedepth} planes")
@@ -89,14 +92,15 @@ class TiffArray(FileArray):
         )
         height, width = self.header.height, self.header.width
         check_pixel_count(path, (height, width), opening, streamed=self.header.streamed)
-        tall, wide = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, width)
-        self._tall, self._wide = min(tall, height), wide
-        if self._tall * self._wide > max(opening.max_pixels, height * width * (not opening.streams)):
-            found = f"{self._tall} x {self._wide}"
+        tile_size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, width)
+        self._tile_height, self._tile_width = min(tile_size[0], height), tile_size[1]
+        if self._tile_height * self._tile_width > max(opening.max_pixels, height * width * (not opening.streams)):
+            size = f"{self._tile_height} x {self._tile_width}"
             remedy = "Save it in tiles: it is read by rows, and a strip or tile is decoded at once."
-            raise file_error(path, "tiles", f"of at most {opening.max_pixels} pixels", found, remedy)
-        self._apart = page.samplesperpixel > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
-        self._row, self._kept = -1, dict[int, NDArray[Any]]()
+            raise file_error(path, "tiles", f"of at most {opening.max_pixels} pixels", size, remedy)
+        self._has_planes = page.samplesperpixel > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+        self._row = -1
+        self._row_tiles: dict[int, NDArray[Any]] = {}
 
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
@@ -113,29 +117,31 @@ class TiffArray(FileArray):
 
     def _decode(self) -> NDArray[Any]:
         pixels = np.asarray(self.page.asarray())
-        return (np.moveaxis(pixels, 0, -1) if self._apart else pixels).astype(self.dtype, copy=False)
+        return (np.moveaxis(pixels, 0, -1) if self._has_planes else pixels).astype(self.dtype, copy=False)
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         header = self.header
         if (start, stop, columns) == (0, header.height, ALL):
             return self._whole
         left, right, _ = columns.indices(header.width)
-        across, down = math.ceil(header.width / self._wide), math.ceil(header.height / self._tall)
-        planes = header.channels if self._apart else 1
-        out = np.empty((stop - start, right - left, header.channels), header.dtype)
-        for row in range(start // self._tall, (stop - 1) // self._tall + 1):
-            met = range(left // self._wide, (right - 1) // self._wide + 1)
-            tiles = {(k, x): (k * down + row) * across + x for k in range(planes) for x in met}
+        height, width = self._tile_height, self._tile_width
+        across, down = math.ceil(header.width / width), math.ceil(header.height / height)
+        planes = header.channels if self._has_planes else 1
+        pixels = np.empty((stop - start, right - left, header.channels), header.dtype)
+        for row in range(start // height, (stop - 1) // height + 1):
+            tile_columns = range(left // width, (right - 1) // width + 1)
+            tiles = {(k, x): (k * down + row) * across + x for k in range(planes) for x in tile_columns}
             if row != self._row:
-                self._row, self._kept = row, {}
-            missing = [index for index in tiles.values() if index not in self._kept]
+                self._row = row
+                self._row_tiles = {}
+            missing = [index for index in tiles.values() if index not in self._row_tiles]
             threads = min(count_cores(), len(missing))
             decoded = map_in_threads(self._tile, missing, threads=threads, name="decode") if threads > 1 else None
-            self._kept |= zip(missing, decoded or map(self._tile, missing), strict=True)
+            self._row_tiles |= zip(missing, decoded or map(self._tile, missing), strict=True)
             for (plane, column), index in tiles.items():
-                target = out[..., plane : plane + 1] if self._apart else out
-                _place(target, self._kept[index], row * self._tall - start, column * self._wide - left)
-        return out if header.channels > 1 else out[..., 0]
+                target = pixels[..., plane : plane + 1] if self._has_planes else pixels
+                _place(target, self._row_tiles[index], row * height - start, column * width - left)
+        return pixels if header.channels > 1 else pixels[..., 0]
 
     def _tile(self, index: int) -> NDArray[Any]:
         """Decode one tile or strip, (h, w, C), without the padding beyond the image."""
@@ -147,31 +153,33 @@ class TiffArray(FileArray):
         pixels, _, shape = page.decode(content, index, **(tables if int(page.compression) in _JPEG else {}))
         if pixels is None:
             raise ValueError(f"tile {index} has no pixels")
-        found: NDArray[Any] = pixels[0, : shape[1], : shape[2]]
-        return found
+        tile: NDArray[Any] = pixels[0, : shape[1], : shape[2]]
+        return tile
 
 
 def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> None:
     """Copy the part of a segment inside the target; `top` and `left` are its position there and may be negative."""
-    bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
-    first, before = max(top, 0), max(left, 0)
-    target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]
+    start, stop = max(top, 0), min(top + segment.shape[0], target.shape[0])
+    first, last = max(left, 0), min(left + segment.shape[1], target.shape[1])
+    target[start:stop, first:last] = segment[start - top : stop - top, first - left : last - left]
 
 
 def _check_pages(file: IO[bytes]) -> None:
     """Refuse pages that lead back to an earlier one: tifffile drops those behind it, or follows them without end."""
-    head, seen = file.read(16).ljust(16, b"\0"), set[int]()
-    number, link, entry = (8, 8, 20) if head[2:4] in (b"+\0", b"\0+") else (2, 4, 12)  # bytes; BigTIFF's are longer
+    head = file.read(16).ljust(16, b"\0")
+    # bytes of the number of entries, of a page's position and of an entry, which are more in BigTIFF
+    number, link, entry = (8, 8, 20) if head[2:4] in (b"+\0", b"\0+") else (2, 4, 12)
     order: Literal["little", "big"] = "little" if head.startswith(b"II") else "big"
-    at = int.from_bytes(head[link : 2 * link], order)
-    while at:
-        if at in seen:
+    positions: set[int] = set()
+    position = int.from_bytes(head[link : 2 * link], order)
+    while position:
+        if position in positions:
             raise ValueError("its pages lead back to an earlier one")
-        seen.add(at)
-        file.seek(at)
+        positions.add(position)
+        file.seek(position)
         file.seek(entry * int.from_bytes(file.read(number), order), io.SEEK_CUR)
-        found = file.read(link)
-        at = int.from_bytes(found, order) if len(found) == link else 0  # the file ends here
+        next_link = file.read(link)
+        position = int.from_bytes(next_link, order) if len(next_link) == link else 0  # 0: the file ends here
     file.seek(0)
 
 
@@ -187,11 +195,12 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
     if len(tiff.pages) == 1 and not first.subifds:
         return first, 1
     levels = tiff.series[0].levels
-    if len(levels) == 1 or any(len(one.pages) != 1 for one in levels):
+    if len(levels) == 1 or any(len(series.pages) != 1 for series in levels):
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
         raise file_error(path, "file", "to hold one page", f"{len(tiff.pages)} pages", remedy)
     if level >= len(levels):
-        sizes = (f"{n}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for n, one in enumerate(levels))
+        pages = enumerate(series.keyframe for series in levels)
+        sizes = (f"{number}: {page.imagelength} x {page.imagewidth}" for number, page in pages)
         remedy = f"Set data.level to 0 .. {len(levels) - 1} ({', '.join(sizes)})."
         raise file_error(path, "data.level", "to be a level of the pyramid", level, remedy)
     return levels[level].keyframe, len(levels)
@@ -208,7 +217,7 @@ def _check_strips(page: Any, file: IO[bytes]) -> None:
 
 
 def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
-    """Return the kind of the samples; those of a map are values, whatever a viewer makes of them."""
+    """Return the kind of the samples. Samples of a map are values, however a viewer would show them."""
     name = getattr(page.photometric, "name", str(page.photometric))
     if is_map and page.samplesperpixel == 1 and name != "PALETTE" and page.dtype is not None:
         return "gray"

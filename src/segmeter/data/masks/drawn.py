@@ -1,7 +1,7 @@
-"""Draws objects onto one map of labels or object numbers: annotation tools store outlines and runs, not maps.
+"""Draws objects onto one map of labels or object numbers, because annotation tools store outlines or runs, not maps.
 
-Files of outlines of one image are read here: GeoJSON from QuPath, and YOLO segmentation labels. Neither says how large
-its image is, so the size comes from the image or from the other side of a pair.
+Files that hold the outlines of one image are read here: GeoJSON from QuPath, and YOLO segmentation labels. Neither says
+how large its image is, so the size comes from the image or from the other side of a pair.
 """
 
 import json
@@ -21,8 +21,8 @@ from segmeter.classes import IGNORED_KEY, ClassSpec
 from segmeter.data.files.sniff import check_json, damage_named, file_error, open_regular, stored_size
 from segmeter.data.sample import Reading
 
-_SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
-_ROUNDED = 0.01  # pixels: six digits of a fraction, of an image of 20,000
+_SPARE_LENGTH = 10_000  # Outlines of up to this many pixels are always accepted, however small the image is.
+_ROUNDED = 0.01  # A corner this near to a whole pixel lies on it: six digits of a fraction, of 20,000 pixels.
 _LOG = logging.getLogger(__name__)
 _NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}
 
@@ -54,14 +54,14 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     Parameters
     ----------
     path
-        For messages; the folder's name is that of a multilabel task's class.
+        The file, for messages. In a multilabel task, the name of its folder is the class.
     objects
-        Taken one at a time; only the part of a mask inside the object's bounding box is kept.
+        Taken one at a time. Only the part of a mask inside the object's bounding box is kept.
     shape
         (H, W) of the map.
     reading
-        With ``instances`` the map holds object numbers from 1 instead of labels, and crowds get the
-        ignored value. ``overlap`` decides about pixels that two objects with different values cover.
+        With ``instances`` the map holds object numbers from 1 instead of labels, and crowds get the ignored value.
+        ``overlap`` decides about pixels that two objects with different values cover.
 
     Returns
     -------
@@ -73,39 +73,42 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         Objects overlap, or there is a crowd but no ignored value.
     """
     if reading.spec.is_multilabel:
-        plane, label = np.zeros(shape, np.uint8), reading.spec.names.index(path.parent.name)
-        for each in objects:
-            plane[each.mask & (each.label == label)] = 1
+        plane = np.zeros(shape, np.uint8)
+        label = reading.spec.names.index(path.parent.name)
+        for drawn in objects:
+            plane[drawn.mask & (drawn.label == label)] = 1
         return plane
-    numbered, spec = bool(reading.instances), reading.spec
-    drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
-    chosen = []
-    for each in objects:
-        rows, columns = (np.flatnonzero(each.mask.any(axis=axis)) for axis in (1, 0))
+    spec = reading.spec
+    is_numbered = bool(reading.instances)
+    values = np.zeros(shape, np.int64)
+    layer_of_pixel = np.full(shape, -1, np.int32)
+    in_boxes = []
+    for drawn in objects:
+        rows, columns = (np.flatnonzero(drawn.mask.any(axis=axis)) for axis in (1, 0))
         box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] if len(rows) else np.s_[:0, :0]
-        chosen.append((replace(each, mask=each.mask[box].copy()), box))
+        in_boxes.append((replace(drawn, mask=drawn.mask[box].copy()), box))
     smaller_on_top = reading.overlap == "smaller_on_top"
-    chosen.sort(key=lambda each: (each[0].layer, -int(np.count_nonzero(each[0].mask)) if smaller_on_top else 0))
-    layers = {layer: number for number, layer in enumerate(sorted({each.layer for each, _ in chosen}))}
+    in_boxes.sort(key=lambda pair: (pair[0].layer, -int(np.count_nonzero(pair[0].mask)) if smaller_on_top else 0))
+    layers = {layer: number for number, layer in enumerate(sorted({drawn.layer for drawn, _ in in_boxes}))}
     count = clashes = 0
-    for each, box in chosen:
-        if numbered and each.crowd:
+    for drawn, box in in_boxes:
+        if is_numbered and drawn.crowd:
             if not spec.has_ignored:
                 rule = "to be ignored, as nobody counted its objects"
                 raise file_error(path, "a crowd", rule, "no ignored value", f"Set {IGNORED_KEY}=255.")
             value = spec.void
         else:
             count += 1
-            value = spec.number_of(count) if numbered else each.label
-        layer = layers[each.layer]
-        clashes += int(np.count_nonzero((owner[box] == layer) & each.mask & (drawn[box] != value)))
-        drawn[box][each.mask] = value
-        owner[box][each.mask] = layer
+            value = spec.number_of(count) if is_numbered else drawn.label
+        layer = layers[drawn.layer]
+        clashes += int(np.count_nonzero((layer_of_pixel[box] == layer) & drawn.mask & (values[box] != value)))
+        values[box][drawn.mask] = value
+        layer_of_pixel[box][drawn.mask] = layer
     if clashes and not smaller_on_top:
-        rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
+        pixels = f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
-        raise file_error(path, "objects", rule, found, remedy)
-    return drawn if numbered else drawn.astype(np.uint16)
+        raise file_error(path, "objects", "not to overlap", pixels, remedy)
+    return values if is_numbered else values.astype(np.uint16)
 
 
 def find_object_labels(
@@ -116,15 +119,16 @@ def find_object_labels(
     Raises
     ------
     DataError
-        A name is not a class. With ``instances``, it is not the class that is measured. Unless objects
-        `may_be_first`, it is the first class, which pixels without an object get.
+        A name is not a class. With ``instances``, it is not the class that is measured. Unless objects `may_be_first`,
+        it is the first class, which pixels without an object get.
     """
-    spec, wanted = reading.spec, list(dict.fromkeys(names))
-    foreign = [name for name in wanted if name not in spec.names]
+    spec = reading.spec
+    names = list(dict.fromkeys(names))
+    foreign = [name for name in names if name not in spec.names]
     if foreign:
         rule = f"to be of {', '.join(spec.names)}"
         raise file_error(path, "classes", rule, some(foreign), nearest(foreign[0], spec.names))
-    labels = {name: spec.names.index(name) for name in wanted}
+    labels = {name: spec.names.index(name) for name in names}
     if reading.instances:
         check_object_classes(path, labels, spec)
     elif 0 in labels.values() and not (may_be_first or spec.is_multilabel):
@@ -142,7 +146,7 @@ def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec)
 
 
 def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:
-    """Refuse corners (n, 2), x before y, more than a pixel outside the image, and outlines without end.
+    """Refuse corners (n, 2), x before y, that lie more than a pixel outside the image, and outlines that are too long.
 
     An outline along the edge of every pixel is about twice as long as there are pixels. Filling takes memory and time
     in proportion to the length, so twice that length, corners included, is the limit.
@@ -169,7 +173,7 @@ def fill_polygon(path: Path, corners: NDArray[np.float64], shape: tuple[int, int
     DataError
         A corner lies outside the image, or the outline is too long.
     ValueError
-        It has fewer than three corners.
+        The polygon has fewer than three corners.
     """
     if len(corners) < 3:
         raise ValueError("a polygon of fewer than three corners")
@@ -234,19 +238,19 @@ def read_outlines(path: Path, form: str, reading: Reading, *, shape: tuple[int, 
     """
     if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
         rule = "to be scored against a map (height, width) of classes, whose size it takes"
-        found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
-        raise file_error(path, _NAMES[form], rule, found)
-    with open_regular(path, may_be_empty=form == "yolo") as file:  # which has no objects then
+        given = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
+        raise file_error(path, _NAMES[form], rule, given)
+    with open_regular(path, may_be_empty=form == "yolo") as file:  # an empty YOLO file has no objects
         check_json(path, stored_size(path))
         content = file.read()
-    with damage_named(path):  # other tools write anything, and parsers raise many types
+    with damage_named(path):  # files of other tools may hold anything, and parsers raise many types
         return draw_objects(path, OUTLINES[form](path, content, reading, (shape[0], shape[1])), shape, reading)
 
 
 def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int, int]) -> Iterator[Drawn]:
     """Read a FeatureCollection, a list of features, or one feature, as QuPath and `export.objects` write them."""
-    given = json.loads(content)
-    features = given if isinstance(given, list) else [given] if given["type"] == "Feature" else given["features"]
+    root = json.loads(content)
+    features = root if isinstance(root, list) else [root] if root["type"] == "Feature" else root["features"]
     names = []
     for properties in (feature.get("properties") or {} for feature in features):
         name = (properties.get("classification") or {}).get("name") or properties.get("class")
@@ -291,33 +295,33 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
         remedy = "Class id 0 is the second class; 'data.label_map={0: 2}' changes it."
         raise file_error(path, "class ids", rule, ", ".join(foreign)[:60], remedy)
     if reading.instances:
-        check_object_classes(path, {each: known[each] for each in ids}, reading.spec)
+        check_object_classes(path, {class_id: known[class_id] for class_id in ids}, reading.spec)
     scored = sum(len(row) % 2 == 0 for row in rows)
-    if scored not in (0, len(rows)):  # else a line that was cut off would be a smaller polygon
-        rule, found = "to have a confidence, or none", f"an odd last number in {scored} of {len(rows)}"
-        raise file_error(path, "every line", rule, found, "Copy the file again.")
+    if scored not in (0, len(rows)):  # a line that was cut off would otherwise be read as a smaller polygon
+        rule, odd = "to have a confidence, or none", f"an odd last number in {scored} of {len(rows)}"
+        raise file_error(path, "every line", rule, odd, "Copy the file again.")
     if scored and not content.endswith(b"\n"):
         rule, remedy = "to end with a line break after a confidence", "It may be cut off: copy the file again."
         raise file_error(path, "the last line", rule, f"{len(content)} bytes without one", remedy)
     corners = [np.array(row[1 : len(row) - bool(scored)], np.float64).reshape(-1, 2) for row in rows]
-    if any(len(each) == 2 for each in corners):
+    if any(len(polygon) == 2 for polygon in corners):
         remedy = "Export segmentation labels: class x y x y x y ..."
         raise file_error(path, "every line", "to be a polygon", "a box of four numbers", remedy)
-    corners = [each * shape[::-1] for each in corners]
-    traced = [np.where(np.abs(each - np.rint(each)) < _ROUNDED, np.rint(each), each) for each in corners]
+    corners = [polygon * shape[::-1] for polygon in corners]
+    rounded = [np.where(np.abs(xy - np.rint(xy)) < _ROUNDED, np.rint(xy), xy) for xy in corners]
     if reading.corners == "centres":
-        corners = [each + 0.5 for each in traced]
-    elif rows and all((each == np.rint(each)).all() for each in traced):
+        corners = [polygon + 0.5 for polygon in rounded]
+    elif rows and all((polygon == np.rint(polygon)).all() for polygon in rounded):
         _warn_of_traced(path.parent)
     return (
-        Drawn(mask=fill_polygon(path, each, shape), label=known[row[0]])
-        for each, row in zip(corners, rows, strict=True)
+        Drawn(mask=fill_polygon(path, polygon, shape), label=known[row[0]])
+        for polygon, row in zip(corners, rows, strict=True)
     )
 
 
 @cache
 def _warn_of_traced(folder: Path) -> None:
-    """Say once that a folder's objects may lack a row and a column."""
+    """Warn once per folder that its objects may lose a row and a column."""
     _LOG.warning(
         "%s: all corners of a file lie on whole pixels. If Ultralytics or OpenCV traced them, set "
         "data.corners=centres; else every object loses its last row and column.",

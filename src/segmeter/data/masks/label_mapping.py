@@ -10,7 +10,7 @@ from segmeter.classes import CORE, IGNORED_KEY, ClassSpec
 from segmeter.data.files.sniff import file_error
 
 _MANY_PARTS = 4
-_BLURRED = 8  # so many different wrong values suggest anti-aliasing
+_BLURRED = 8  # This many different wrong values suggest anti-aliasing.
 
 
 def check_nodata(
@@ -23,21 +23,22 @@ def check_nodata(
     path
         Only used in messages.
     nodata
-        The value of such pixels by the file, a text if that is not a number; None if the file has none.
+        The value that the file gives to pixels without data; a text if it is not a number, None if there is none.
     values
-        As stored.
+        The stored values.
     spec
         The classes.
     label_map
-        Defines every stored value, so nothing is left to refuse; None for object numbers.
+        With a label map every stored value is defined, so nothing is left to refuse. None for object numbers.
     """
     if isinstance(nodata, str) and not label_map:
         rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
         raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
     if nodata is None or isinstance(nodata, str):
         return
-    counted = not spec.is_ignored(nodata) if label_map is None else not label_map and 0 <= nodata < spec.num_values
-    pixels = int(np.count_nonzero(values == nodata)) if counted else 0
+    is_class = not label_map and 0 <= nodata < spec.num_values
+    is_counted = not spec.is_ignored(nodata) if label_map is None else is_class
+    pixels = int(np.count_nonzero(values == nodata)) if is_counted else 0
     if not pixels:
         return
     if label_map is None:
@@ -56,9 +57,9 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
     path
         Only used in messages.
     numbers : (H, W) or (D, H, W), integer
-        The object of each pixel, 0 being none; pixels of the spec's ignored value are ignored.
+        The object of each pixel, with 0 for no object. Pixels with the ignored value of the spec are ignored.
     spec
-        Of a binary task.
+        The classes of a binary task.
 
     Returns
     -------
@@ -79,16 +80,16 @@ def split_objects(path: Path, numbers: np.ndarray, spec: ClassSpec) -> tuple[np.
 
 
 def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np.ndarray:
-    """Mark the cores of objects in a training target, so that a model learns where one of them ends and another begins.
+    """Mark the cores of objects in a training target, so that a model learns where one object ends and the next begins.
 
     Parameters
     ----------
     labels : (H, W)
         1 inside of objects.
     instances : (H, W)
-        The object number of each pixel, 0 being none.
+        The object number of each pixel, with 0 for no object.
     depth
-        Pixels between a core and the outermost pixels of its object. Of smaller objects the deepest pixels are the
+        Pixels between a core and the outermost pixels of its object. In smaller objects, the deepest pixels are the
         core. The image's edge does not count as outside.
 
     Returns
@@ -104,22 +105,23 @@ def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np
     from scipy import ndimage  # slow to load, and only training needs it
 
     outermost = np.zeros(labels.shape, bool)
-    down, right = instances[1:] != instances[:-1], instances[:, 1:] != instances[:, :-1]
-    for lines, changed in ((outermost, down), (outermost.T, right.T)):
+    differs_below = instances[1:] != instances[:-1]
+    differs_right = instances[:, 1:] != instances[:, :-1]
+    for lines, changed in ((outermost, differs_below), (outermost.T, differs_right.T)):
         lines[1:] |= changed
         lines[:-1] |= changed
     if not outermost.any():
         return np.where(labels == 1, CORE, labels).astype(labels.dtype)
-    found = ndimage.distance_transform_edt(~outermost)
-    numbers, of_pixel = np.unique(instances, return_inverse=True)
-    of_pixel = of_pixel.reshape(labels.shape)
-    deepest = np.asarray(ndimage.maximum(found, of_pixel, np.arange(numbers.size)))
-    core = (labels == 1) & (found >= np.minimum(deepest, depth)[of_pixel])
-    return np.where(core, CORE, labels).astype(labels.dtype)
+    distances = ndimage.distance_transform_edt(~outermost)
+    numbers, object_index = np.unique(instances, return_inverse=True)
+    object_index = object_index.reshape(labels.shape)
+    deepest = np.asarray(ndimage.maximum(distances, object_index, np.arange(numbers.size)))
+    is_core = (labels == 1) & (distances >= np.minimum(deepest, depth)[object_index])
+    return np.where(is_core, CORE, labels).astype(labels.dtype)
 
 
 def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
-    """Find out whether a map of object numbers holds labels instead: one number, where the other side has objects.
+    """Find out whether a map of object numbers holds labels instead: it has one number, and the other side has objects.
 
     Parameters
     ----------
@@ -128,20 +130,20 @@ def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, si
     numbers, others
         Object numbers of one side, and of the other side.
     side
-        Which side `numbers` are, "references" or "predictions".
+        The side of `numbers`, "references" or "predictions".
 
     Returns
     -------
-    A warning if that is possible: touching objects of a label are one part, and so is a single object.
+    A warning if it may be a label; otherwise "". Touching objects of one label are one part, and so is a single object.
 
     Raises
     ------
     DataError
-        It is certain: the number lies in about as many separate parts as there are objects. Because one object may lie
-        in two or three parts, that takes at least `_MANY_PARTS`.
+        It is certainly a label: the number lies in about as many separate parts as there are objects. Because one
+        object may lie in two or three parts, at least `_MANY_PARTS` are needed for that.
     """
-    most = int(numbers.max(initial=0))
-    if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
+    number = int(numbers.max(initial=0))
+    if not number or (numbers != number).all() or ((numbers != number) & (numbers != 0)).any():
         return ""
     from scipy import ndimage  # slow to load and rarely needed
 
@@ -151,9 +153,9 @@ def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, si
     if objects < 2 or parts < _MANY_PARTS or 2 * parts < objects:
         advice = f"if it is a label, set data.instances={key}, or in Python number its objects first"
         return f"{side} have one number where the other side has objects; {advice}" if objects >= _MANY_PARTS else ""
-    found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
+    content = f"one number, {number}, in {parts} separate parts, where the other side has {objects} objects"
     remedy = f"If it is a label, set data.instances={key}, or in Python number its connected parts first."
-    raise file_error(path, "mask", "to hold numbers of objects", found, remedy)
+    raise file_error(path, "mask", "to hold numbers of objects", content, remedy)
 
 
 def split_codes(
@@ -166,23 +168,24 @@ def split_codes(
     path, spec, label_map
         As for `to_labels`.
     codes : (H, W) or (D, H, W), integer
-        Below `divisor` the class of pixels that belong to no object.
+        A value below `divisor` is the class of a pixel that belongs to no object.
     divisor
         1000 in Cityscapes.
 
     Returns
     -------
-    Labels of `spec.label_dtype`, and the codes with 0 for ignored pixels and those without an object.
+    Labels of `spec.label_dtype`, and the codes with 0 for pixels that are ignored or belong to no object.
 
     Raises
     ------
     DataError
         As `to_labels` does.
     """
-    numbered = codes >= divisor
-    classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
+    in_object = codes >= divisor
+    # codes are not divided without need, because a divisor such as 1000 does not fit into codes of 8 bits
+    classes = np.where(in_object, codes // divisor, codes) if in_object.any() else codes
     labels = to_labels(path, classes.reshape(-1, codes.shape[-1]), spec=spec, label_map=label_map).reshape(codes.shape)
-    return labels, np.where(numbered & spec.valid(labels), codes, 0).astype(codes.dtype, copy=False)
+    return labels, np.where(in_object & spec.valid(labels), codes, 0).astype(codes.dtype, copy=False)
 
 
 def to_labels(
@@ -198,9 +201,9 @@ def to_labels(
     spec
         The labels that exist.
     label_map
-        From "value" or "red,green,blue" to a label; empty takes values as labels.
+        Maps "value" or "red,green,blue" to a label. If it is empty, values are labels.
     nodata
-        The value of pixels without data by the file, see `check_nodata`.
+        The value that the file gives to pixels without data, see `check_nodata`.
 
     Returns
     -------
@@ -212,56 +215,57 @@ def to_labels(
         A value is not a label, or not in the label map; or pixels without data would be a class.
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
-    codes, has_colours = values, values.ndim == 3
+    codes = values
+    has_colours = values.ndim == 3
     if has_colours:
         wide = values.astype(np.int32)
         codes = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
     if codes.dtype in (np.uint8, np.uint16):
-        # at memory speed; counting values takes as long as decoding
+        # comparing runs at memory speed, while counting values takes as long as decoding
         if not label_map and ((codes < spec.num_values) | spec.is_ignored(codes)).all():
             return codes.astype(spec.label_dtype, copy=False)
-        counted = np.bincount(codes.ravel(), minlength=1)
-        found, places = np.flatnonzero(counted), None
-        counts = counted[found]
+        all_counts = np.bincount(codes.ravel(), minlength=1)
+        present, index_of_pixel = np.flatnonzero(all_counts), None
+        counts = all_counts[present]
     else:  # colours, and wide or signed integers
-        found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        present, index_of_pixel, counts = np.unique(codes, return_inverse=True, return_counts=True)
 
     def write(code: int) -> str:
         return f"{code >> 16},{code >> 8 & 255},{code & 255}" if has_colours else str(code)
 
     known = label_map or {str(label): label for label in spec.values}
-    table = [known.get(write(int(value)), -1) for value in found]
-    unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
+    labels = [known.get(write(int(value)), -1) for value in present]
+    unknown = [f"{write(int(present[k]))} ({counts[k]} pixels)" for k, label in enumerate(labels) if label < 0]
     if unknown:
         ignored = f" and {spec.void} (ignored)" if spec.has_ignored else ""
         listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
         rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
-        remedy = _remedy(found, counts, len(unknown), spec, label_map)
+        remedy = _remedy(present, counts, len(unknown), spec, label_map)
         raise file_error(path, "mask", rule, shorten(unknown, rest="more values"), remedy)
-    if places is not None:
-        return np.asarray(np.asarray(table, spec.label_dtype)[places].reshape(codes.shape))
-    lookup = np.zeros(len(counted), spec.label_dtype)
-    lookup[found] = table
+    if index_of_pixel is not None:
+        return np.asarray(np.asarray(labels, spec.label_dtype)[index_of_pixel].reshape(codes.shape))
+    lookup = np.zeros(len(all_counts), spec.label_dtype)
+    lookup[present] = labels
     return np.asarray(lookup[codes])
 
 
-def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
-    """Return advice by the likeliest cause of these values."""
-    if label_map and set(found.tolist()) <= set(spec.values):
+def _remedy(present: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
+    """Return advice for the likeliest cause of `wrong` values that are not labels, among those that are `present`."""
+    if label_map and set(present.tolist()) <= set(spec.values):
         return "The values are labels already: leave data.label_map out, or name all of them in it."
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
-        # Object numbers are 1 to N with few gaps, and none of them lies in most pixels. Where edges of labels are
-        # blurred, nearly all pixels keep the labels and few have values in between
-        numbers, pixels = found[found > 0], counts[found > 0]
-        numbered = found[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum()
-        return _OBJECTS_TEXT if numbered else _BLUR_TEXT
-    if found[0] < 0:
+        # Object numbers are 1 to N with few gaps, and no number has most of the pixels. Where edges of labels are
+        # blurred, nearly all pixels keep the labels, and few have values in between.
+        numbers, pixels = present[present > 0], counts[present > 0]
+        are_objects = present[0] >= 0 and 10 * len(numbers) >= 9 * numbers[-1] and 2 * pixels.max() < pixels.sum()
+        return _OBJECTS_TEXT if are_objects else _BLUR_TEXT
+    if present[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
-    if set(found) <= {0, 255}:
+    if set(present) <= {0, 255}:
         return f"If 255 is the object, set 'data.label_map={{0: 0, 255: 1}}'; if it is ignored, {IGNORED_KEY}=255."
-    if found.tolist() == list(range(1, spec.num_classes + 1)):
+    if present.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with 'data.label_map={1: 0, 2: 1, ...}'."
     return f"Name more classes in data.classes, set {IGNORED_KEY}, or map the values with data.label_map."
 

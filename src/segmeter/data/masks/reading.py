@@ -28,7 +28,7 @@ class StoredMap:
     Parameters
     ----------
     values : (H, W) or (D, H, W)
-        As `read_values` and `read_map` return them.
+        Labels, object numbers or stored values, see `read_map` and `read_values`.
     geometry
         Where the pixels lie.
     sha256
@@ -47,16 +47,18 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     """Read a label map.
 
     Three axes are (depth, height, width); with ``reading.flat`` a volume of depth 1 is (height, width). Colours are
-    read from images, if the label map names them. Floats are accepted if every one is a whole number. Without a label
-    map, uint8 and uint16 are returned as stored: they are counted first, and `check_labels` is needed only if the
-    counts are not those of classes. Object numbers are returned as stored, floats among them as int64.
+    read from images if the label map names colours. Floats are accepted if all of them are whole numbers.
+
+    Without a label map, uint8 and uint16 are returned as stored and not checked, because counting them shows whether
+    there is a value outside the classes. Only then does a caller need `check_labels`, which names the value. Object
+    numbers are returned as stored, but floats as int64.
 
     Parameters
     ----------
     path
         A file, a Zarr folder, or a path into an annotation file.
     reading
-        How it is read.
+        How the file is read.
     shape
         The size of the map, for drawn objects whose file does not state it.
 
@@ -78,28 +80,29 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
     with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
         codes = array.samples() if isinstance(array, PictureArray) else None
-        if codes is None:  # else it has one channel, is not lossy, and has no orientation
+        if codes is None:  # not a plain PNG of one channel, whose header needs no check
             check_mask_header(path, array.header, label_map=reading.label_map)
             codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
         codes = codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
         geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
         has_colours = codes.ndim == 3 and array.header.channels > 1
-        sha256, is_palette = array.sha256, array.is_palette
+        sha256 = array.sha256
+        is_palette = array.is_palette
     if reading.instances or reading.keeps_invalid:
         codes = whole_numbers(path, codes)
     elif has_colours:
         codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
     elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
         codes = check_labels(path, codes, reading)
-    known = None if reading.instances else reading.label_map
-    check_nodata(path, geometry.nodata, codes, spec=reading.spec, label_map=known)
+    label_map = None if reading.instances else reading.label_map
+    check_nodata(path, geometry.nodata, codes, spec=reading.spec, label_map=label_map)
     if reading.flat and codes.ndim == 3 and len(codes) == 1:  # a volume of depth 1 as an image
         codes, geometry = codes[0], geometry.having(spacing=geometry.spacing and geometry.spacing[1:])
     return StoredMap(values=codes, geometry=geometry, sha256=sha256, is_palette=is_palette)
 
 
 def has_pixels(path: Path) -> bool:
-    """Tell whether a mask stores pixels, instead of objects to be drawn onto a map whose size comes from elsewhere."""
+    """Tell whether a mask stores pixels. Otherwise it stores objects to draw, and its size comes from the image."""
     return annotations_of(path) is None and volume_format(path) not in OUTLINES
 
 
@@ -107,7 +110,7 @@ def has_pixels(path: Path) -> bool:
 class Target:
     """A mask of one plane, as training and evaluation use it.
 
-    `labels` is (H, W) of the spec's dtype. `instances` is (H, W), the object number of each pixel, 0 being none, or
+    `labels` is (H, W) of the spec's dtype. `instances` is (H, W), the object number of each pixel with 0 for no object;
     None if the file holds labels.
     """
 
@@ -117,22 +120,23 @@ class Target:
 
 
 def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Target:
-    """Read a mask of one plane and check every value; raises as `read_map`, and for volumes."""
+    """Read a mask of one plane and check every value. Raises as `read_map` does, and refuses volumes."""
     stored = read_map(path, reading, shape=shape)
     check_one_plane(path, stored.values.shape)
     if not reading.instances:
-        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # which has been applied
+        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # `read_map` has applied it
         return Target(labels=labels, instances=None, stored=stored)
     if reading.divisor is None:
         labels, instances = split_objects(path, stored.values, reading.spec)
     else:
-        given: dict[str, Any] = {"spec": reading.spec, "label_map": reading.label_map}
-        labels, instances = split_codes(path, stored.values, divisor=reading.divisor, **given)
+        labels, instances = split_codes(
+            path, stored.values, divisor=reading.divisor, spec=reading.spec, label_map=reading.label_map
+        )
     return Target(labels=labels, instances=instances, stored=stored)
 
 
 def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
-    """Refuse a volume of more than one plane where a picture is wanted."""
+    """Refuse a volume of more than one plane where a mask of one plane is needed."""
     if len(shape) > 2 and shape[0] > 1:
         remedy = "For volumes, set data.planes=auto."
         raise file_error(path, "mask", "to hold one plane", " x ".join(map(str, shape)), remedy)
@@ -142,7 +146,7 @@ def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
 def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Iterator[LazyArray]:
     """Open a mask of one plane as lines of labels; formats that can't be read line by line are decoded at once.
 
-    `shape` is that of drawn objects, as for `read_map`.
+    `shape` is the size of the map if the file holds objects to draw, as for `read_map`.
 
     Raises
     ------
@@ -168,7 +172,7 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
-    """Read the values of a volume or image as stored, such as probabilities.
+    """Read the stored values of a volume or image, such as probabilities.
 
     Returns
     -------
@@ -198,22 +202,23 @@ def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray
 
 
 def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
-    """Convert floats to int64, if every one is a whole number that both types hold exactly; others stay as they are.
+    """Convert floats to int64 if all are whole numbers that both types hold exactly; integers stay as they are.
 
     Raises
     ------
     DataError
-        With the number of other values, and one of them.
+        Other values occur. The message has their number and an example.
     """
     if values.dtype.kind != "f":
         return values
-    exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it, a float stands for several whole numbers
+    most = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it, a float stands for several whole numbers
     with np.errstate(invalid="ignore"):
-        good = (values == np.rint(values)) & (np.abs(values) <= exact)
-    if not good.all():
-        wrong = values[~good]
-        found = f"{wrong.size} that are not, such as {wrong[0]!s}"
-        raise file_error(path, "mask", "to hold whole numbers", found, "Decide on labels first: save them as integers.")
+        is_exact = (values == np.rint(values)) & (np.abs(values) <= most)
+    if not is_exact.all():
+        inexact = values[~is_exact]
+        examples = f"{inexact.size} that are not, such as {inexact[0]!s}"
+        remedy = "Decide on labels first: save them as integers."
+        raise file_error(path, "mask", "to hold whole numbers", examples, remedy)
     return values.astype(np.int64)
 
 

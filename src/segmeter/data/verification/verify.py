@@ -42,32 +42,35 @@ Value = TypeVar("Value")
 Rows = NDArray[np.void]
 
 DTYPES = tuple(FULL_SCALE)
-SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
-MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; the least recently used files go first
+SETTLED_SECONDS = 2.0  # the resolution of FAT's clock, the coarsest of all file systems in use
+# The cache holds at most this many files and bytes. The least recently used files are deleted first.
+MAX_FILES = 64
+MAX_BYTES = 2 * 1024**3
 _SUFFIX = ".verified"
-_FINDINGS = 3  # raise it whenever something else is found in a file
-_CHUNK = 512  # cases whose states one task reads
-_LINES = 512  # lines of a large image that are read at a time
+_FINDINGS = 3  # Raise this version whenever the findings of an unchanged file would be different.
+_CHUNK = 512  # One task reads the states of this many cases.
+_LINES = 512  # Read this many lines of a large image at a time.
 
 
 def header_problems(dataset: Dataset) -> list[str]:
     """Read the header of every file and return one line for each problem.
 
-    A file may be unreadable, the wrong kind of image or mask, or of another size than its partner.
+    A file may be unreadable, the wrong kind of image or mask, or have another size than its partner.
     """
     ahead = fetch_ahead(range(len(dataset)), lambda index: dataset.pairs[index].files)
     checks = track(map_in_threads(partial(_header_problems, dataset), ahead), "checking headers", len(dataset))
-    return [problem for found in checks for problem in found]
+    return [problem for problems in checks for problem in problems]
 
 
 def _header_problems(dataset: Dataset, index: int) -> list[str]:
     if isinstance(dataset, VolumeSet):
         return dataset.header_problems(index)
-    pair, problems = dataset.pairs[index], list[str]()
+    pair = dataset.pairs[index]
+    problems: list[str] = []
     image = _attempt(problems, partial(dataset.header_of, index))
     if image is not None:
-        given: dict[str, Any] = {"channels": dataset.in_channels, "orientation": dataset.orientation}
-        _attempt(problems, partial(check_image_header, pair.image, image, **given, level=dataset.reading.level))
+        check = partial(check_image_header, channels=dataset.in_channels, orientation=dataset.orientation)
+        _attempt(problems, partial(check, pair.image, image, level=dataset.reading.level))
     for number, path in enumerate(pair.masks, 1):
         if not has_pixels(path):  # drawn objects take the image's size
             continue
@@ -84,7 +87,10 @@ def _header_problems(dataset: Dataset, index: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Verified:
-    """The findings of a data set: one row per case (see `row_dtype`), its problems, and how many cases were known."""
+    """The findings of a data set.
+
+    `rows` has one row per case, see `row_dtype`. `known` is the number of cases that came from the cache.
+    """
 
     rows: Rows
     problems: tuple[str, ...]
@@ -93,9 +99,10 @@ class Verified:
     @cached_property
     def hashes(self) -> list[tuple[str, ...]]:
         """Sha256 of the files of each case, the image first."""
-        count, digits = self.rows["sha256"].shape[1], self.rows["sha256"].tobytes().hex()
-        whole = [digits[start : start + 64] for start in range(0, len(digits), 64)]
-        return [tuple(whole[start : start + count]) for start in range(0, len(whole), count)]
+        n_files = self.rows["sha256"].shape[1]
+        digits = self.rows["sha256"].tobytes().hex()
+        hashes = [digits[start : start + 64] for start in range(0, len(digits), 64)]
+        return [tuple(hashes[start : start + n_files]) for start in range(0, len(hashes), n_files)]
 
 
 def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
@@ -109,50 +116,54 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
         Whether to use the findings of earlier starts. The findings of this one are stored either way.
     """
     dtype = row_dtype(dataset)
-    store, rows = _store(dataset, dtype), np.zeros(len(dataset), dtype)
-    here = str(Path.cwd())
-    names = [os.path.join(here, pair.paths[0]) for pair in dataset.pairs]  # noqa: PTH118 - as in `read_state`
-    now, most = time.time_ns(), rows["state"].shape[1]
-    # in chunks, because a task per file costs more than its work
+    store = _store(dataset, dtype)
+    rows = np.zeros(len(dataset), dtype)
+    working_folder = str(Path.cwd())
+    names = [os.path.join(working_folder, pair.paths[0]) for pair in dataset.pairs]  # noqa: PTH118 - as in `read_state`
+    start_ns = time.time_ns()
+    n_files = rows["state"].shape[1]
+    # in chunks, because starting a task per case would cost more than its work
     chunks = (dataset.pairs[start : start + _CHUNK] for start in range(0, len(dataset), _CHUNK))
-    found = map_in_threads(lambda chunk: np.array([_states(pair, most) for pair in chunk], np.int64), chunks)
-    states = np.concatenate([rows["state"][:0], *found])
-    known, kept = load_rows(store, dtype) if use_cache else ({}, rows)
-    places = np.array([known.get(name, -1) for name in names], np.int64)
-    there = places >= 0
-    rows[there] = kept[places[there]]
-    same = there & (rows["state"] == states).all((1, 2))
-    rows[~same] = np.zeros((), dtype)
+    states_of = map_in_threads(lambda chunk: np.array([_states(pair, n_files) for pair in chunk], np.int64), chunks)
+    states = np.concatenate([rows["state"][:0], *states_of])
+    numbers, cached_rows = load_rows(store, dtype) if use_cache else ({}, rows)
+    cached = np.array([numbers.get(name, -1) for name in names], np.int64)
+    is_cached = cached >= 0
+    rows[is_cached] = cached_rows[cached[is_cached]]
+    unchanged = is_cached & (rows["state"] == states).all((1, 2))
+    rows[~unchanged] = np.zeros((), dtype)
     rows["state"] = states
-    fresh, problems = np.flatnonzero(~same).tolist(), list[str]()
-    streamed = dataset.streamed_cases() if fresh else frozenset()  # reads headers
-    ahead = fetch_ahead(fresh, lambda index: dataset.pairs[index].files)
+    unread = np.flatnonzero(~unchanged).tolist()
+    problems: list[str] = []
+    streamed = dataset.streamed_cases() if unread else frozenset()  # reads headers
+    ahead = fetch_ahead(unread, lambda index: dataset.pairs[index].files)
     read = map_in_threads(partial(_verify_case, dataset, dtype, streamed), ahead)
-    for place, (row, lines) in zip(fresh, track(read, f"checking {dataset.split}", len(fresh)), strict=True):
-        rows[place] = row
+    for index, (row, lines) in zip(unread, track(read, f"checking {dataset.split}", len(unread)), strict=True):
+        rows[index] = row
         problems += lines
-    limit = now - int(SETTLED_SECONDS * 1e9)
-    good = [i for i in fresh if rows[i]["size"].all() and (rows[i]["state"][:, 1:3] < limit).all()]
-    if good:
-        save_rows(store, [names[place] for place in good], rows[good])
-    return Verified(rows, tuple(problems), len(rows) - len(fresh))
+    settled_ns = start_ns - int(SETTLED_SECONDS * 1e9)
+    valid = [index for index in unread if rows[index]["size"].all()]
+    settled = [index for index in valid if (rows[index]["state"][:, 1:3] < settled_ns).all()]
+    if settled:
+        save_rows(store, [names[index] for index in settled], rows[settled])
+    return Verified(rows, tuple(problems), len(rows) - len(unread))
 
 
 def row_dtype(dataset: Dataset) -> np.dtype[Any]:
     """Return the dtype of the findings of a case.
 
-    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width) of its `planes`, zeros if something
-    is wrong;
-    `dtype` of the image as an index of `DTYPES`; `mean`, `variance` and `levels` of its values, see `measure_image`;
-    `classes`, pixels of each class; `counted`, pixels in which each class is decided; `palette`, whether a mask has
-    one.
+    `state` and `sha256` are those of each file, see `read_state`. `size` is the (height, width) of the planes, zeros if
+    something is wrong, and `planes` is their number. `dtype` is that of the image, as an index of `DTYPES`. `mean`,
+    `variance` and `levels` describe its values, see `measure_image`. `classes` holds the pixels of each class, and
+    `counted` the pixels that are not ignored, see `count_decided`. `palette` tells whether a mask has one.
     """
-    files = max((len(pair.paths) for pair in dataset.pairs), default=1)
-    channels, classes = dataset.in_channels, dataset.spec.num_classes
+    n_files = max((len(pair.paths) for pair in dataset.pairs), default=1)
+    channels = dataset.in_channels
+    classes = dataset.spec.num_classes
     return np.dtype(
         [
-            ("state", np.int64, (files, 4)),
-            ("sha256", np.uint8, (files, 32)),
+            ("state", np.int64, (n_files, 4)),
+            ("sha256", np.uint8, (n_files, 32)),
             ("size", np.int32, (2,)),
             ("planes", np.int32),
             ("dtype", np.int8),
@@ -167,67 +178,72 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
 
 
 def _store(dataset: Dataset, dtype: np.dtype[Any]) -> Path:
-    """Return the cache's file for everything that decides what is found in a file.
+    """Return the file of the cache, whose name is a hash of everything that decides what is found in a file.
 
-    The images' folder keeps data sets apart.
+    The folders of the first case are in the hash too, so that each data set has a file of its own.
     """
-    spec, masks = dataset.spec, dataset.reading
+    spec = dataset.spec
+    reading = dataset.reading
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
-    reading = [dataset.in_channels, sorted(masks.label_map.items()), masks.max_pixels, dataset.orientation]
-    reading += [masks.level, dataset.streams, masks.key, masks.overlap, masks.corners]
+    options = [dataset.in_channels, sorted(reading.label_map.items()), reading.max_pixels, dataset.orientation]
+    options += [reading.level, dataset.streams, reading.key, reading.overlap, reading.corners]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
-    meaning = [spec.task, *spec.counting.values(), masks.instances, masks.divisor]
+    meaning = [spec.task, *spec.counting.values(), reading.instances, reading.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
-    settings = [_FINDINGS, tools, folders, reading, meaning, planes, str(dtype)]
+    settings = [_FINDINGS, tools, folders, options, meaning, planes, str(dtype)]
     return cache_folder() / f"{sha256_json(settings)[:40]}{_SUFFIX}"
 
 
 def load_rows(store: Path, dtype: np.dtype[Any]) -> tuple[dict[str, int], Rows]:
-    """Return the place of each case's row by name, and the rows; none if the file is missing or damaged."""
+    """Return the number of each case's row by name, and the rows; both are empty if the file is missing or damaged."""
     try:
         if store.stat().st_size <= MAX_BYTES:
             # a ZIP file, whose checksums are verified
             with store.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 names, rows = json.loads(bytes(stored["names"])), stored["rows"]
-            os.utime(store)  # used now
+            os.utime(store)  # marks it as used
             if len(rows) == len(names) and rows.dtype == dtype:
-                return {name: place for place, name in enumerate(names)}, rows
+                return {name: number for number, name in enumerate(names)}, rows
     except Exception:  # a damaged ZIP or NPY file raises many types, and none is worth a refusal
         pass
     return {}, np.zeros(0, dtype)
 
 
 def save_rows(store: Path, names: Sequence[str], rows: Rows) -> None:
-    """Add rows, replace older ones of the same names, and delete what the cache has no room for."""
-    known, kept = load_rows(store, rows.dtype)
-    fresh = set(names)
-    stay = {name: place for name, place in known.items() if name not in fresh}
-    listed, buffer = json.dumps([*stay, *names]).encode(), io.BytesIO()
-    every = np.concatenate([kept[[*stay.values()]], rows])
-    np.savez(buffer, names=np.frombuffer(listed, np.uint8), rows=every)
+    """Add rows, replace older ones of the same names, and delete files for which the cache has no room."""
+    numbers, old_rows = load_rows(store, rows.dtype)
+    new_names = set(names)
+    others = {name: number for name, number in numbers.items() if name not in new_names}
+    names_json = json.dumps([*others, *names]).encode()
+    buffer = io.BytesIO()
+    all_rows = np.concatenate([old_rows[[*others.values()]], rows])
+    np.savez(buffer, names=np.frombuffer(names_json, np.uint8), rows=all_rows)
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(store) as file:
             file.write(buffer.getbuffer())
-        total, files = 0, store.parent.glob(f"*{_SUFFIX}")
+        total_bytes = 0
+        files = store.parent.glob(f"*{_SUFFIX}")
         for number, path in enumerate(sorted(files, key=lambda path: -path.stat().st_mtime_ns)):
-            total += path.stat().st_size
-            if number >= MAX_FILES or total > MAX_BYTES:
+            total_bytes += path.stat().st_size
+            if number >= MAX_FILES or total_bytes > MAX_BYTES:
                 path.unlink(missing_ok=True)
-    except OSError:  # everything is verified again then
+    except OSError:  # the next start verifies everything again
         return
 
 
-def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
+def _states(pair: Pair, n_files: int) -> list[tuple[int, int, int, int]]:
     states = [read_state(annotations_of(Path(path)) or path) for path in pair.paths]
-    return states + [(0, 0, 0, 0)] * (most - len(states))
+    return states + [(0, 0, 0, 0)] * (n_files - len(states))
 
 
 def _verify_case(
     dataset: Dataset, dtype: np.dtype[Any], streamed: frozenset[int], index: int
 ) -> tuple[Rows, list[str]]:
-    """Read the files of a case within its time limit; large ones are limited line by line."""
-    row, problems, limit = np.zeros((), dtype), list[str](), dataset.limit(index)
+    """Read the files of a case within its time limit, which holds for each read of a large file."""
+    row = np.zeros((), dtype)
+    problems: list[str] = []
+    limit = dataset.limit(index)
     work = partial(_verify_lines, dataset, index, row)
     if isinstance(dataset, VolumeSet):
         problems += dataset.header_problems(index)
@@ -260,7 +276,8 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
     targets = [mask for mask in masks if mask is not None]
     if targets:
         target = dataset.stack([mask.labels for mask in targets])
-        row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
+        row["classes"] = count_classes(target, dataset.spec)
+        row["counted"] = count_decided(target, dataset.spec)
     _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(image))
     row["palette"] = any(mask.stored.is_palette for mask in targets)
 
@@ -277,7 +294,8 @@ def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
 
 def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
     """Read the planes of a case that is a volume, one after the other."""
-    volume, hashes = dataset.open_volume(index), [hash_map(path) for path in dataset.pairs[index].files]
+    volume = dataset.open_volume(index)
+    hashes = [hash_map(path) for path in dataset.pairs[index].files]
     first = volume[0].image
     planes = (volume[number] for number in range(len(volume)))
     parts = ((plane.image[..., volume.own_channels], plane.target) for plane in planes)
@@ -288,7 +306,7 @@ def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
 def _counted(
     parts: Iterable[tuple[NDArray[Any], NDArray[Any] | None]], row: Rows, spec: ClassSpec
 ) -> Iterator[NDArray[Any]]:
-    """Yield the parts of an image, and add up the classes of their targets."""
+    """Yield the parts of an image, and add the classes of their targets to the row."""
     for image, target in parts:
         if target is not None:
             row["classes"] += count_classes(target, spec)
