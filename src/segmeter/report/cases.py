@@ -115,14 +115,14 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
         values = board.values(name)
         yield CaseColumn(key, figures.title(name), values, kind, "scores", unit=unit, better=better, shown=True)
     if spec.num_classes > 2:
-        iou = np.stack([board.values(f"iou/{name}") for name in board.counted], axis=1)
+        iou = np.stack([board.values(f"iou/{name}") for name in board.mean_classes], axis=1)
         defined = np.where(np.isnan(iou), np.inf, iou)
-        weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in defined]
+        weakest = [board.mean_classes[int(row.argmin())] if np.isfinite(row).any() else "" for row in defined]
         yield CaseColumn("weakest", "weakest class", weakest, "choice", "case", shown=True)
     sizes = [" \N{MULTIPLICATION SIGN} ".join(map(str, shape[shape >= 0])) for shape in run.shapes]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
-    target_pixels = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
+    target_pixels = run.region_totals.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
     yield CaseColumn("objects", label, target_pixels.sum(axis=1, dtype=np.int64), "count", "case")
     yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
@@ -160,7 +160,7 @@ def _measured(board: Scoreboard, summary: Mapping[str, Any]) -> tuple[list[CaseC
 
     A number of objects has a column only if the cases add up to the number of the data set.
     """
-    num_classes = Counter(name for name, region in board.measured if region in board.counted)
+    num_classes = Counter(name for name, region in board.measured if region in board.mean_classes)
     means, by_region = [], []
     for (metric, region), values in board.measured.items():
         if region != MEAN:
