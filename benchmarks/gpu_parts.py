@@ -147,12 +147,12 @@ def steps_without_a_wait(context: Context) -> None:
     steps = 3 if context.quick else 500
     with Batches(Repeated(case), first=0, progress=lambda _: 0.0, workers=2, device=device, draw=draw) as batches:
         for _ in range(3):  # compiles kernels, and fills the allocators
-            step(batches.take())
+            step(batches.next_batch())
         if context.cuda:
             torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(steps):
-                loss = step(batches.take())
+                loss = step(batches.next_batch())
         finally:
             if context.cuda:
                 torch.cuda.set_sync_debug_mode("default")

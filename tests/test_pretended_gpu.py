@@ -179,7 +179,7 @@ def deferring_source():
 def batches_on(device):
     given = {"device": torch.device(device), "draw": partial(Augment(AUGMENTS, SPEC).draw, seed=0)}
     with Batches(deferring_source(), first=0, progress=lambda _: 1.0, workers=0, **given) as batches:
-        return [batches.take() for _ in range(3)]
+        return [batches.next_batch() for _ in range(3)]
 
 
 def test_batches_arrive_with_their_tables_and_nothing_waits():

@@ -71,7 +71,7 @@ def step_over(loss, sizes, task, **options):
 @pytest.mark.parametrize(("task", "name"), KINDS)
 def test_accumulating_is_one_large_batch(task, name):
     loss = losses.build_loss(CONFIGS[name], make_spec(CLASSES, task))
-    assert loss.adds
+    assert loss.is_additive
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
     for split, sizes in SPLITS.items():
@@ -101,7 +101,7 @@ def test_soft_targets_accumulate_too(loss):
 @pytest.mark.parametrize("config", [losses.DiceConfig(), losses.LovaszConfig()], ids=["dice", "lovasz"])
 def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
     loss = losses.build_loss(config, make_spec())
-    assert not loss.adds
+    assert not loss.is_additive
     image, target = images_and_targets("multiclass")
     parts = [
         step_over(loss, [len(x)], "multiclass", data=(x, t))

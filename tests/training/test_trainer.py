@@ -98,8 +98,8 @@ def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(parts, batches)
 
-    real = step_module.update
-    monkeypatch.setattr(step_module, "update", update)
+    real = step_module.update_from_batches
+    monkeypatch.setattr(step_module, "update_from_batches", update)
     message = r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume"
     with pytest.raises(RunError, match=message):
         train(tiny_job(tmp_path))

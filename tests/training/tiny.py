@@ -21,7 +21,7 @@ from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, Train
 from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
 from segmeter.training.optimizers import build_sgd
-from segmeter.training.step import update
+from segmeter.training.step import update_from_batches
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
@@ -242,4 +242,4 @@ def stepper(forward, **parts):
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
         usual["optimizer"] = build_sgd(sgd, model=forward)
     forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
-    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))
+    return partial(update_from_batches, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))

@@ -109,7 +109,7 @@ def naming(case_id: str) -> Iterator[None]:
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
     """Tell whether a loss is known to be a sum over pixels, so that its bands add up to that of the whole image."""
-    return isinstance(loss, AdditiveLoss) and loss.adds_over_pixels
+    return isinstance(loss, AdditiveLoss) and loss.is_additive_over_pixels
 
 
 class Outbox:

@@ -29,21 +29,21 @@ class AdditiveLoss(nn.Module):
     ----------
     name
         First word of its messages.
-    adds
+    is_additive
         False if the loss is defined on a whole batch. Its sum is then the loss itself and its denominator 1, so several
         batches give the mean of their losses.
-    adds_over_pixels
+    is_additive_over_pixels
         Whether the sums and denominators also add over the parts of one image. A region loss compares whole regions, so
         it adds over images at most.
     """
 
     bad_labels: torch.Tensor
 
-    def __init__(self, name: str, *, adds: bool = True, adds_over_pixels: bool = False) -> None:
+    def __init__(self, name: str, *, is_additive: bool = True, is_additive_over_pixels: bool = False) -> None:
         super().__init__()
         self.name = name
-        self.adds = adds
-        self.adds_over_pixels = adds_over_pixels
+        self.is_additive = is_additive
+        self.is_additive_over_pixels = is_additive_over_pixels
         self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -116,7 +116,9 @@ class CoreLoss(AdditiveLoss):
     """
 
     def __init__(self, loss: AdditiveLoss) -> None:
-        super().__init__("core_loss", adds=loss.adds, adds_over_pixels=loss.adds_over_pixels)
+        super().__init__(
+            "core_loss", is_additive=loss.is_additive, is_additive_over_pixels=loss.is_additive_over_pixels
+        )
         self.loss = loss
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -147,8 +149,8 @@ class SumLoss(AdditiveLoss):
     def __init__(self, parts: dict[str, AdditiveLoss], weights: dict[str, float]) -> None:
         super().__init__(
             "sum_loss",
-            adds=all(part.adds for part in parts.values()),
-            adds_over_pixels=all(part.adds_over_pixels for part in parts.values()),
+            is_additive=all(part.is_additive for part in parts.values()),
+            is_additive_over_pixels=all(part.is_additive_over_pixels for part in parts.values()),
         )
         self.parts: Any = nn.ModuleDict(parts)
         self.weights = dict(weights)

@@ -54,7 +54,7 @@ class FocalLoss(AdditiveLoss):
         backend: Backend = "auto",
         name: str = "focal_loss",
     ) -> None:
-        super().__init__(name, adds_over_pixels=True)
+        super().__init__(name, is_additive_over_pixels=True)
         given = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
         self.options = check_focal_options(name, FocalOptions(*given))
         self.register_buffer("class_weights", self.options.class_weights, persistent=False)

@@ -29,7 +29,7 @@ class RegionLoss(AdditiveLoss):
     """
 
     def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str) -> None:
-        super().__init__(name, adds=over == "sample")
+        super().__init__(name, is_additive=over == "sample")
         known_name(name, "task", task, TASKS)
         known_name(name, "over", over, get_args(Over))
         self.task: Task = task
@@ -62,13 +62,13 @@ class RegionLoss(AdditiveLoss):
         x = widened(torch.where(counted, logits, 0))
         probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
         values = (x, probs, hot.to(x.dtype), counted)
-        regions = [each.flatten(2) if self.adds else each.transpose(0, 1).flatten(1) for each in values]
+        regions = [each.flatten(2) if self.is_additive else each.transpose(0, 1).flatten(1) for each in values]
         return self.mark(self.image_losses(*regions), bad).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Return how many images count, or 1 or 0 for a batch that counts or not: (1,) of the widest float."""
         per_image = self.present(target).flatten(1).any(1)
-        return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
+        return (per_image.sum() if self.is_additive else per_image.any()).to(widest_float(target.device)).view(1)
 
 
 class TverskyLoss(RegionLoss):

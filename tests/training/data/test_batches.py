@@ -41,7 +41,7 @@ def open_batches(source, *, first=0, workers=0, **values):
 
 
 def take_all(batches, count):
-    return [batches.take() for _ in range(count)]
+    return [batches.next_batch() for _ in range(count)]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -60,7 +60,7 @@ def test_batches_come_in_order_across_epochs_whatever_the_workers(workers):
 def test_no_more_batches_are_prepared_than_workers_and_one(workers, ahead):
     source = CountingSource()
     with open_batches(source, workers=workers) as batches:
-        batches.take()
+        batches.next_batch()
         deadline = time.monotonic() + 5
         while len(source.asked) < ahead and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -104,7 +104,7 @@ def test_draws_travel_with_their_batch_and_are_drawn_where_it_is_prepared():
 
 def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with():
     with open_batches(CountingSource(np.uint16)) as batches:
-        batch = batches.take()
+        batch = batches.next_batch()
     assert batch.image.is_contiguous(memory_format=torch.channels_last)
     assert batch.target.dtype == torch.int32
 

@@ -189,7 +189,7 @@ def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
         at = {"first": first, "progress": lambda number, part=progress: part, "workers": 0, "device": cpu}
         with Batches(host, **at) as one, Batches(device, **at) as two:
             for _ in range(3):
-                here, there = one.take(), two.take()
+                here, there = one.next_batch(), two.next_batch()
                 assert here.resizing is None
                 for ours, theirs in zip(augmented(here, None), augmented(there, None), strict=True):
                     assert torch.equal(ours, theirs)

@@ -132,7 +132,7 @@ class Batches(AbstractContextManager["Batches"]):
     def __exit__(self, *error: object) -> None:
         self._batches.close()
 
-    def take(self) -> Batch:
+    def next_batch(self) -> Batch:
         """Return the next batch. The seconds that this took are added to `waited`."""
         start = time.perf_counter()
         batch = next(self._batches)

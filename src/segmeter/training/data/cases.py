@@ -44,7 +44,7 @@ class Budget:
         self.left = limit
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
+    def reserve(self, size: int) -> bool:
         """Take `size` bytes if they are left, and return whether they were."""
         with self._lock:
             fits = size <= self.left
@@ -84,7 +84,7 @@ class CachedDataset:
         if kept is not None:
             return kept
         sample = read_case(self.cases, index)
-        if self._budget.take(_size(sample)):
+        if self._budget.reserve(_size(sample)):
             for array in (sample.image, sample.target):
                 if array is not None:
                     array.flags.writeable = False  # every epoch sees these same arrays
