@@ -11,7 +11,7 @@ from torch.nn import functional
 from segmeter.losses import config as losses
 from segmeter.losses.additive import additive
 from segmeter.losses.focal import FocalLoss
-from segmeter.training.data.batches import Batch, Draws
+from segmeter.training.data.batches import Batch, RandomNumbers
 from tests.models.parts import make_spec
 from tests.training.tiny import PLAIN, stepper
 
@@ -60,7 +60,12 @@ def step_over(loss, sizes, task, **options):
     image, target = options.pop("data", None) or images_and_targets(task)
     step = stepper(model, loss=loss, augment=options.pop("augment", None), config=PLAIN.replace(**options))
     batches = [
-        Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
+        Batch(
+            image=x,
+            target=t,
+            indices=np.arange(len(x)),
+            random_numbers=RandomNumbers(torch.zeros(len(x), 1), (0,) * len(x)),
+        )
         for x, t in zip(image.split(sizes), target.split(sizes), strict=True)
     ]
     value, norm = step(batches)

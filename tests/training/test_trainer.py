@@ -64,10 +64,10 @@ class PoisonedLater(TinySource):
     """A case turns into NaN in the third epoch."""
 
     def batch(self, epoch, index, progress):
-        image, target, indices = super().batch(epoch, index, progress)
+        windows = super().batch(epoch, index, progress)
         if (epoch, index) == (2, 0):
-            image[1, 4, 4] = np.nan
-        return image, target, indices
+            windows.image[1, 4, 4] = np.nan
+        return windows
 
 
 QUIET = {"log_every": 50, "validate_every": None, "val_cases": None, "save_minutes": 1e-9}
