@@ -61,8 +61,8 @@ class RegionLoss(AdditiveLoss):
         # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
         x = widened(torch.where(counted, logits, 0))
         probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
-        values = (x, probs, hot.to(x.dtype), counted)
-        regions = [each.flatten(2) if self.is_additive else each.transpose(0, 1).flatten(1) for each in values]
+        maps = (x, probs, hot.to(x.dtype), counted)
+        regions = [values.flatten(2) if self.is_additive else values.transpose(0, 1).flatten(1) for values in maps]
         return self.mark(self.image_losses(*regions), bad).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
@@ -123,10 +123,10 @@ class TverskyLoss(RegionLoss):
         name: str = "tversky_loss",
     ) -> None:
         super().__init__(task, over, ignore_index, name=name)
-        given = {"alpha": alpha, "beta": beta, "gamma": gamma, "smooth": smooth}
-        self.alpha, self.beta, self.gamma, self.smooth = (real_number(name, key, given[key]) for key in given)
+        numbers = {"alpha": alpha, "beta": beta, "gamma": gamma, "smooth": smooth}
+        self.alpha, self.beta, self.gamma, self.smooth = (real_number(name, key, numbers[key]) for key in numbers)
         with collecting(name) as problems:
-            for key, value in given.items():
+            for key, value in numbers.items():
                 problems.in_range(key, value, 0, above=key in ("gamma", "smooth"))
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
@@ -137,8 +137,8 @@ class TverskyLoss(RegionLoss):
         self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
     ) -> torch.Tensor:
         hits, predicted, present = (probs * hot).sum(-1), probs.sum(-1), hot.sum(-1)
-        whole = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
-        losses = 1 - (hits + self.smooth) / (whole + self.smooth)
+        weighted = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
+        losses = 1 - (hits + self.smooth) / (weighted + self.smooth)
         if self.gamma != 1:
             # The slope of x^0.75 is infinite at 0, which a perfect class reaches.
             losses = losses.clamp(min=torch.finfo(losses.dtype).eps) ** self.gamma

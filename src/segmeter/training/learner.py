@@ -71,9 +71,8 @@ class Average:
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average if there is one. `loss` is the one that trains
-    it; its sums and denominators add up over the batches of a step. `scaler` scales it in float16, and is None in other
-    precisions.
+    `published` is the segmenter that is validated and saved: the average if there is one. The sums and denominators of
+    `loss` add up over the batches of a step. `scaler` scales the loss in float16, and is None in other precisions.
     """
 
     def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:

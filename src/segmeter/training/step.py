@@ -191,7 +191,7 @@ class DivergenceGuard:
         Skipped updates in a row that end the run, >= 1.
     check_labels
         Called if a loss is not finite; raises if bad labels are the cause.
-    kept
+    tally
         The values read since the last line of the log, and how many updates were skipped in a row. A checkpoint
         contains them.
     """
@@ -200,7 +200,7 @@ class DivergenceGuard:
     scaled: bool = False
     max_skipped: int = 50
     check_labels: Callable[[], None] = lambda: None
-    kept: dict[str, Any] = field(default_factory=lambda: {"losses": [], "norms": [], "skipped": 0, "in_a_row": 0})
+    tally: dict[str, Any] = field(default_factory=lambda: {"losses": [], "norms": [], "skipped": 0, "in_a_row": 0})
     _unread: list[StepResult] = field(default_factory=list)
 
     def note(self, result: StepResult) -> None:
@@ -222,24 +222,24 @@ class DivergenceGuard:
             if not math.isfinite(loss):
                 self.check_labels()
                 raise self._fault(f"a finite loss, got {loss}", result)
-            self.kept["losses"].append(loss)
+            self.tally["losses"].append(loss)
             if math.isfinite(norm):
-                self.kept["norms"].append(norm)
-                self.kept["in_a_row"] = 0
+                self.tally["norms"].append(norm)
+                self.tally["in_a_row"] = 0
                 continue
             if not self.scaled:
                 raise self._fault(f"a finite gradient, got {norm}", result)
-            self.kept["skipped"] += 1
-            self.kept["in_a_row"] += 1
-            if self.kept["in_a_row"] >= self.max_skipped:
-                skipped = f"but {self.kept['in_a_row']} updates in a row were skipped (training.max_skipped), the last"
+            self.tally["skipped"] += 1
+            self.tally["in_a_row"] += 1
+            if self.tally["in_a_row"] >= self.max_skipped:
+                skipped = f"but {self.tally['in_a_row']} updates in a row were skipped (training.max_skipped), the last"
                 remedy = "use training.precision=bfloat16 or float32, "
                 raise self._fault(f"a finite gradient, {skipped}", result, remedy)
 
     def pop_log_row(self) -> dict[str, Any]:
         """Return the values for a line of the log and forget them, {} without a step. Warn of skipped updates."""
-        losses, norms, skipped = (self.kept[name] for name in ("losses", "norms", "skipped"))
-        self.kept |= {"losses": [], "norms": [], "skipped": 0}
+        losses, norms, skipped = (self.tally[name] for name in ("losses", "norms", "skipped"))
+        self.tally |= {"losses": [], "norms": [], "skipped": 0}
         if skipped:
             text = "training: %d of the last %d updates were skipped, as their float16 gradient was not finite"
             _LOG.warning(text, skipped, len(losses))

@@ -87,7 +87,7 @@ def follow(job: TrainJob) -> None:
     device = check_job(job)
     config = job.settings.training
     limits = Limits(config=config, batches_per_epoch=len(job.data.source))
-    ordered_progress = 0.0  # of the newest order; it also follows a time budget, whose clock rank 0 has
+    ordered_progress = 0.0  # the progress in the newest order follows a time budget too, by the clock of rank 0
 
     def progress(step: int) -> float:
         return max(ordered_progress, limits.progress(step, 0.0))
@@ -186,7 +186,7 @@ class Trainer:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
-            self.shown["train"] = f", loss {self.guard.kept['losses'][-1]:.4f}"
+            self.shown["train"] = f", loss {self.guard.tally['losses'][-1]:.4f}"
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
@@ -242,7 +242,7 @@ class Trainer:
                     "reserve": self.reserve,
                     "stale": self.stale,
                     "due": self.due,
-                    "watch": self.guard.kept,
+                    "watch": self.guard.tally,
                     "history": self.history.size,
                     "identity": identify(self.job),
                 },
@@ -266,7 +266,7 @@ class Trainer:
         self.due = state["due"]
         self._before = state["seconds"]
         self.reserve = state["reserve"]
-        self.guard.kept = dict(state["watch"])
+        self.guard.tally = dict(state["watch"])
         return int(state["history"])
 
     def _leave(self) -> NoReturn:
