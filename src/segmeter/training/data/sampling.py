@@ -108,10 +108,7 @@ class SampleSource:
             )
         balance = config.balance or 0.0
         if balance > 0 and len(cases) > 0 and presence is None:
-            targets = (cases[index].target for index in range(len(cases)))
-            no_class = [0] * cases.spec.num_classes
-            counts = [no_class if target is None else count_classes(target, cases.spec) for target in targets]
-            presence = np.array(counts) > 0
+            presence = _read_presence(cases)
         plan = partial(
             plan_epoch, len(cases), self.samples, seed=seed, balance=balance, presence=presence, sources=sources
         )
@@ -202,6 +199,14 @@ class SampleSource:
             else:
                 corner.append(min(max(pixel[axis] - int(shift[axis] * window[axis]), low), high))
         return *cut(case.image, case.target, corner, window, self.cases.spec), size
+
+
+def _read_presence(cases: Cases) -> NDArray[np.bool_]:
+    """Read all targets, and tell which cases have which classes, (cases, K)."""
+    targets = (cases[index].target for index in range(len(cases)))
+    no_class = [0] * cases.spec.num_classes
+    counts = [no_class if target is None else count_classes(target, cases.spec) for target in targets]
+    return np.greater(counts, 0)
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
