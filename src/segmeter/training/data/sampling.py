@@ -204,9 +204,8 @@ class SampleSource:
 def _read_presence(cases: Cases) -> NDArray[np.bool_]:
     """Read all targets, and tell which cases have which classes, (cases, K)."""
     targets = (cases[index].target for index in range(len(cases)))
-    no_class = [0] * cases.spec.num_classes
-    counts = [no_class if target is None else count_classes(target, cases.spec) for target in targets]
-    return np.greater(counts, 0)
+    absent = [False] * cases.spec.num_classes
+    return np.array([absent if target is None else count_classes(target, cases.spec) > 0 for target in targets])
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
