@@ -143,16 +143,18 @@ def steps_without_a_wait(context: Context) -> None:
     card = card_of(case.encoder)
     augment = Augment(AugmentConfig(rotate=10, blur=1.0, noise=0.05), card.spec)
     step = our_step(build_segmenter(card).train().to(device), device=device, augment=augment)
-    draw = partial(augment.draw, seed=0)
+    random_numbers = partial(augment.random_numbers, seed=0)
     steps = 3 if context.quick else 500
-    with Batches(Repeated(case), first=0, progress=lambda _: 0.0, workers=2, device=device, draw=draw) as batches:
+    with Batches(
+        Repeated(case), first=0, progress=lambda _: 0.0, workers=2, device=device, random_numbers=random_numbers
+    ) as batches:
         for _ in range(3):  # compiles kernels, and fills the allocators
-            step(batches.take())
+            step(batches.next_batch())
         if context.cuda:
             torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(steps):
-                loss = step(batches.take())
+                loss = step(batches.next_batch())
         finally:
             if context.cuda:
                 torch.cuda.set_sync_debug_mode("default")

@@ -37,7 +37,7 @@ from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data.batches import Augmentation, Batch, Windows
 from segmeter.training.data.windows import Resizing
 from segmeter.training.optimizers import build_adamw
-from segmeter.training.step import update
+from segmeter.training.step import update_from_batches
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen
@@ -128,7 +128,7 @@ def our_step(
         config=TrainingConfig(),
         device=device,
     )
-    return lambda batch: update(learner, [batch])[0]
+    return lambda batch: update_from_batches(learner, [batch])[0]
 
 
 def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:

@@ -103,7 +103,7 @@ def plain_loop(root: Path, seconds: float, seed: int, rate: float) -> tuple[torc
     optimizer = torch.optim.AdamW(network.parameters(), rate, weight_decay=DECAY)
     start, step = time.process_time(), 0
     while time.process_time() - start < seconds:
-        images, targets, _ = source.batch(*divmod(step, len(source)))
+        images, targets, *_ = source.batch(*divmod(step, len(source)))
         batch = torch.from_numpy((images - MEAN) / STD).permute(0, 3, 1, 2).float()
         optimizer.zero_grad()
         logits, target = network(batch), torch.from_numpy(targets.astype(np.int64))

@@ -177,9 +177,9 @@ def deferring_source():
 
 
 def batches_on(device):
-    given = {"device": torch.device(device), "draw": partial(Augment(AUGMENTS, SPEC).draw, seed=0)}
+    given = {"device": torch.device(device), "random_numbers": partial(Augment(AUGMENTS, SPEC).random_numbers, seed=0)}
     with Batches(deferring_source(), first=0, progress=lambda _: 1.0, workers=0, **given) as batches:
-        return [batches.take() for _ in range(3)]
+        return [batches.next_batch() for _ in range(3)]
 
 
 def test_batches_arrive_with_their_tables_and_nothing_waits():
@@ -189,7 +189,11 @@ def test_batches_arrive_with_their_tables_and_nothing_waits():
     assert gpu.waits == []
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.resizing == theirs.resizing is not None
-        pairs = (ours.image, theirs.image), (ours.target, theirs.target), (ours.draws.table, theirs.draws.table)
+        pairs = (
+            (ours.image, theirs.image),
+            (ours.target, theirs.target),
+            (ours.random_numbers.table, theirs.random_numbers.table),
+        )
         for left, right in pairs:
             assert torch.equal(left, right)
             assert left.stride() == right.stride()

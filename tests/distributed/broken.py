@@ -18,7 +18,7 @@ from segmeter.training.data.batches import Batches
 FAULT = "SEGMETER_TEST_FAULT"  # fault, rank, moment, file that gets the time of the fault
 MOMENTS: dict[str, tuple[tuple[Any, str], tuple[Any, str], int]] = {  # where rank 0 and rank 1 are, and for which time
     "start": ((train, "build_segmenter"), (train, "build_segmenter"), 1),
-    "step": ((trainer, "take_step"), (trainer, "take_step"), 3),
+    "step": ((trainer, "run_step"), (trainer, "run_step"), 3),
     "validation": ((validation, "count_case"), (validation, "count_case"), 1),
     "checkpoint": ((Checkpoints, "_publish"), (World, "next_order"), 4),  # the second one waits for an order then
     "end": ((train, "note_done"), (Batches, "__exit__"), 1),

@@ -115,8 +115,8 @@ def test_tiles_lie_on_the_stride_and_reach_to_its_next_multiple(height, width, s
 def test_the_image_is_extended_as_the_network_would_extend_it(size):
     image = torch.arange(size[0] * size[1]).view(1, 1, *size).float()
     grid = build_grid(*size, tile=32, overlap=0.25, blend="uniform", stride=16)
-    rows = grid.rows.places(0, grid.rows.starts[-1] + grid.rows.edge, mirrored=grid.mirrored)
-    columns = grid.columns.places(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)
+    rows = grid.rows.indices(0, grid.rows.starts[-1] + grid.rows.edge, mirrored=grid.mirrored)
+    columns = grid.columns.indices(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)
     found = image[0, 0].numpy()[rows][:, columns]
     assert found.tolist() == pad_to_multiple(image, multiple=16)[0, 0].tolist()
 

@@ -134,15 +134,15 @@ def check(case, backend):
     return zones.check()
 
 
-def check_digits(device, compute):
+def check_digits(device, kernels):
     """Triton's kernels have the loss and the gradient of 60 digits at extreme logits."""
     for task, gamma in itertools.product(("binary", "multiclass"), (0.0, 0.5, 2.0)):
         case, options = extreme(task, gamma), FocalOptions(task, gamma)
         logits, target = case.logits.to(device), case.target.to(device)
         target = target.unsqueeze(1) if task == "binary" else target
         places = range(0, logits.shape[-1], 9)  # one at a time, which takes long under the interpreter
-        losses = [compute(logits[..., [p]], target[..., [p]], options)[0] for p in places]
-        (gradient,) = compute(logits, target, options, torch.ones((), device=device))
+        losses = [kernels.forward_sums(logits[..., [p]], target[..., [p]], options)[0] for p in places]
+        gradient = kernels.gradient(logits, target, options, torch.ones((), device=device))
         case._replace(loss=case.loss[::9]).check(torch.stack(losses).cpu(), gradient.cpu())
 
 
@@ -165,8 +165,7 @@ def check_finite(device, backend, dtype=torch.float32, smoothings=(0.0,)):
 
 def main(device, rounds, seed, backends=("triton", "numba", "torch")):
     if "triton" in backends:
-        compute = import_module("segmeter.losses.focal_triton").compute
-        check_digits(device, compute)
+        check_digits(device, import_module("segmeter.losses.focal_triton"))
     done, guarded = dict.fromkeys(backends, 0), 0
     with mock.patch.object(focal, "choose_backend", lambda logits, target, options: options.backend):
         if "triton" in backends:

@@ -38,7 +38,8 @@ def test_value_and_gradient_are_the_weighted_ones_of_the_parts(over):
 def test_it_adds_over_batches_or_pixels_where_all_parts_do():
     parts = {name: FocalLoss("multiclass", gamma=gamma) for name, gamma in (("focal", 2.0), ("cross_entropy", 0.0))}
     sums = (SumLoss(parts, dict.fromkeys(parts, 1.0)), make_sum("sample"), make_sum("batch"))
-    assert [(each.adds, each.adds_over_pixels) for each in sums] == [(True, True), (True, False), (False, False)]
+    flags = [(each.is_additive, each.is_additive_over_pixels) for each in sums]
+    assert flags == [(True, True), (True, False), (False, False)]
 
 
 def test_the_loss_of_cores_asks_the_same_logit_twice():

@@ -11,7 +11,7 @@ from torch.nn import functional
 from segmeter.losses import config as losses
 from segmeter.losses.additive import additive
 from segmeter.losses.focal import FocalLoss
-from segmeter.training.data.batches import Batch, Draws
+from segmeter.training.data.batches import Batch, RandomNumbers
 from tests.models.parts import make_spec
 from tests.training.tiny import PLAIN, stepper
 
@@ -60,7 +60,12 @@ def step_over(loss, sizes, task, **options):
     image, target = options.pop("data", None) or images_and_targets(task)
     step = stepper(model, loss=loss, augment=options.pop("augment", None), config=PLAIN.replace(**options))
     batches = [
-        Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
+        Batch(
+            image=x,
+            target=t,
+            indices=np.arange(len(x)),
+            random_numbers=RandomNumbers(torch.zeros(len(x), 1), (0,) * len(x)),
+        )
         for x, t in zip(image.split(sizes), target.split(sizes), strict=True)
     ]
     value, norm = step(batches)
@@ -71,7 +76,7 @@ def step_over(loss, sizes, task, **options):
 @pytest.mark.parametrize(("task", "name"), KINDS)
 def test_accumulating_is_one_large_batch(task, name):
     loss = losses.build_loss(CONFIGS[name], make_spec(CLASSES, task))
-    assert loss.adds
+    assert loss.is_additive
     value, norm, gradient = step_over(loss, [8], task)
     assert norm > 0
     for split, sizes in SPLITS.items():
@@ -101,7 +106,7 @@ def test_soft_targets_accumulate_too(loss):
 @pytest.mark.parametrize("config", [losses.DiceConfig(), losses.LovaszConfig()], ids=["dice", "lovasz"])
 def test_a_loss_over_the_batch_is_the_mean_over_the_batches_that_have_pixels(config):
     loss = losses.build_loss(config, make_spec())
-    assert not loss.adds
+    assert not loss.is_additive
     image, target = images_and_targets("multiclass")
     parts = [
         step_over(loss, [len(x)], "multiclass", data=(x, t))

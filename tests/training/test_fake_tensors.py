@@ -38,7 +38,7 @@ CHANGE = Augment(
     AugmentConfig(flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0),
     SPEC,
 )
-DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
+DRAWS = CHANGE.random_numbers(seed=0, epoch=0, indices=np.arange(4), channels=3)
 ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
 
 
@@ -86,7 +86,7 @@ def steps_of(model, loss):
         image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
         target=torch.empty(4, 64, 48, dtype=torch.uint8),
         indices=np.arange(4),
-        draws=DRAWS._replace(table=torch.empty(DRAWS.table.shape)),
+        random_numbers=DRAWS._replace(table=torch.empty(DRAWS.table.shape)),
         resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
     )
     config = TrainingConfig(precision="float32", clip_norm=1.0)
@@ -114,7 +114,7 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch, fake_gpu):
     values = steps_of(fake_gpu, loss)
     Average(fake_gpu, fake_gpu, 0.9).update()
     logits, options = torch.empty(4, 3, 32, 32), focal_torch.FocalOptions("multiclass")
-    values += focal_triton.compute(logits, logits[:, 0].byte(), options, torch.ones(()))
+    values.append(focal_triton.gradient(logits, logits[:, 0].byte(), options, torch.ones(())))
     assert {value.device.type for value in values} == {"cuda"}
     assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
 
@@ -132,7 +132,7 @@ def test_a_step_and_its_validation_read_no_value_and_need_no_float64(name, apple
 @pytest.mark.usefixtures("apple_gpu")
 def test_the_gradient_of_the_loss_and_the_labels_need_no_float64():
     logits, target = torch.empty(2, 3, 32, 32), torch.empty(2, 32, 32, dtype=torch.uint8)
-    total, weight, _ = focal_torch.compute(logits, target, focal_torch.FocalOptions("multiclass"))
+    total, weight, _ = focal_torch.forward_sums(logits, target, focal_torch.FocalOptions("multiclass"))
     assert total.device == weight.device == logits.device
     highs = logits.amax(dim=1)
     assert measure(~highs.isfinite(), logits.amin(dim=1), highs).device == logits.device

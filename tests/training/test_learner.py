@@ -14,7 +14,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training import learner as parts
 from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
-from segmeter.training.step import open_batches, prepared, take_step
+from segmeter.training.step import open_batches, run_step, training_environment
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 def learner_of(folder, **changes):
     job = tiny_job(folder, **changes)
     with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
-        batch = batches.take()
+        batch = batches.next_batch()
     return parts.Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 
 
@@ -34,7 +34,7 @@ def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
     learner, job, batch = learner_of(tmp_path, segmenter=segmenter)
     seen, size = [], batch.image.shape[-2:]
     learner.segmenter.network.register_forward_pre_hook(lambda network, given: seen.append(given[0].shape[-2:]))
-    take_step(job, learner, [batch], Order(0, 0.0, validates=False))
+    run_step(job, learner, [batch], Order(0, 0.0, validates=False))
     with torch.no_grad():
         assert learner.published(batch.image).shape[-2:] == size
     assert seen == [size, tuple(side // 2 for side in size)]
@@ -61,7 +61,7 @@ def draws():
 
 
 def seed_everything(seed):
-    with prepared(tiny_job(Path(), seed=seed), CPU):
+    with training_environment(tiny_job(Path(), seed=seed), CPU):
         pass
 
 
@@ -81,10 +81,10 @@ def test_generators_go_on_where_they_were():
 def test_kernels_are_chosen_for_the_block_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    with prepared(tiny_job(tmp_path, deterministic=True), CPU):
+    with training_environment(tiny_job(tmp_path, deterministic=True), CPU):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cudnn.benchmark
-    with prepared(tiny_job(tmp_path), CPU):
+    with training_environment(tiny_job(tmp_path), CPU):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
 

@@ -10,8 +10,8 @@ from torch import nn
 from segmeter.distributed.ranks import Order
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, AdamWConfig, ConstantConfig, SgdConfig
-from segmeter.training.optimizers import parameter_groups, update_weights
-from segmeter.training.step import take_step
+from segmeter.training.optimizers import clip_and_step, parameter_groups
+from segmeter.training.step import run_step
 from segmeter.training.trainer import train
 from tests.training.test_learner import learner_of
 from tests.training.tiny import TinyNetwork, assert_same, tiny_card, tiny_job, weights
@@ -45,7 +45,7 @@ def test_a_step_is_the_one_that_torch_takes_after_clipping(config, clip_norm, fu
     optimizer = OPTIMIZERS.build(config, model=ours) if fused else optimizer
     for _ in range(3):
         expected_norm = torch.cat([p.grad.flatten().double() for p in ours.parameters()]).square().sum().sqrt()
-        norm = update_weights(optimizer, clip_norm=clip_norm)
+        norm = clip_and_step(optimizer, clip_norm=clip_norm)
         torch.testing.assert_close(norm.double(), expected_norm, rtol=1e-5, atol=0)
         if clip_norm is not None:
             nn.utils.clip_grad_norm_(theirs.parameters(), clip_norm)
@@ -65,7 +65,7 @@ def test_a_gradient_that_is_not_finite_leaves_every_weight_as_it_is(bad, clip_no
     optimizer = OPTIMIZERS.build(AdamWConfig(), model=model) if fused else torch.optim.SGD(model.parameters(), lr=1.0)
     before = weights(model)
     model.layers[0].bias.grad[0] = bad
-    assert not update_weights(optimizer, clip_norm=clip_norm).isfinite()
+    assert not clip_and_step(optimizer, clip_norm=clip_norm).isfinite()
     assert_same(weights(model), before)
 
 
@@ -159,7 +159,7 @@ def test_the_encoder_learns_at_its_own_rate(tmp_path):
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
     optimizer, schedule = AdamWConfig(lr=0.4, encoder_lr=0.1), ConstantConfig()
     learner, job, batch = learner_of(tmp_path, segmenter=model, optimizer=optimizer, schedule=schedule)
-    take_step(job, learner, [batch], Order(0, 0.0, validates=False))
+    run_step(job, learner, [batch], Order(0, 0.0, validates=False))
     rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in model.network.encoder.parameters()} == {0.4 * 0.1}
     assert {rates[id(p)] for p in model.network.decoder.parameters()} == {0.4}

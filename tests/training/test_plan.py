@@ -27,7 +27,7 @@ def data(tmp_path):
 
 def plan(seen, data, sizes, device="cpu", training=AUTO, augment=None):
     seen = replace(seen, sizes=sizes, n_cases=sum(sizes.values()))
-    return plan_training(training, data, augment or AugmentConfig(), seen=seen, device=device)
+    return plan_training(training, data, augment or AugmentConfig(), train_report=seen, device=device)
 
 
 def test_seven_large_images_on_two_cpu_cores(seen, data):
@@ -91,7 +91,12 @@ def fit(seen, data, step_s, *, training=BUDGET, val_cases=4, given=(), sizes=Non
     planned = plan(seen, data, sizes or {(584, 565): 16}, training=training)
     seen = replace(seen, sizes=sizes or {(584, 565): 16})
     return fit_budget(
-        planned, UnetConfig(), step_s=step_s, seen=seen, val_cases=val_cases, is_open=lambda key: key not in given
+        planned,
+        UnetConfig(),
+        step_s=step_s,
+        train_report=seen,
+        val_cases=val_cases,
+        is_open=lambda key: key not in given,
     )
 
 

@@ -15,8 +15,8 @@ from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.data.batches import Batch
-from segmeter.training.optimizers import update_weights
-from segmeter.training.step import DivergenceGuard, Taken
+from segmeter.training.optimizers import clip_and_step
+from segmeter.training.step import DivergenceGuard, StepResult
 from segmeter.training.trainer import train
 from tests.training.tiny import PLAIN, SPEC, CrossEntropy, stepper, tiny_job, tiny_segmenter
 
@@ -57,7 +57,7 @@ def test_a_scaled_step_over_two_batches_is_the_plain_step_and_an_overflow_is_lef
     optimizer = torch.optim.SGD(scaled.parameters(), lr=0.1)
     scaler.scale(scaled(make_batch([0]).image).sum()).backward()
     scaled[0].bias.grad[0] = float("inf")
-    assert not update_weights(optimizer, scaler=scaler, clip_norm=1.0).isfinite()
+    assert not clip_and_step(optimizer, scaler=scaler, clip_norm=1.0).isfinite()
     assert all(torch.equal(one, other) for one, other in zip(scaled.parameters(), before, strict=True))
     assert scaler.get_scale() == 512.0
 
@@ -68,18 +68,18 @@ def guard_of(**options):
 
 def taken(step, loss, norm=1.0, indices=(0, 1)):
     values = {"loss": torch.tensor(loss), "grad_norm": torch.tensor(norm, dtype=torch.float32)}
-    return Taken(step=step, lr=0.5, indices=[np.array(indices)], **values)
+    return StepResult(step=step, lr=0.5, indices=[np.array(indices)], **values)
 
 
 def test_figures_are_read_together_and_handed_out_once():
     guard = guard_of(scaled=True)
     for step, loss, norm in ((1, 0.5, 2.0), (2, 0.25, math.inf), (3, 0.75, 4.0)):
         guard.note(taken(step, loss, norm))
-    assert guard.take() == {}
+    assert guard.pop_log_row() == {}
     guard.read()
-    assert guard.take() == {"loss": 0.5, "grad_norm": 3.0, "skipped_updates": 1}
+    assert guard.pop_log_row() == {"loss": 0.5, "grad_norm": 3.0, "skipped_updates": 1}
     guard.read()
-    assert guard.take() == {}
+    assert guard.pop_log_row() == {}
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ class PoisonedLater(TinySource):
     """A case turns into NaN in the third epoch."""
 
     def batch(self, epoch, index, progress):
-        image, target, indices = super().batch(epoch, index, progress)
+        windows = super().batch(epoch, index, progress)
         if (epoch, index) == (2, 0):
-            image[1, 4, 4] = np.nan
-        return image, target, indices
+            windows.image[1, 4, 4] = np.nan
+        return windows
 
 
 QUIET = {"log_every": 50, "validate_every": None, "val_cases": None, "save_minutes": 1e-9}
@@ -98,8 +98,8 @@ def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(parts, batches)
 
-    real = step_module.update
-    monkeypatch.setattr(step_module, "update", update)
+    real = step_module.update_from_batches
+    monkeypatch.setattr(step_module, "update_from_batches", update)
     message = r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume"
     with pytest.raises(RunError, match=message):
         train(tiny_job(tmp_path))

@@ -18,10 +18,10 @@ from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
-from segmeter.training.data.batches import Draws
+from segmeter.training.data.batches import RandomNumbers, Windows
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
 from segmeter.training.optimizers import build_sgd
-from segmeter.training.step import update
+from segmeter.training.step import update_from_batches
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
@@ -108,7 +108,7 @@ class TinySource:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.cases))
         indices = order[index * self.batch_size : (index + 1) * self.batch_size]
         samples = [self.cases[int(i)] for i in indices]
-        return np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices
+        return Windows(np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices)
 
 
 @dataclass
@@ -146,9 +146,9 @@ class TinyNetwork(nn.Module):
 class TinyAugment:
     """Adds noise that depends on the seed, the epoch and the case alone."""
 
-    def draw(self, *, seed, epoch, indices, channels):
+    def random_numbers(self, *, seed, epoch, indices, channels):
         seeds = tuple(seed * 10007 + epoch * 101 + int(index) for index in indices)
-        return Draws(torch.zeros(len(seeds), channels), seeds)
+        return RandomNumbers(torch.zeros(len(seeds), channels), seeds)
 
     def __call__(self, image, target, draws):
         sources = [torch.Generator().manual_seed(seed) for seed in draws.seeds]
@@ -242,4 +242,4 @@ def stepper(forward, **parts):
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
         usual["optimizer"] = build_sgd(sgd, model=forward)
     forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
-    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))
+    return partial(update_from_batches, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))

@@ -1,7 +1,7 @@
 """The Triton kernel that turns logits into labels and the record of their check, in one pass over the logits.
 
 A program takes every n-th tile of [P, K] logits, P pixels and their K channels. It keeps its record in registers and
-adds it to the common one once. Smallest and largest logit are recorded as integers that sort as the floats do, because
+adds it once to the common one. Smallest and largest logit are recorded as integers that sort as the floats do, because
 integers have an atomic minimum.
 """
 
@@ -34,11 +34,11 @@ def argmax_labels(
     p = tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P)
     for _ in range(tl.program_id(0), tl.cdiv(pixels, BLOCK_P), tl.num_programs(0)):
         inside = p < pixels
-        kept = inside[:, None] & (k < channels)[None, :]
-        places = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
-        x = tl.load(logits + places, mask=kept, other=0.0).to(tl.float32)
-        has_nan = tl.max(((x != x) & kept).to(tl.int32), axis=1) > 0
-        number = kept & (x == x)
+        exists = inside[:, None] & (k < channels)[None, :]
+        offsets = image * s_image + p[:, None] * s_pixel + k[None, :] * s_channel
+        x = tl.load(logits + offsets, mask=exists, other=0.0).to(tl.float32)
+        has_nan = tl.max(((x != x) & exists).to(tl.int32), axis=1) > 0
+        number = exists & (x == x)
         largest, label = tl.max(
             tl.where(number, x, float("-inf")), axis=1, return_indices=True, return_indices_tie_break_left=True
         )

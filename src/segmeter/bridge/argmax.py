@@ -14,10 +14,10 @@ from torch import Tensor
 
 from segmeter.parallel import run_parts
 
-SMALL = 1 << 16  # logits: up to here torch's argmax is done before the numba kernels would be loaded
-ALONE = 1 << 22  # logits: up to here one thread needs a few milliseconds, less than a second one may have to wait for
-PART = 1 << 18  # logits that a thread takes at a time; as float32 they fit the L2 cache
-_READ = (torch.float32, torch.float64)  # the others are widened part by part, which is exact
+SMALL = 1 << 16  # up to this many logits, torch's argmax ends before the numba kernels would be loaded
+ALONE = 1 << 22  # up to this many logits, one thread takes a few milliseconds, and a second one may start later
+PART = 1 << 18  # a thread takes this many logits at a time; as float32 they fit the L2 cache
+_READ = (torch.float32, torch.float64)  # other dtypes are widened part by part, which is exact
 
 MOST_CHANNELS = 1024
 TILE = 2048  # logits that a Triton program holds in registers
@@ -41,15 +41,16 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor, T
     Returns
     -------
     Winners (B, N) of `dtype`; and the lowest and highest channel of each pixel, (B, N) of the dtype of `logits`: NaN
-    or infinite where a channel is. On the CPU None instead, where all of many are known to be finite.
+    or infinite where a channel is. On the CPU this may be None, if all logits are known to be finite.
     """
     if logits.device.type != "cpu" or logits.numel() <= SMALL:
-        highs, found = logits.max(dim=1)
-        return found.to(dtype), (logits.amin(dim=1), highs)
+        highs, indices = logits.max(dim=1)
+        return indices.to(dtype), (logits.amin(dim=1), highs)
     from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
 
     batch, channels, pixels = logits.shape
-    found, finite = torch.empty(batch, pixels, dtype=dtype), list[bool]()
+    labels = torch.empty(batch, pixels, dtype=dtype)
+    finite: list[bool] = []
     size = max(1, PART // channels)
     parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
 
@@ -57,18 +58,18 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor, T
         part = logits[image, :, span]
         across = part.stride(0) == 1 and channels > 1
         kernel: Kernel = kernels.along_channels if across else kernels.along_pixels
-        lines = part.t() if across else part  # adjacent along the last axis
-        if lines.stride(1) != 1 or lines.dtype not in _READ:  # a copy, which is exact in a wider type
-            wide = torch.promote_types(lines.dtype, torch.float32)
-            lines = lines.to(wide, copy=True, memory_format=torch.contiguous_format)
-        stride = lines.stride(0)
-        values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
-        finite.append(kernel(values.numpy(), stride, channels, found[image, span].numpy()))
+        rows = part.t() if across else part  # adjacent along the last axis
+        if rows.stride(1) != 1 or rows.dtype not in _READ:  # a copy, which is exact in a wider type
+            wide = torch.promote_types(rows.dtype, torch.float32)
+            rows = rows.to(wide, copy=True, memory_format=torch.contiguous_format)
+        stride = rows.stride(0)
+        values = rows.as_strided(((len(rows) - 1) * stride + rows.shape[1],), (1,))
+        finite.append(kernel(values.numpy(), stride, channels, labels[image, span].numpy()))
 
     # in as many threads as torch would use; torch and the kernels release the GIL
     threads = 1 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts))
     run_parts([partial(decode, *part) for part in parts], threads)
-    return found, None if all(finite) else torch.aminmax(logits.contiguous(), dim=1)
+    return labels, None if all(finite) else torch.aminmax(logits.contiguous(), dim=1)
 
 
 def fused_takes(logits: Tensor) -> bool:
@@ -84,14 +85,14 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     logits
-        (B, K, N), as `fused_takes` wants them.
+        (B, K, N), which `fused_takes` accepts.
     dtype
         torch.uint8 or torch.uint16, of the labels.
 
     Returns
     -------
-    Labels (B, N); and the record of the check for NaN and infinity, (6,) int64 as in `device_check`, with min and max
-    sortable.
+    Labels (B, N); and the record of the check for NaN and infinity, (6,) int64 as from `transfer.measure`, with min and
+    max sortable.
     """
     from segmeter.bridge import _fused_triton as kernels
 
@@ -102,7 +103,7 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     block_p = max(1, TILE // block_k)
     on_gpu = logits.device.type == "cuda"
     processors = torch.cuda.get_device_properties(logits.device).multi_processor_count if on_gpu else 1
-    programs = max(1, min(-(-pixels // block_p), processors * PROGRAMS_PER_PROCESSOR // batch))  # of each image
+    programs = max(1, min(-(-pixels // block_p), processors * PROGRAMS_PER_PROCESSOR // batch))  # for each image
     sizes = (channels, pixels, *logits.stride())
     # Triton launches on the current device, whatever the tensors are on
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]

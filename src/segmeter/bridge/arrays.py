@@ -28,7 +28,7 @@ def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | Non
     Parameters
     ----------
     tensor
-        Any shape, on any device; gradients are left behind. Slice before calling: only what is passed crosses.
+        Any shape, on any device; its gradient is left behind. Slice before calling, as the whole tensor crosses.
     dtype
         NumPy dtype of the result. None keeps the tensor's; bfloat16 and float8, which NumPy lacks, widen to float32
         and complex32 to complex64, exactly. Integers must arrive exactly; floats are rounded to nearest in a
@@ -59,15 +59,16 @@ def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | Non
     segmeter.errors.InputError: to_numpy: expected `tensor` to fit uint8, got min 0 and max 256, 1 bad value(s), \
 the first at index (1,). Pass a wider dtype.
     """
-    array, fresh = _view(tensor) if dtype is None else None, False
+    array = _view(tensor) if dtype is None else None
+    fresh = False
     if array is None:
         transfer = pack("to_numpy", tensor, dtype)
         fresh = transfer.private or tensor.device.type != "cpu" or transfer.payload.dtype not in NUMPY
         if copy is False and fresh:
-            given = f"{tensor.dtype} on {tensor.device}, strides {tensor.stride()}"
-            given += "" if dtype is None else f", for {np.dtype(dtype)}"
+            got = f"{tensor.dtype} on {tensor.device}, strides {tensor.stride()}"
+            got += "" if dtype is None else f", for {np.dtype(dtype)}"
             rule = "to be a contiguous CPU tensor of the same dtype for copy=False"
-            raise InputError(expected("to_numpy", "tensor", rule, given, "Pass copy=None or copy=True."))
+            raise InputError(expected("to_numpy", "tensor", rule, got, "Pass copy=None or copy=True."))
         array = fetch(transfer).numpy()
     if not fresh:
         array = array.copy() if copy else array
@@ -76,9 +77,9 @@ the first at index (1,). Pass a wider dtype.
 
 
 def _view(tensor: Tensor) -> np.ndarray | None:
-    """Return a view of an ordinary contiguous CPU tensor, as torch makes it at a tenth of the time that asking takes.
+    """Return a view of an ordinary contiguous CPU tensor, or None for any other.
 
-    torch refuses tensors that have no view; for these, and for all others, this is None.
+    Trying is quick: checking first whether torch can make the view would take ten times as long.
     """
     if type(tensor) not in (Tensor, torch.nn.Parameter):
         return None
@@ -92,12 +93,13 @@ def _view(tensor: Tensor) -> np.ndarray | None:
 def pack(where: str, tensor: Tensor, dtype: DTypeLike | None) -> Transfer:
     """Check a tensor and pack it on its device, in the dtype that crosses, together with the record of its checks."""
     tensor = check_tensor(where, "tensor", tensor)
-    plain, bad = tensor.resolve_conj().resolve_neg(), None
-    arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[wanted_dtype(where, dtype)]
+    plain = tensor.resolve_conj().resolve_neg()
+    host_dtype = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[wanted_dtype(where, dtype)]
     payload = plain
-    if dtype is not None and WIDENED.get(tensor.dtype) != arrives:
-        payload, bad = cast(where, plain, arrives)
-    words = (where, "tensor", f"to fit {NUMPY[arrives]}", "Pass a wider dtype.")
+    bad = None
+    if dtype is not None and WIDENED.get(tensor.dtype) != host_dtype:
+        payload, bad = cast(where, plain, host_dtype)
+    words = (where, "tensor", f"to fit {NUMPY[host_dtype]}", "Pass a wider dtype.")
     return packed(tensor, payload, bad, plain if bad is None else comparable(plain), words)
 
 
@@ -127,7 +129,7 @@ def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor
     >>> to_torch(np.arange(3, dtype=">u2")[::-1])
     tensor([2, 1, 0], dtype=torch.uint16)
     """
-    where = check_device("to_torch", device)
+    target_device = check_device("to_torch", device)
     rule = "to be a NumPy array of numbers or bools"
     if isinstance(array, np.ma.MaskedArray):
         remedy = "Its mask would be lost: pass array.filled(value)."
@@ -139,4 +141,4 @@ def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor
         raise InputError(expected("to_torch", "array", rule, f"dtype {array.dtype}"))
     host = torch.empty(array.shape, dtype=TORCH[native])
     np.copyto(host.numpy(), array, casting="equiv")
-    return host.to(where)
+    return host.to(target_device)

@@ -122,25 +122,26 @@ def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_
             raise InputError(expected(where, argument, rule, value))
     wanted = TORCH[label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))]
     if class_map is not None:
-        found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
-        numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
-        return replace(found, payload=class_map[numbers].to(wanted), private=True)
+        transfer = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
+        classes = transfer.payload.long().clamp_(max=len(class_map) - 1)  # the record reports any larger one
+        return replace(transfer, payload=class_map[classes].to(wanted), private=True)
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
-    values = 2 if task == "multilabel" else num_classes
-    if ignore_index is not None and ignore_index < values:
+    num_values = 2 if task == "multilabel" else num_classes
+    if ignore_index is not None and ignore_index < num_values:
         remedy = "Predicted pixels of that class could not be told from ignored ones."
-        raise InputError(expected(where, "ignore_index", f"to be no class, >= {values}", ignore_index, remedy))
+        raise InputError(expected(where, "ignore_index", f"to be no class, >= {num_values}", ignore_index, remedy))
     if not tensor.is_floating_point():  # labels that are decoded already
         if tensor.dtype == torch.uint64 or tensor.is_complex():
             raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
         numbers = tensor.to(torch.int64 if tensor.dtype in (torch.int64, torch.uint32) else torch.int32)
-        bad, text = (numbers < 0) | (numbers >= values), f"to hold classes 0 to {values - 1}"
+        bad = (numbers < 0) | (numbers >= num_values)
+        rule = f"to hold classes 0 to {num_values - 1}"
         if ignore_index is not None:
             bad &= numbers != ignore_index
-            text += f" or ignore_index {ignore_index}"
-        return packed(tensor, tensor.to(wanted), bad, numbers, (where, "labels", text, ""))
+            rule += f" or ignore_index {ignore_index}"
+        return packed(tensor, tensor.to(wanted), bad, numbers, (where, "labels", rule, ""))
     channels = 1 if task == "binary" else num_classes
     if tensor.ndim < 2 or tensor.shape[1] != channels:
         rule = f"to be logits (B, {channels}, H, W) for {task} with {num_classes} classes"
@@ -155,8 +156,9 @@ def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> 
     tensor = check_tensor(where, "logits", logits).resolve_neg()
     fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
     if not fits or (task == "binary" and tensor.shape[1] != 1):
-        channels, given = 1 if task == "binary" else "K", f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-        raise InputError(expected(where, "logits", f"to be floating (B, {channels}, H, W) for {task}", given))
+        channels = 1 if task == "binary" else "K"
+        got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise InputError(expected(where, "logits", f"to be floating (B, {channels}, H, W) for {task}", got))
     tensor = tensor.float()
     probs = tensor.softmax(dim=1) if task == "multiclass" else tensor.sigmoid()
     if dtype == "uint8":
@@ -171,11 +173,11 @@ def _pack_logits(where: str, tensor: Tensor, *, task: Task, threshold: float, dt
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
         flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
         if argmax.fused_takes(flat):
-            found, record = argmax.argmax_labels(flat, dtype)
-            return _finite(where, found.view(shape), record=record)
-        found, extremes = argmax.winners(flat, dtype)
-        limits = None if extremes is None else [each.view(shape) for each in extremes]
-        return _finite(where, found.view(shape), extremes=limits)
+            labels, record = argmax.argmax_labels(flat, dtype)
+            return _finite(where, labels.view(shape), record=record)
+        labels, extremes = argmax.winners(flat, dtype)
+        limits = None if extremes is None else [limit.view(shape) for limit in extremes]
+        return _finite(where, labels.view(shape), extremes=limits)
     threshold = real_number(where, "threshold", threshold)
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
@@ -188,15 +190,18 @@ def _pack_logits(where: str, tensor: Tensor, *, task: Task, threshold: float, dt
 def _finite(
     where: str, payload: Tensor, *, extremes: Sequence[Tensor] | None = None, record: Tensor | None = None
 ) -> Transfer:
-    """Return a payload computed from logits, with the record of whether these were finite.
+    """Return a payload computed from logits, with the record of whether the logits were finite.
 
     Either the kernel that decoded them wrote `record`, or it is measured on `extremes`, the lowest and highest logits
-    of each pixel. With neither they are known to be finite.
+    of each pixel. If both are None, the logits are known to be finite.
     """
-    shape, values, sortable = tuple(payload.shape), torch.float32, record is not None
+    shape = tuple(payload.shape)
+    values = torch.float32
+    sortable = record is not None
     if extremes is not None:
         lows, highs = extremes
-        shape, values = tuple(lows.shape), lows.dtype
+        shape = tuple(lows.shape)
+        values = lows.dtype
         record = measure(~(lows.isfinite() & highs.isfinite()), lows, highs)
     words = (where, "logits", "to be finite", _FINITE)
     return Transfer(
@@ -211,6 +216,6 @@ def decision_level(threshold: float, *, double: bool) -> float:
         return math.inf if threshold else -math.inf
     with localcontext(prec=50):
         level = (Decimal(threshold) / (1 - Decimal(threshold))).ln()
-        wide = np.float64 if double else np.float32
-        nearest = wide(level)
-        return float(nearest if Decimal(float(nearest)) <= level else np.nextafter(nearest, wide(-math.inf)))
+        dtype = np.float64 if double else np.float32
+        nearest = dtype(level)
+        return float(nearest if Decimal(float(nearest)) <= level else np.nextafter(nearest, dtype(-math.inf)))

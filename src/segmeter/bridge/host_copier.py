@@ -44,7 +44,7 @@ class Transport:
 
         Returns
         -------
-        The copies, or the sources themselves where they are on the host; and an event that comes after them.
+        The copies, or the sources themselves if they are on the host; and an event that marks the end of the copies.
         """
         return [source.cpu() for source in sources], None
 
@@ -85,7 +85,7 @@ def open_transport(device: torch.device) -> Transport:
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Allocate host memory for asynchronous copies; pageable memory where none can be pinned."""
+    """Allocate pinned host memory for asynchronous copies, or pageable memory if none can be pinned."""
     try:
         return torch.empty(shape, dtype=dtype, pin_memory=True)
     except RuntimeError as error:
@@ -103,16 +103,19 @@ class PendingArray:
     """
 
     def __init__(self, case_id: str, transfer: Transfer, transport: Transport) -> None:
-        device, home = transfer.payload.device, transport.device
-        if (device.type, device.index or 0) != (home.type, home.index or 0):
-            raise InputError(expected(transfer.words[0], "tensor", f"to be on {home}, the copier's device", device))
+        device, expected_device = transfer.payload.device, transport.device
+        if (device.type, device.index or 0) != (expected_device.type, expected_device.index or 0):
+            rule = f"to be on {expected_device}, the copier's device"
+            raise InputError(expected(transfer.words[0], "tensor", rule, device))
         self.case_id = case_id
-        self._transfer, self._transport = transfer, transport
+        self._transfer = transfer
+        self._transport = transport
         self._lock = threading.Lock()
         payload = transfer.payload if transfer.private else transfer.payload.clone()  # the caller may write to it
         self._sources = [payload] if transfer.record is None else [payload, transfer.record]
         copies, self._event = transport.start(self._sources)
-        self._host, self._record = copies[0], copies[1] if len(copies) > 1 else None
+        self._host = copies[0]
+        self._record = copies[1] if len(copies) > 1 else None
 
     def result(self) -> np.ndarray:
         """Wait for this result only, and return it.
@@ -140,18 +143,19 @@ class PendingArray:
             A check failed. It is raised instead of the first row with a bad value, after the good rows before it.
         """
         self._arrive()
-        good, record = None, self._record
+        record = self._record
+        good_rows = None  # all of them
         if record is not None and int(record[0]):
-            good = int(record[3]) // math.prod(self._transfer.shape[1:])  # the rows before the first bad value
-        yield from self._host[:good].numpy()
+            good_rows = int(record[3]) // math.prod(self._transfer.shape[1:])  # the rows before the first bad value
+        yield from self._host[:good_rows].numpy()
         self._transfer.check(self._record, self.case_id)
 
     def _arrive(self) -> None:
         with self._lock:
             if self._sources:
                 self._transport.wait(self._event)
-                self._sources = []  # only now may they go
-            self._host = self._host.to(WIDENED.get(self._host.dtype, self._host.dtype))  # of a dtype that NumPy has
+                self._sources = []  # until now their memory had to stay
+            self._host = self._host.to(WIDENED.get(self._host.dtype, self._host.dtype))  # to a dtype that NumPy has
 
 
 class HostCopier:
@@ -190,7 +194,7 @@ class HostCopier:
             _warn_once(f"results from {device} are copied at once: nothing overlaps, the values are the same")
 
     def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None) -> PendingArray:
-        """Send the values of a tensor; `dtype` is that of `to_numpy`."""
+        """Send the values of a tensor; `dtype` is as for `to_numpy`."""
         where = "HostCopier.submit"
         return PendingArray(case_id, pack(where, tensor, dtype), self._transport)
 
@@ -207,7 +211,7 @@ class HostCopier:
     ) -> PendingArray:
         """Decode on the device and send one or two bytes per pixel; the arguments are those of `labels_to_numpy`.
 
-        `class_map` holds the label of each class of logits or labels that are of other classes.
+        If the logits or labels are of other classes, `class_map` holds the label of each of these classes.
         """
         where = "HostCopier.submit_labels"
         decoding = Decoding(task, num_classes, ignore_index, threshold)
@@ -260,7 +264,7 @@ class Uploader:
         return self.move([host])[0]
 
     def move(self, hosts: Sequence[Tensor]) -> list[Tensor]:
-        """Move CPU tensors to the device. On CUDA they have to be pinned for that not to wait."""
+        """Move CPU tensors to the device. On CUDA this only doesn't wait if they are pinned."""
         if self._side is None:
             return [host.to(self.device) for host in hosts]
         current = torch.cuda.current_stream(self.device)

@@ -1,7 +1,7 @@
-"""Decides which tensors can cross to the host and in which dtype, and holds one that is packed on its device.
+"""Decides which tensors can cross to the host and in which dtype, and represents one that is packed on its device.
 
-Checks must not make the host wait for the device, so they write six integers beside the payload. These cross on the
-same stream, and the host reads them when it takes the result.
+Checks must not make the host wait for the device, so they write a record of six integers beside the payload. It crosses
+on the same stream, and the host reads it when it takes the result.
 """
 
 import math
@@ -58,9 +58,9 @@ def check_tensor(where: str, argument: str, tensor: object) -> Tensor:
                 "Packed sub-byte values have no array; unpack them in torch first.",
             ),
         )
-        for refused, given, remedy in kinds:
+        for refused, got, remedy in kinds:
             if refused:
-                raise InputError(expected(where, argument, "to be a dense tensor with values", given, remedy))
+                raise InputError(expected(where, argument, "to be a dense tensor with values", got, remedy))
         return tensor.detach()
 
 
@@ -76,7 +76,8 @@ def check_device(where: str, device: str | torch.device) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (wanted.index or 0) < count:
         return wanted
-    name, remedy = f"This torch ({torch.__version__})", f"Use cuda:0 to cuda:{count - 1}."
+    name = f"This torch ({torch.__version__})"
+    remedy = f"Use cuda:0 to cuda:{count - 1}."
     if not count and torch.version.cuda is None and torch.version.hip is None:
         remedy = f"{name} is built without CUDA: install a CUDA build, or set device=cpu."
     elif not count:
@@ -92,7 +93,7 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
         wanted = np.dtype(dtype)
     except (TypeError, ValueError):
         wanted = None
-    if wanted is None or wanted not in TORCH:  # nor is one of another byte order
+    if wanted is None or wanted not in TORCH:  # dtypes of another byte order aren't there either
         names = ", ".join(numpy.name for numpy in TORCH)
         raise InputError(expected(where, "dtype", f"to be one of {names}", shown(dtype)))
     return wanted
@@ -118,7 +119,8 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
     if source == target:
         return tensor, None
     if source == torch.uint64 or source.is_complex or target.is_complex:
-        rule, remedy = f"to be {source} for a {source} tensor", "Convert without dtype and continue in NumPy."
+        rule = f"to be {source} for a {source} tensor"
+        remedy = "Convert without dtype and continue in NumPy."
         raise InputError(expected(where, "dtype", rule, str(target), remedy))
     if np.can_cast(NUMPY[source], NUMPY[target]) and (source, target) != (torch.int64, torch.float64):
         return tensor.to(target), None
@@ -135,7 +137,8 @@ def _lost(tensor: Tensor, converted: Tensor) -> Tensor:
     if source.is_floating_point and target.is_floating_point:
         return converted.isinf() & ~tensor.isinf()
     if source.is_floating_point:  # fractions, NaN and values out of range; the limits are exact in float32
-        wide, info = tensor if source == torch.float64 else tensor.float(), torch.iinfo(target)
+        wide = tensor if source == torch.float64 else tensor.float()
+        info = torch.iinfo(target)
         return ~((wide >= float(info.min)) & (wide < float(info.max + 1)) & (wide == wide.trunc()))
     if target.is_floating_point:  # 2**63 is excluded, as converting it back is undefined
         back = converted.to(torch.float64)
@@ -152,7 +155,7 @@ def comparable(tensor: Tensor) -> Tensor:
     return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
 
 
-Words = tuple[str, str, str, str]  # of the rule that the values have to keep: where, argument, rule, remedy
+Words = tuple[str, str, str, str]  # the arguments of `expected` but the fourth: where, argument, rule, remedy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +169,11 @@ class Transfer:
     private
         Whether nobody else can reach the payload's memory.
     record
-        The record of the checks, (6,) int64 on the same device; None where nothing can be wrong, or nothing is.
+        The record of the checks, (6,) int64 on the same device; None if nothing can be wrong, or nothing is.
     words
-        Of the message if the record counts bad values.
+        For the message if the record counts bad values.
     shape, values
-        Turn the record's flat index into a position; the dtype in which its min and max were measured.
+        The shape that turns the record's flat index into a position, and the dtype of its min and max.
     sortable
         Whether a kernel combined min and max as int32 that sort as floats do, but without NaN.
     """
@@ -193,15 +196,15 @@ class Transfer:
             limits = [bits ^ 0x7FFFFFFF if bits < 0 else bits for bits in limits]
         low, high = (math.nan,) * 2 if self.sortable and nan else (_number(bits, self.values) for bits in limits)
         kinds = f" ({nan} NaN, {inf} infinite)" if nan or inf else ""
-        given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
+        got = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
         if case_id is not None:
-            given += f" of case {case_id!r}"
+            got += f" of case {case_id!r}"
         where, argument, rule, remedy = self.words
-        raise InputError(expected(where, argument, rule, given, remedy))
+        raise InputError(expected(where, argument, rule, got, remedy))
 
 
 def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, words: Words) -> Transfer:
-    """Describe a tensor that was packed as `payload`; `bad` marks the `numbers`, its values, that break the rule."""
+    """Describe a tensor that was packed as `payload`; `bad` marks which of its `numbers` break the rule."""
     payload = payload.contiguous()
     return Transfer(
         payload=payload,
@@ -216,7 +219,7 @@ def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor,
 def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
     """Write the record of a check on the device of `bad`, without waiting for it.
 
-    It holds the number of bad values, of NaN and of infinities among them, the flat index of the first bad one, and the
+    It counts bad values, and NaN and infinities among them. Then come the flat index of the first bad value, and the
     bits of the smallest and of the largest value.
 
     Parameters
@@ -228,12 +231,12 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
 
     Returns
     -------
-    (6,) int64, or None without any value, and on the CPU if nothing is bad: asking costs no wait there.
+    (6,) int64; None without any value. On the CPU, where looking costs no wait, also None if nothing is bad.
     """
     if not bad.numel() or (bad.device.type == "cpu" and not bool(bad.any())):
         return None
     flat = bad.flatten()
-    numbers = (
+    record = (
         flat.sum(),
         (bad & (low.isnan() | high.isnan())).sum(),
         (bad & (low.isinf() | high.isinf())).sum(),
@@ -241,7 +244,7 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
         _bits(low.amin()),
         _bits(high.amax()),
     )
-    return torch.stack(numbers)
+    return torch.stack(record)
 
 
 def _bits(value: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from segmeter.schema import Config, Unit
 Blend = Literal["gaussian", "uniform"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
-WHOLE_PIXELS = 1 << 24  # of the largest image that is run whole where no tile is set
-USUAL_TILE = 512  # of a larger one
+WHOLE_PIXELS = 1 << 24  # if no tile is set, images of up to this many pixels are run whole
+USUAL_TILE = 512  # if no tile is set, larger images are run in tiles of this edge
 
 
 class InferenceConfig(Config, title="inference"):

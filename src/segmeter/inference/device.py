@@ -55,9 +55,9 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC
 def keep_freed_memory() -> bool:
     """Let freed memory stay in the process; glibc on Linux only. Returns whether the C library took the settings.
 
-    By default each large tensor is mapped anew, page by page, and returned to the system when it is freed: on two cores
-    that was a third of a training step. The memory that stays is the peak of one step, which the next step takes again.
-    All threads share one heap: separate ones would grow with every thread, the longer a run takes.
+    By default each large tensor is mapped again, page by page, and returned to the system when it is freed. On two
+    cores that took a third of a training step. The memory that stays is the peak of one step, which the next step needs
+    again. All threads share one heap, as separate heaps would grow with every thread, the longer a run takes.
     """
     mallopt = getattr(_LIBC, "mallopt", None)
     return mallopt is not None and all(mallopt(name, value) == 1 for name, value in _KEPT.items())
@@ -66,7 +66,7 @@ def keep_freed_memory() -> bool:
 def give_back_freed_memory() -> bool:
     """Return freed pages to the system, wherever in the heap they lie; glibc on Linux only. Returns whether it could.
 
-    Blocks of different sizes leave holes between others that stay, so that the memory of a long run grows slowly.
+    Blocks of different sizes leave holes between blocks that stay, so the memory of a long run would grow slowly.
     """
     trim = getattr(_LIBC, "malloc_trim", None)
     return trim is not None and trim(0) == 1
@@ -81,7 +81,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def advised(where: str, remedy: str) -> Iterator[None]:
-    """Turn a lack of memory within the block into a RunError of one line: where it was, and what to set."""
+    """Turn a lack of memory within the block into a RunError of one line that names the place and the remedy."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -91,7 +91,7 @@ def advised(where: str, remedy: str) -> Iterator[None]:
 
 
 _CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
-_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # and the alternative
+_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # the refused dtype, and its alternative
 
 
 def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
@@ -121,8 +121,8 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
 def training_precision(device: torch.device, precision: Precision) -> Precision:
     """Resolve `precision` for training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
 
-    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in
-    which the labels of an image do not depend on how many others are in its batch.
+    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in which the labels of an
+    image do not depend on how many others are in its batch.
     """
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     slow = str(capable.get("cpu_name")).startswith("Intel") and not capable.get("amx_bf16")
@@ -130,7 +130,7 @@ def training_precision(device: torch.device, precision: Precision) -> Precision:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context for forward passes (and losses) on `device`; float32 is float32 on a GPU too, not TF32.
+    """Return the context for forward passes (and losses) on `device`. float32 never means TF32, not even on a GPU.
 
     Raises
     ------

@@ -27,18 +27,18 @@ from segmeter.models.ensemble import AnyModel, merge_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
-_READERS = 4  # threads: decoders release the interpreter, so that they run side by side
-_PIXELS = 1 << 23  # of a large image, after which freed memory is returned to the system: seldom enough to cost little
-_LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
+_DECODE_THREADS = 4  # decoders release the GIL, so they run side by side
+_PIXELS = 1 << 23  # freed memory is returned to the system after this many pixels, seldom enough to cost little
+_REMEDY = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
 class Predictor:
-    """Runs a segmenter with the settings of an `InferenceConfig`.
+    """Moves a segmenter to a device, in channels_last, and runs it with the settings of an `InferenceConfig`.
 
     Parameters
     ----------
     segmenter
-        Moved to `device`, in channels_last. It is run in evaluation mode, and left in the mode it was in.
+        Moved in place. It is run in evaluation mode, and left in the mode it was in.
     config
         Tiles, test-time augmentation, precision, batch.
     device
@@ -54,25 +54,28 @@ class Predictor:
     def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
         card, stride = segmenter.card, segmenter.size_multiple
         if card.foreign:
-            given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
-            if given and card.runs_whole:
+            unsupported = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
+            if unsupported and card.runs_whole:
                 why = "resizes images" if card.output == "logits" else f"gives {card.output}"
                 rule = f"to be left out for {card.model['name']}, which {why}"
-                raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
+                raise ConfigError(
+                    [expected("config", f"inference.{key}", rule, value) for key, value in unsupported.items()]
+                )
             if card.class_map and card.spec.task == "binary" and config.threshold != InferenceConfig().threshold:
                 rule = f"to be left out for {card.model['name']}, whose best class decides each pixel"
                 raise ConfigError(expected("config", "inference.threshold", rule, config.threshold))
-            # "auto" is float32, as in its tool; more than one image would only hold more logits: see `ForeignModel`
+            # "auto" is float32, as in the model's tool. A larger batch would only hold more logits: see `ForeignModel`
             precision = "float32" if config.precision == "auto" else config.precision
             config = config.replace(precision=precision, batch_size=1)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
-        tile, strides = config.tile, math.ceil(1 / (1 - config.overlap) - 1e-9)
+        tile = config.tile
+        strides = math.ceil(1 / (1 - config.overlap) - 1e-9)
         least = max(segmenter.size_least, stride * strides)  # tiles begin at multiples of the stride
         if tile is not None and (tile % stride or tile < least):  # the network would pad it at every seam
             rule = f"to be a multiple of {stride}, the network's stride" + (f", and >= {least}" if tile < least else "")
             remedy = f"Set inference.tile={max(-(-tile // stride), -(-least // stride)) * stride}."
             raise ConfigError(expected("config", "inference.tile", rule, tile, remedy))
-        # a model that others trained keeps its layout: its tool runs it so
+        # a model that others trained keeps its layout, as in its own tool
         layout = torch.preserve_format if card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.config = config
@@ -102,7 +105,7 @@ class Predictor:
         Raises
         ------
         InputError
-            They do not fit the segmenter.
+            The images do not fit the segmenter.
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
@@ -122,7 +125,7 @@ class Predictor:
         probs_dtype: ProbsDtype = "float32",
         loss: Loss | None = None,
     ) -> Generator[Prediction, None, None]:
-        """Predict samples in their order, those of one shape together, while the next ones are being read.
+        """Predict samples in their order, consecutive ones of one shape together, while the next ones are being read.
 
         On a GPU, the device computes a batch while the one before it is copied and used by the caller.
 
@@ -131,15 +134,15 @@ class Predictor:
         samples
             A data set or a list. About three times `batch_size` of its samples are in memory at a time.
         batches
-            The number of each sample's batch, so that a part of a run is predicted in the batches of the whole; None
-            groups the samples as they come.
+            The number of each sample's batch, so that a part of a run is predicted in the batches of the whole run.
+            None groups the samples as they come.
         probs
             Whether probabilities are kept.
         probs_dtype
             The type in which they cross to the host; "float32" takes 4 bytes per pixel and channel.
         loss
-            From logits (1, num_channels, H, W) and a target with a batch axis to a tensor, of the same shape for every
-            case; run on each case that has a target.
+            Called for each case that has a target, with logits (1, num_channels, H, W) and the target with a batch
+            axis. Returns a tensor of the same shape for every case.
 
         Yields
         ------
@@ -153,7 +156,8 @@ class Predictor:
             The logits of a case are not finite (the case is named), or memory ran out. All cases before it were
             yielded.
         """
-        card, size, asked = self.segmenter.card, self.config.batch_size, probs_dtype if probs else None
+        card = self.segmenter.card
+        size = self.config.batch_size
         if probs and card.output != "logits":
             remedy = "Write no probabilities or confidence, and leave out calibration."
             raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
@@ -162,9 +166,10 @@ class Predictor:
             with self.stages.timed("read"):
                 return read_case(samples, index)
 
-        reader = map_in_threads(read, range(len(samples)), threads=_READERS, ahead=2 * size, name="read")
-        groups = same_shape_groups(reader, size, batches)
-        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=asked, stages=self.stages)
+        samples_read = map_in_threads(read, range(len(samples)), threads=_DECODE_THREADS, ahead=2 * size, name="read")
+        groups = same_shape_groups(samples_read, size, batches)
+        kept_dtype = probs_dtype if probs else None
+        outbox = Outbox(self.device, card, threshold=self.config.threshold, probs=kept_dtype, stages=self.stages)
         for batch in outbox.in_turn(self._send(outbox, group, loss) for group in groups):
             yield from batch
         self._passes.settle()
@@ -185,7 +190,7 @@ class Predictor:
         image : (H, W, C)
             Read some lines at a time, in a thread of its own.
         target
-            Its reference; each band has its lines of it.
+            Its reference. Each band contains the reference's lines too.
         loss
             Adds up the loss over the bands.
         probs
@@ -197,7 +202,7 @@ class Predictor:
 
         Raises
         ------
-        As `predict`.
+        The errors of `predict`.
         """
         card = self.segmenter.card
         if card.output != "logits":
@@ -218,13 +223,14 @@ class Predictor:
     def _tile_of(self, height: int, width: int) -> int | None:
         """Return the edge of the tiles of an image, or None if it is run whole. Only the configuration decides it."""
         tile = self.config.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
-        whole = self.segmenter.card.runs_whole or tile is None or max(height, width) <= tile
-        return None if whole else tile
+        runs_whole = self.segmenter.card.runs_whole or tile is None or max(height, width) <= tile
+        return None if runs_whole else tile
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
             return (self._by_bands(sample, loss, outbox.probs) for sample in group)
-        with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
+        # forward passes have a more precise message of their own
+        with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _REMEDY):
             targets = [None if loss is None or sample.target is None else indexable(sample.target) for sample in group]
             uploaded = [None if target is None else self._upload([target]) for target in targets]
             logits = self.logits([sample.image for sample in group])
@@ -239,15 +245,15 @@ class Predictor:
                 with torch.no_grad(), naming(sample.case_id):
                     losses.append(compute(merged, target))
             arriving = outbox.send([sample.case_id for sample in group], logits, losses)
-        return (Prediction(sample=sample, **vars(found)) for sample, found in zip(group, arriving, strict=True))
+        return (Prediction(sample=sample, **vars(arrived)) for sample, arrived in zip(group, arriving, strict=True))
 
-    def _by_bands(self, sample: Sample, loss: Loss | None, kept: ProbsDtype | None) -> Prediction:
+    def _by_bands(self, sample: Sample, loss: Loss | None, probs_dtype: ProbsDtype | None) -> Prediction:
         """Predict one image in tiles, and join the bands on the host."""
         target = None if sample.target is None else ArrayRows(sample.target, axis=sample.target.ndim - 2)
-        total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
-        with advised(f"inference: case {sample.case_id!r}", _LESS):
-            image, case_id = ArrayRows(sample.image), sample.case_id
-            bands = self.stream(image, case_id=case_id, target=target, loss=total, probs=kept)
+        band_loss = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
+        with advised(f"inference: case {sample.case_id!r}", _REMEDY):
+            image = ArrayRows(sample.image)
+            bands = self.stream(image, case_id=sample.case_id, target=target, loss=band_loss, probs=probs_dtype)
             first = next(bands)
             shape = *first.labels.shape[:-2], *sample.image.shape[:2]
             labels = np.empty(shape, first.labels.dtype)
@@ -257,7 +263,8 @@ class Predictor:
                 labels[..., rows, :] = band.labels
                 if probs is not None:
                     probs[:, rows] = band.probs
-        return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
+        terms = None if band_loss is None else band_loss.terms()
+        return Prediction(sample=sample, labels=labels, probs=probs, loss=terms)
 
     def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
         """Yield logits (num_channels, h, W) of an image from top to bottom, on the device."""
@@ -276,12 +283,13 @@ class Predictor:
             with self.stages.timed("read"):
                 return grid.read(image, *span)
 
-        in_memory, spans = isinstance(image, ArrayRows), grid.rows.spans()
+        in_memory = isinstance(image, ArrayRows)
+        spans = grid.rows.spans()
         for block in map(read, spans) if in_memory else map_in_threads(read, spans, threads=1, ahead=1, name="read"):
             yield self._upload([block])[0].permute(2, 0, 1)
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tensor:
-        # channels are last in memory as they were in the file: a transposed view is channels_last without a copy
+        # channels are last in memory, as in the file, so a transposed view is channels_last without a copy
         with self.stages.timed("transfer"):
             self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
             return self._uploader(arrays)

@@ -1,4 +1,4 @@
-"""Brings labels, probabilities and losses to the host, whole or in bands of lines, while the device computes on."""
+"""Brings labels, probabilities and losses to the host, whole or in bands of lines, while the device keeps computing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import merge_classes
 from segmeter.progress import Stages
 
-_AT_ONCE = 1 << 22  # logits whose loss is computed at a time
+_AT_ONCE = 1 << 22  # the loss is computed for this many logits at a time
 
 Item = TypeVar("Item")
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -34,8 +34,8 @@ class Arrived:
 
     `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
     for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
-    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
-    denominator of each part, (P, 2) float64; for any other its value.
+    computed from the raw logits, and None without a loss or a target. For an `AdditiveLoss` it holds the sum and the
+    denominator of each part, (P, 2) float64; for any other loss its value.
     """
 
     labels: NDArray[Any]
@@ -53,7 +53,7 @@ class Prediction(Arrived):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Band(Arrived):
-    """Some lines of a case: those from `top` on, with the same lines of its reference, or None without one."""
+    """Some lines of a case, from line `top` on, with the same lines of its reference, or None without one."""
 
     top: int
     target: NDArray[Any] | None
@@ -81,15 +81,15 @@ class BandLoss:
 
         A few lines are computed at a time, as a loss takes several times the memory of its logits.
         """
-        wide = indexable(target)
+        labels = indexable(target)
         step = max(1, _AT_ONCE // (logits.shape[1] * logits.shape[3]))
         for top in range(0, logits.shape[2], step):
             lines = slice(top, top + step)
-            terms = loss_terms(self._loss, logits[:, :, lines], self._upload([wide[..., lines, :]]))
+            terms = loss_terms(self._loss, logits[:, :, lines], self._upload([labels[..., lines, :]]))
             self._terms = terms if self._terms is None else self._terms + terms
 
     def terms(self) -> NDArray[np.float64] | None:
-        """Return sum and denominator of each part, (P, 2), of all bands; None if there were none."""
+        """Return the sum and the denominator of each part over all bands, (P, 2); None if there were no bands."""
         return None if self._terms is None else to_numpy(self._terms)
 
 
@@ -108,8 +108,8 @@ def naming(case_id: str) -> Iterator[None]:
 
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
-    """Tell whether a loss is known to be a sum over pixels, so that its bands add up to that of the whole image."""
-    return isinstance(loss, AdditiveLoss) and loss.adds_over_pixels
+    """Tell whether a loss is known to be a sum over pixels, so that bands add up to the loss of the whole image."""
+    return isinstance(loss, AdditiveLoss) and loss.is_additive_over_pixels
 
 
 class Outbox:
@@ -120,9 +120,9 @@ class Outbox:
     device
         Where the logits are.
     card
-        What the model gives.
+        Describes the model's output.
     threshold
-        Binary and multilabel: a probability above it is the class.
+        Binary and multilabel: a class is present where its probability is above this.
     stages
         Where the time and the bytes of transfers are added up.
     probs
@@ -146,41 +146,41 @@ class Outbox:
         self._class_map = torch.tensor(card.class_map, device=device) if card.class_map else None
 
     def in_turn(self, sent: Iterable[Item]) -> Iterator[Item]:
-        """Yield each batch that was sent when the next one has been, so that the device computes while the host works.
+        """Yield each sent batch once the next one has been sent, so that the device computes while the host works.
 
-        Where nothing can overlap, nothing is held back.
+        If nothing can overlap, nothing is held back.
         """
         if not self._overlaps:
             yield from sent
             return
-        held = list[Item]()
+        newest: list[Item] = []
         try:
             for item in sent:
-                yield from held
-                held = [item]
-        except Exception:  # what was sent before comes first
-            yield from held
+                yield from newest
+                newest = [item]
+        except Exception:  # the batch that was sent before comes first
+            yield from newest
             raise
-        yield from held
+        yield from newest
 
     def decode(
         self, bands: Iterable[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
     ) -> Iterator[Band]:
-        """Decode each band of a case on the device, and yield it in its turn.
+        """Decode each band of a case on the device, and yield the bands in order.
 
         Parameters
         ----------
         bands
             Logits (num_channels, h, W), from top to bottom; each may be overwritten when the next one is asked for.
         target
-            The case's reference, whose lines are read beside.
+            The case's reference, whose lines are read along with the bands.
         loss
             Adds up the loss, if there is one and a target.
 
         Raises
         ------
         OverflowedError
-            Logits are not finite; the bands before come first.
+            Logits are not finite; the earlier bands are yielded first.
         DataError
             The loss does not take the target of the case.
         """
@@ -216,32 +216,40 @@ class Outbox:
         Raises
         ------
         OverflowedError
-            When a case is taken whose logits are not finite; those before it come first.
+            When a case is taken whose logits are not finite; earlier cases come first.
         """
-        card, submit = self.card, self._copier.submit
-        told: dict[str, Any] = {"threshold": self._threshold, "class_map": self._class_map, **card.spec.counting}
+        card = self.card
+        submit = self._copier.submit
         numbers: Iterator[NDArray[Any] | None] = repeat(None)
         probs: Iterator[PendingArray | None] = repeat(None)
         with self.stages.timed("transfer"):
             if card.output == "instances":
                 numbers = submit(logits[:, 1], case_id=case_ids[0]).rows()
                 logits = logits[:, 0]
-            labels = self._copier.submit_labels(logits, case_id=case_ids[0], task=card.spec.task, **told).rows()
-            values = [None if loss is None else submit(loss, case_id=case_ids[0]) for loss in losses]
-            if self.probs is not None:
-                asked: dict[str, Any] = {"task": card.spec.task, "dtype": self.probs}
-                # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
+            labels = self._copier.submit_labels(
+                logits,
+                case_id=case_ids[0],
+                task=card.spec.task,
+                threshold=self._threshold,
+                class_map=self._class_map,
+                **card.spec.counting,
+            ).rows()
+            pending_losses = [None if loss is None else submit(loss, case_id=case_ids[0]) for loss in losses]
+            if (dtype := self.probs) is not None:
+                # one by one, as probabilities are the largest results: if nothing overlaps, one case is in memory
                 probs = (
-                    self._copier.submit_probs(merge_classes(case[None], card), case_id=case_id, **asked)
+                    self._copier.submit_probs(
+                        merge_classes(case[None], card), case_id=case_id, task=card.spec.task, dtype=dtype
+                    )
                     for case_id, case in zip(case_ids, logits, strict=True)
                 )
                 probs = iter(list(probs)) if self._overlaps else probs
 
         def arriving() -> Iterator[Arrived]:
-            for case_id, loss in zip(case_ids, values, strict=True):
+            for case_id, pending_loss in zip(case_ids, pending_losses, strict=True):
                 with self.stages.timed("transfer"):
                     try:
-                        found = next(labels)
+                        case_labels = next(labels)
                     except InputError as error:  # the check of the output failed
                         if card.output != "logits":
                             raise RunError(f"inference: case {case_id!r}: {error}") from error
@@ -251,10 +259,12 @@ class Outbox:
                             "the image, or take another checkpoint.",
                             case_id=case_id,
                         ) from None
-                    waiting = next(probs)
-                    of_case = None if waiting is None else next(waiting.rows())
-                    value, instances = None if loss is None else loss.result(), next(numbers)
-                self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
-                yield Arrived(labels=found, probs=of_case, loss=value, instances=instances)
+                    pending_probs = next(probs)
+                    case_probs = None if pending_probs is None else next(pending_probs.rows())
+                    loss = None if pending_loss is None else pending_loss.result()
+                    instances = next(numbers)
+                n_bytes = case_labels.nbytes + (0 if case_probs is None else case_probs.nbytes)
+                self.stages.crossed("to the host", n_bytes)
+                yield Arrived(labels=case_labels, probs=case_probs, loss=loss, instances=instances)
 
         return arriving()

@@ -21,15 +21,15 @@ from segmeter.bridge.host_copier import upload
 from segmeter.data.files.array import LazyArray
 from segmeter.inference.config import Blend
 
-_SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles
+_SIGMA = 0.125  # share of a tile's edge, as in nnU-Net and MONAI
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
     """The tiles along one axis.
 
-    `starts` has the first pixel of each; `weights` is (tiles, edge) float32, and at every pixel the weights of all
-    tiles there sum to 1: a blend needs no division, and where one tile lies alone its weight is 1. `extent` is the
+    `starts` has the first pixel of each tile. `weights` is (tiles, edge) float32. At every pixel, the weights of all
+    tiles there sum to 1, so blending needs no division, and a pixel that one tile covers has weight 1. `extent` is the
     number of pixels of the image; the tiles cover them up to the next multiple of the stride.
     """
 
@@ -38,12 +38,12 @@ class Axis:
     weights: Tensor
     extent: int
 
-    def places(self, start: int, stop: int, *, mirrored: bool) -> NDArray[np.int64]:
-        """Return indices of pixels `start` to `stop`; beyond the image, those of its mirror image or last pixel."""
-        places = np.arange(start, stop)
-        beyond = places >= self.extent
-        places[beyond] = 2 * (self.extent - 1) - places[beyond] if mirrored else self.extent - 1
-        return places
+    def indices(self, start: int, stop: int, *, mirrored: bool) -> NDArray[np.int64]:
+        """Return indices of pixels `start` to `stop`. Beyond the image, they are mirrored or stay at the last pixel."""
+        indices = np.arange(start, stop)
+        beyond = indices >= self.extent
+        indices[beyond] = 2 * (self.extent - 1) - indices[beyond] if mirrored else self.extent - 1
+        return indices
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Yield the pixels that each tile adds to the tiles before it."""
@@ -67,9 +67,9 @@ class Grid:
         return all(axis.starts[-1] + axis.edge - axis.extent < axis.extent for axis in axes)
 
     def read(self, image: LazyArray, start: int, stop: int) -> NDArray[Any]:
-        """Read lines of the image as it is extended to a multiple of the stride."""
-        rows = self.rows.places(start, stop, mirrored=self.mirrored)
-        columns = self.columns.places(0, self.columns.starts[-1] + self.columns.edge, mirrored=self.mirrored)
+        """Read lines of the image after its extension to a multiple of the stride."""
+        rows = self.rows.indices(start, stop, mirrored=self.mirrored)
+        columns = self.columns.indices(0, self.columns.starts[-1] + self.columns.edge, mirrored=self.mirrored)
         first = int(rows.min())
         block = image.read(first, int(rows.max()) + 1)
         if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
@@ -87,12 +87,12 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
     >>> tile_starts(300, tile=400, overlap=0.25)
     (0,)
     """
-    room = extent - tile
-    if room <= 0:
+    last_start = extent - tile
+    if last_start <= 0:
         return (0,)
     step = max(1, int(tile * (1 - overlap) + 1e-9))
-    gaps = -(-room // step)
-    return tuple((index * room + gaps // 2) // gaps for index in range(gaps + 1))
+    gaps = -(-last_start // step)
+    return tuple((index * last_start + gaps // 2) // gaps for index in range(gaps + 1))
 
 
 def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Blend, stride: int = 1) -> Grid:
@@ -148,7 +148,7 @@ def tiled_bands(
     Yields
     ------
     (num_channels, h, W), float32, of the image without its extension, from top to bottom. It may be overwritten when
-    the next one is asked for. The order of summation does not depend on `tile_batch`.
+    the next one is requested. The order of summation does not depend on `tile_batch`.
     """
     rows, columns = grid.rows, grid.columns
     strip: Tensor | None = None
@@ -157,18 +157,20 @@ def tiled_bands(
     for index, (top, fresh) in enumerate(zip(rows.starts, strips, strict=True)):
         strip = fresh if strip is None else torch.cat([strip[:, top - rows.starts[index - 1] :], fresh], 1)
         if index == 0:
-            row_weights, column_weights = (upload(each, fresh.device) for each in (row_weights, column_weights))
-        tiles, done = enumerate(columns.starts), 0
+            row_weights = upload(row_weights, fresh.device)
+            column_weights = upload(column_weights, fresh.device)
+        tiles = enumerate(columns.starts)
+        done = 0
         while group := list(islice(tiles, tile_batch)):
-            cut = torch.stack([strip[:, :, start : start + columns.edge] for _, start in group])
-            cut = cut.contiguous(memory_format=torch.channels_last)  # the first one is not kept beside it
-            logits = forward(cut)
+            batch = torch.stack([strip[:, :, start : start + columns.edge] for _, start in group])
+            batch = batch.contiguous(memory_format=torch.channels_last)  # the same name, to free the first copy
+            logits = forward(batch)
             if total is None:
                 total = logits.new_zeros(logits.shape[1], rows.edge, columns.starts[-1] + columns.edge)
-            for (column, start), part in zip(group, logits, strict=True):
+            for (column, start), tile in zip(group, logits, strict=True):
                 weight = row_weights[index, :, None] * column_weights[column]
-                total[:, :, start : start + columns.edge].addcmul_(part, weight)
-            del cut, logits, part  # before the next ones are computed
+                total[:, :, start : start + columns.edge].addcmul_(tile, weight)
+            del batch, logits, tile  # before the next ones are computed
             done += len(group)
             on_tiles((index + done / len(columns.starts)) / len(rows.starts))
         if total is not None:
@@ -178,10 +180,12 @@ def tiled_bands(
 def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
     """Yield the lines that no later tile covers, then move the others up."""
     rows = grid.rows
-    top, last = rows.starts[index], index + 1 == len(rows.starts)
-    count = rows.edge if last else rows.starts[index + 1] - top
-    yield total[:, : min(count, rows.extent - top), : grid.columns.extent]
-    if not last:
-        kept, rest = rows.edge - count, total[:, count:]
-        total[:, :kept] = rest if kept <= count else rest.clone()  # if they don't overlap, no second copy is needed
-        total[:, kept:] = 0
+    top = rows.starts[index]
+    is_last = index + 1 == len(rows.starts)
+    finished = rows.edge if is_last else rows.starts[index + 1] - top
+    yield total[:, : min(finished, rows.extent - top), : grid.columns.extent]
+    if not is_last:
+        unfinished = rows.edge - finished
+        rest = total[:, finished:]
+        total[:, :unfinished] = rest if unfinished <= finished else rest.clone()  # overlapping lines need a copy
+        total[:, unfinished:] = 0

@@ -29,21 +29,21 @@ class AdditiveLoss(nn.Module):
     ----------
     name
         First word of its messages.
-    adds
-        False if the loss is defined on a whole batch. Its sum is then the loss itself and its denominator 1, so several
-        batches give the mean of their losses.
-    adds_over_pixels
+    is_additive
+        Whether the loss of several batches is that of one large batch. Otherwise it is defined on a whole batch: its
+        sum is the loss itself and its denominator 1, so several batches give the mean of their losses.
+    is_additive_over_pixels
         Whether the sums and denominators also add over the parts of one image. A region loss compares whole regions, so
         it adds over images at most.
     """
 
     bad_labels: torch.Tensor
 
-    def __init__(self, name: str, *, adds: bool = True, adds_over_pixels: bool = False) -> None:
+    def __init__(self, name: str, *, is_additive: bool = True, is_additive_over_pixels: bool = False) -> None:
         super().__init__()
         self.name = name
-        self.adds = adds
-        self.adds_over_pixels = adds_over_pixels
+        self.is_additive = is_additive
+        self.is_additive_over_pixels = is_additive_over_pixels
         self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -74,9 +74,10 @@ class AdditiveLoss(nn.Module):
         """
         for part in self.modules():
             if isinstance(part, AdditiveLoss) and part.bad_labels:
-                given, remedy = f"{int(part.bad_labels)} other labels", "`segmeter check` names the files."
+                got = f"{int(part.bad_labels)} other labels"
+                remedy = "`segmeter check` names the files."
                 part.bad_labels.zero_()
-                raise InputError(expected(part.name, "target", "to hold classes or ignore_index only", given, remedy))
+                raise InputError(expected(part.name, "target", "to hold classes or ignore_index only", got, remedy))
 
 
 class PixelMeanLoss(AdditiveLoss):
@@ -100,7 +101,7 @@ class PixelMeanLoss(AdditiveLoss):
 
 
 class CoreLoss(AdditiveLoss):
-    """A binary loss for objects plus half of one for their cores, which trains one logit to know both.
+    """A binary loss for objects plus half of one for their cores, so that one logit learns both.
 
     The logit of "core" is that of "object" minus `SURE`, as in ordinal regression: the model has to be surer in cores
     than elsewhere in objects. So the pixels of probability above ``sigmoid(SURE)`` are the cores.
@@ -108,7 +109,7 @@ class CoreLoss(AdditiveLoss):
     Parameters
     ----------
     loss
-        Takes logits (B, 1, H, W) and targets of 0, 1 and the ignored value. Ours also contain `CORE`.
+        Takes logits (B, 1, H, W) and targets of 0, 1 and the ignored value. Targets of this loss also contain `CORE`.
 
     References
     ----------
@@ -116,7 +117,9 @@ class CoreLoss(AdditiveLoss):
     """
 
     def __init__(self, loss: AdditiveLoss) -> None:
-        super().__init__("core_loss", adds=loss.adds, adds_over_pixels=loss.adds_over_pixels)
+        super().__init__(
+            "core_loss", is_additive=loss.is_additive, is_additive_over_pixels=loss.is_additive_over_pixels
+        )
         self.loss = loss
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -147,8 +150,8 @@ class SumLoss(AdditiveLoss):
     def __init__(self, parts: dict[str, AdditiveLoss], weights: dict[str, float]) -> None:
         super().__init__(
             "sum_loss",
-            adds=all(part.adds for part in parts.values()),
-            adds_over_pixels=all(part.adds_over_pixels for part in parts.values()),
+            is_additive=all(part.is_additive for part in parts.values()),
+            is_additive_over_pixels=all(part.is_additive_over_pixels for part in parts.values()),
         )
         self.parts: Any = nn.ModuleDict(parts)
         self.weights = dict(weights)

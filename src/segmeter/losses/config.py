@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
 
-_LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
+_LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # the constant c of ENet, where it is 1.02
 
 LOSSES = Registry("loss")
 
@@ -205,20 +205,22 @@ def resolve_weights(
     config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None
 ) -> tuple[float, ...] | None:
     """Turn ``config.class_weights`` into numbers; ConfigError if they do not fit the classes."""
-    given = config.class_weights
-    if given is None:
+    weights = config.class_weights
+    if weights is None:
         return None
     with collecting("loss") as problems:
         remedy = "Use `loss.alpha` to weigh target 1 against target 0."
-        problems.expect(spec.task == "multiclass", "class_weights", f"to be null for {spec.task}", given, remedy)
-        if isinstance(given, str):
+        problems.expect(spec.task == "multiclass", "class_weights", f"to be null for {spec.task}", weights, remedy)
+        if isinstance(weights, str):
             rule = "to be numbers where the pixels per class of the training set are not known"
             remedy = "`segmeter check` suggests one per class."
-            problems.expect(class_counts is not None, "class_weights", rule, given, remedy)
+            problems.expect(class_counts is not None, "class_weights", rule, weights, remedy)
         else:
             rule = f"to have {spec.num_classes} values, one for each of {', '.join(spec.names)}"
-            problems.expect(len(given) == spec.num_classes, "class_weights", rule, tuple(given))
-    return tuple(map(float, class_weights(np.asarray(class_counts), given))) if isinstance(given, str) else tuple(given)
+            problems.expect(len(weights) == spec.num_classes, "class_weights", rule, tuple(weights))
+    if isinstance(weights, str):
+        return tuple(map(float, class_weights(np.asarray(class_counts), weights)))
+    return tuple(weights)
 
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> "nn.Module":
@@ -276,5 +278,5 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     share: npt.NDArray[np.float64] = counts / counts.sum(dtype=np.float64)
     if scheme in _LOG_OFFSETS:
         return np.asarray(1 / np.log(_LOG_OFFSETS[scheme] + share))
-    top = float(np.median(share[share > 0])) if scheme == "median" else 1 / counts.size
-    return np.asarray(np.divide(top, share, out=np.zeros_like(share), where=share > 0))
+    numerator = float(np.median(share[share > 0])) if scheme == "median" else 1 / counts.size
+    return np.asarray(np.divide(numerator, share, out=np.zeros_like(share), where=share > 0))

@@ -1,9 +1,11 @@
-"""Defines the focal loss: the public functions, which mean the same whatever backend computes them.
+"""Offers the focal loss to users: checks its tensors, chooses a backend, and divides by the normaliser.
+
+The definition is in `focal_torch`, and all backends compute the same loss.
 
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +25,7 @@ from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labe
 Reduction = Literal["mean", "sum", "none"]
 Weights = Sequence[float] | torch.Tensor | None
 
-# Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
+# Loading the kernels takes longer than the few milliseconds that fewer logits take.
 WORTH_LOADING = 1 << 16
 
 
@@ -54,26 +56,26 @@ class FocalLoss(AdditiveLoss):
         backend: Backend = "auto",
         name: str = "focal_loss",
     ) -> None:
-        super().__init__(name, adds_over_pixels=True)
-        given = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
-        self.options = check_focal_options(name, FocalOptions(*given))
+        super().__init__(name, is_additive_over_pixels=True)
+        arguments = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
+        self.options = check_focal_options(name, FocalOptions(*arguments))
         self.register_buffer("class_weights", self.options.class_weights, persistent=False)
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        loss, bad = _compute(self.name, logits, target, self._placed())
+        loss, bad = _compute(self.name, logits, target, self._device_options())
         return self.mark(loss, bad)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Sum over the elements, (1,), and divide only by a normaliser that is a number."""
-        total, bad = _compute(self.name, logits, target, self._placed()._replace(reduction="sum"))
+        total, bad = _compute(self.name, logits, target, self._device_options()._replace(reduction="sum"))
         number = self.options.normalizer
         return self.mark(total if isinstance(number, str) else total / number, bad).view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Return the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
-        return count_normalizer(target, self._placed()).view(1)
+        return count_normalizer(target, self._device_options()).view(1)
 
-    def _placed(self) -> FocalOptions:
+    def _device_options(self) -> FocalOptions:
         return self.options._replace(class_weights=self.class_weights)
 
 
@@ -155,8 +157,8 @@ def focal_loss(
     >>> p = torch.softmax(logits, 1)[0, 0, 0, 0]
     >>> torch.testing.assert_close(value, -((1 - p) ** 2) * p.log())
     """
-    given = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
-    options = check_focal_options("focal_loss", FocalOptions(*given))
+    arguments = (task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend)
+    options = check_focal_options("focal_loss", FocalOptions(*arguments))
     if options.class_weights is not None and isinstance(logits, torch.Tensor):
         options = options._replace(class_weights=options.class_weights.to(logits.device))
     loss, bad = _compute("focal_loss", logits, target, options)
@@ -167,10 +169,10 @@ def build_focal(
     config: FocalConfig | CrossEntropyConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None
 ) -> FocalLoss:
     """Build the focal loss, or cross-entropy, which is the focal loss at gamma 0."""
-    given: dict[str, Any] = {"gamma": 0.0, **config.model_dump(exclude={"name", "class_weights"})}
+    options: dict[str, Any] = {"gamma": 0.0, **config.model_dump(exclude={"name", "class_weights"})}
     weights = resolve_weights(config, spec, class_counts)
     name = f"{config.name}_loss"
-    return FocalLoss(spec.task, **given, class_weights=weights, ignore_index=spec.ignore_index, name=name)
+    return FocalLoss(spec.task, **options, class_weights=weights, ignore_index=spec.ignore_index, name=name)
 
 
 def _compute(
@@ -179,18 +181,18 @@ def _compute(
     """Compute the loss and the number of bad labels."""
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
-    chosen = choose_backend(logits, aligned, options)
-    if chosen == "numba":
+    backend = choose_backend(logits, aligned, options)
+    if backend == "numba":
         from segmeter.losses import focal_numba  # loading a compiled backend takes a moment
 
         x = logits if logits.dtype == torch.bfloat16 else widened(logits)
-        loss, weight, bad = _Fused.apply(x, aligned, options, focal_numba.compute)
-    elif chosen == "triton":
+        loss, weight, bad = _Fused.apply(x, aligned, options, focal_numba)
+    elif backend == "triton":
         from segmeter.losses import focal_triton
 
-        loss, weight, bad = _Fused.apply(logits, aligned, options, focal_triton.compute)
+        loss, weight, bad = _Fused.apply(logits, aligned, options, focal_triton)
     else:
-        loss, weight, bad = focal_torch.compute(logits, aligned, options)
+        loss, weight, bad = focal_torch.forward_sums(logits, aligned, options)
     refuse_bad_labels(bad, logits, aligned, softmax=options.softmax, ignore_index=ignore_index, where=where)
     if options.reduction == "mean":
         number = options.normalizer
@@ -211,36 +213,37 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOpt
         return "torch"
     backend, device = options.backend, logits.device.type
     summed = options.reduction != "none" and not options.label_smoothing
-    takes = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
-    fits = takes and device == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
-    possible = {"numba": takes and device == "cpu", "triton": fits and has_triton()}
+    compilable = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
+    fits = compilable and device == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
+    possible = {"numba": compilable and device == "cpu", "triton": fits and has_triton()}
     if backend == "auto":
         large = logits.numel() >= WORTH_LOADING
         return "triton" if possible["triton"] else "numba" if possible["numba"] and large else "torch"
     if not possible.get(backend, True):
         rule = "to be numba on a CPU or triton on CUDA, for logits up to 32 bits and integer labels, and only to sum"
-        given = f"{backend!r} for {logits.dtype} {tuple(logits.shape)} logits on {device} and a {target.dtype} target"
-        raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
+        got = f"{backend!r} for {logits.dtype} {tuple(logits.shape)} logits on {device} and a {target.dtype} target"
+        raise InputError(expected("focal_loss", "backend", rule, got, 'Use backend="auto".'))
     return backend
 
 
 class _Fused(torch.autograd.Function):
-    """Computes the sums with the closed-form gradient; of tensors as large as the logits, only the logits are saved."""
+    """Computes the sums and the closed-form gradient by a backend's two functions. Saves only logits and target."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, compute: Callable[..., Any]
+        ctx: Any, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, backend: Any
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target)
-        ctx.options, ctx.compute = options, compute
-        total, weight, bad = compute(logits, target, options)
+        ctx.options = options
+        ctx.backend = backend
+        total, weight, bad = backend.forward_sums(logits, target, options)
         ctx.mark_non_differentiable(weight, bad)
         return total, weight, bad
 
     @staticmethod
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         logits, target = ctx.saved_tensors
-        (gradient,) = ctx.compute(logits, target, ctx.options, scale)
+        gradient = ctx.backend.gradient(logits, target, ctx.options, scale)
         if torch.is_grad_enabled():
             gradient = _NoSecondDerivative.apply(gradient, logits, scale)
         return gradient, None, None, None

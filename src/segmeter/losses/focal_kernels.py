@@ -35,11 +35,11 @@ U4, U5, U6 = f32(0.19678117334842682), f32(-0.15311862528324127), f32(0.10614264
 U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.003256378462538123)
 
 
-class Job(NamedTuple):
+class KernelJob(NamedTuple):
     """One call: addresses in torch's memory, sizes, strides in elements, and which blocks to do.
 
-    `gradient` is 0 where sums are wanted: three float64 per block at `sums`. `scale` is the incoming gradient, one
-    float32. `halved` tells that logits and gradient are bfloat16, not float32. `width` is a label's size in bytes, 1 or
+    If `gradient` is 0, three float64 per block are written to `sums` instead. `scale` is the incoming gradient, one
+    float32. If `halved`, logits and gradient are bfloat16, otherwise float32. `width` is a label's size in bytes, 1 or
     4.
     """
 
@@ -68,21 +68,21 @@ class Job(NamedTuple):
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(_: Any, address: Any) -> Any:
     """Turn an address into a pointer, so that torch's memory is used in place."""
-    return types.voidptr(types.int64), lambda context, builder, signature, given: builder.inttoptr(
-        given[0], context.get_value_type(signature.return_type)
+    return types.voidptr(types.int64), lambda context, builder, signature, arguments: builder.inttoptr(
+        arguments[0], context.get_value_type(signature.return_type)
     )
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def bits_of(_: Any, value: Any) -> Any:
     """Return the int32 with the bits of a float32."""
-    return types.int32(types.float32), lambda _, builder, __, given: builder.bitcast(given[0], ir.IntType(32))
+    return types.int32(types.float32), lambda _, builder, __, arguments: builder.bitcast(arguments[0], ir.IntType(32))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def float_of(_: Any, bits: Any) -> Any:
     """Return the float32 with the bits of an int32."""
-    return types.float32(types.int32), lambda _, builder, __, given: builder.bitcast(given[0], ir.FloatType())
+    return types.float32(types.int32), lambda _, builder, __, arguments: builder.bitcast(arguments[0], ir.FloatType())
 
 
 @fused_part
@@ -98,7 +98,7 @@ def exp(x: Any) -> Any:
 
 @fused_part
 def log(x: Any) -> Any:
-    """Compute ln(x) of a normal x > 0, like `exp` with the coefficients of Cephes (S. Moshier)."""
+    """Compute ln(x) of a normal x > 0, with the coefficients of Cephes (S. Moshier), as in `exp`."""
     bits = bits_of(x)
     exponent = (bits - SQRT_HALF) >> MANTISSA
     f = float_of(bits - (exponent << MANTISSA)) - ONE
@@ -111,8 +111,8 @@ def log(x: Any) -> Any:
 @fused_part
 def log1p(x: Any) -> Any:
     """Compute ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
-    whole = ONE + x
-    return log(whole) + (x - (whole - ONE)) / whole
+    rounded = ONE + x
+    return log(rounded) + (x - (rounded - ONE)) / rounded
 
 
 @fused_part
@@ -151,9 +151,9 @@ def read_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
     step = job.strides[2]
     for k in range(job.channels):
         row = rows[k]
-        place = image * job.strides[0] + k * job.strides[1] + start * step
-        lane = carray(pointer(job.logits + 4 * place), 1, np.float32)
-        halves = carray(pointer(job.logits + 2 * place), 1, np.uint16)
+        offset = image * job.strides[0] + k * job.strides[1] + start * step
+        lane = carray(pointer(job.logits + 4 * offset), 1, np.float32)
+        halves = carray(pointer(job.logits + 2 * offset), 1, np.uint16)
         if job.halved:
             for p in range(count):
                 row[p] = float_of(i32(halves[p * step]) << LOWER)
@@ -171,9 +171,9 @@ def write_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
     step = job.gradient_strides[2]
     for k in range(job.channels):
         row = rows[k]
-        place = image * job.gradient_strides[0] + k * job.gradient_strides[1] + start * step
-        lane = carray(pointer(job.gradient + 4 * place), 1, np.float32)
-        halves = carray(pointer(job.gradient + 2 * place), 1, np.uint16)
+        offset = image * job.gradient_strides[0] + k * job.gradient_strides[1] + start * step
+        lane = carray(pointer(job.gradient + 4 * offset), 1, np.float32)
+        halves = carray(pointer(job.gradient + 2 * offset), 1, np.uint16)
         if job.halved:
             for p in range(count):
                 halves[p * step] = half_of(row[p])
@@ -225,7 +225,7 @@ def split_softmax(
     rows: Any, classes: Any, count: Any, others: Any, hot: Any, delta: Any, nll: Any, q: Any, top: Any
 ) -> None:
     """Turn logits into e; give the other classes' e, e and logit - largest of the class, nll and q."""
-    # the class's e is exactly 1 where it is the largest; lines cut from one array in here would make no vector code
+    # The class's e is exactly 1 where it is the largest. Rows cut from one array in here would prevent vector code.
     for p in range(count):
         top[p] = rows[0, p]
         others[p] = hot[p] = delta[p] = ZERO

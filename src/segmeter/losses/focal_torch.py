@@ -1,6 +1,6 @@
-"""Checks the focal loss's options, and defines it in plain torch, which takes soft targets and any device.
+"""Checks the focal loss's options, and defines the loss in plain torch, for soft targets too and on any device.
 
-Autograd differentiates it; the other backends are compared with it. Letters: B batch, K channels, N... the spatial
+Autograd differentiates it, and the other backends are compared with it. Letters: B batch, K channels, N... the spatial
 axes.
 """
 
@@ -18,7 +18,7 @@ LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
 class FocalOptions(NamedTuple):
-    """The options of the focal loss, as `focal_loss` names them; checked, `class_weights` are a tensor."""
+    """The options of the focal loss, as `focal_loss` names them. Once checked, `class_weights` is a tensor."""
 
     task: Task
     gamma: float = 2.0
@@ -41,7 +41,7 @@ class FocalOptions(NamedTuple):
         return (1.0, 1.0) if self.alpha is None else (1.0 - self.alpha, float(self.alpha))
 
 
-def check_focal_options(where: str, given: FocalOptions) -> FocalOptions:
+def check_focal_options(where: str, options: FocalOptions) -> FocalOptions:
     """Check the options of `focal_loss`, and make them plain numbers.
 
     Raises
@@ -51,38 +51,39 @@ def check_focal_options(where: str, given: FocalOptions) -> FocalOptions:
     InputError
         The task is unknown, or an option is not a number.
     """
-    known_name(where, "task", given.task, TASKS)
-    given = given._replace(
-        gamma=real_number(where, "gamma", given.gamma),
-        label_smoothing=real_number(where, "label_smoothing", given.label_smoothing),
+    known_name(where, "task", options.task, TASKS)
+    options = options._replace(
+        gamma=real_number(where, "gamma", options.gamma),
+        label_smoothing=real_number(where, "label_smoothing", options.label_smoothing),
     )
-    if given.ignore_index is not None:
-        given = given._replace(ignore_index=whole_number(where, "ignore_index", given.ignore_index))
-    alpha, weights, normalizer = given.alpha, given.class_weights, given.normalizer
+    if options.ignore_index is not None:
+        options = options._replace(ignore_index=whole_number(where, "ignore_index", options.ignore_index))
+    alpha, weights, normalizer = options.alpha, options.class_weights, options.normalizer
     with collecting(where) as problems:
-        problems.one_of("reduction", given.reduction, ("mean", "sum", "none"))
-        problems.one_of("backend", given.backend, get_args(Backend))
-        problems.in_range("gamma", given.gamma, 0)
-        problems.in_range("label_smoothing", given.label_smoothing, 0, 1)
+        problems.one_of("reduction", options.reduction, ("mean", "sum", "none"))
+        problems.one_of("backend", options.backend, get_args(Backend))
+        problems.in_range("gamma", options.gamma, 0)
+        problems.in_range("label_smoothing", options.label_smoothing, 0, 1)
         problems.in_range("alpha", alpha, 0, 1)
-        fits, remedy = alpha is None or not given.softmax, "Use class_weights."
+        fits, remedy = alpha is None or not options.softmax, "Use class_weights."
         problems.expect(fits, "alpha", "to be None for multiclass", alpha, remedy)
         if weights is not None:  # dense and float32, as the kernels read them
             if not isinstance(weights, torch.Tensor):
                 weights = real_numbers(where, "class_weights", weights)
             weights = torch.as_tensor(weights, dtype=torch.float32).contiguous()
-            given = given._replace(class_weights=weights)
-            rule = f"to be None for {given.task}"
-            problems.expect(given.softmax, "class_weights", rule, tuple(weights.shape), "Use alpha.")
+            options = options._replace(class_weights=weights)
+            rule = f"to be None for {options.task}"
+            problems.expect(options.softmax, "class_weights", rule, tuple(weights.shape), "Use alpha.")
             if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
                 ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
                 rule = "to be (K,), finite and >= 0, one of them > 0"
                 problems.expect(ok, "class_weights", rule, weights.tolist())
         if isinstance(normalizer, str):  # a softmax has no elements of target 1 for "positives" to count
-            problems.one_of("normalizer", normalizer, ("valid", "elements") if given.softmax else get_args(Normalizer))
+            names = ("valid", "elements") if options.softmax else get_args(Normalizer)
+            problems.one_of("normalizer", normalizer, names)
         else:
             problems.in_range("normalizer", real_number(where, "normalizer", normalizer), 0, above=True)
-    return given
+    return options
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
@@ -105,7 +106,7 @@ def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tenso
     return torch.where(valid, weights.to(wide)[torch.where(valid, elements, 0).long()], 0).sum()
 
 
-def compute(
+def forward_sums(
     logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sum ``-t_k w_k (1 - p_k)^gamma log p_k`` over classes k and counted elements.
@@ -128,8 +129,8 @@ def compute(
     classes, counted, bad = read_labels(logits, target, softmax=options.softmax, ignore_index=options.ignore_index)
     # masked before anything else: 0 times the gradient of a NaN logit would be NaN
     x = widened(torch.where(counted.unsqueeze(1) if options.softmax else counted, logits, 0))
-    table = torch.ones(logits.shape[1], device=x.device) if weights is None else weights
-    table = table.to(x.dtype)
+    class_weights = torch.ones(logits.shape[1], device=x.device) if weights is None else weights
+    class_weights = class_weights.to(x.dtype)
     if not options.softmax:
         hot = (target if soft else classes).to(x.dtype) * (1 - smoothing) + smoothing / 2
         up, down = _modulated(-logsigmoid(x), options.gamma), _modulated(-logsigmoid(-x), options.gamma)
@@ -137,13 +138,13 @@ def compute(
         losses = positive * hot * up + negative * (1 - hot) * down
     elif soft or smoothing:
         hot = (target if soft else one_hot(classes, x)).to(x.dtype)
-        mixed = (hot * (1 - smoothing) + smoothing / x.shape[1]) * table.view(1, -1, *[1] * (x.ndim - 2))
+        mixed = (hot * (1 - smoothing) + smoothing / x.shape[1]) * class_weights.view(1, -1, *[1] * (x.ndim - 2))
         losses = (mixed * _modulated(-x.log_softmax(1), options.gamma)).sum(1)
     else:
-        losses = table[classes] * _modulated(cross_entropy(x, classes, reduction="none"), options.gamma)
+        losses = class_weights[classes] * _modulated(cross_entropy(x, classes, reduction="none"), options.gamma)
     losses = torch.where(counted, losses, 0)
     weighted = options.softmax and not soft
-    weight = torch.where(counted, table[classes], 0).sum() if weighted else counted.sum().to(x.dtype)
+    weight = torch.where(counted, class_weights[classes], 0).sum() if weighted else counted.sum().to(x.dtype)
     return losses if options.reduction == "none" else losses.sum(), weight, bad.sum()
 
 

@@ -16,33 +16,55 @@ import triton.language as tl
 from segmeter.losses.focal_torch import FocalOptions
 from segmeter.losses.targets import with_pixel_stride
 
-TILE = 2048  # logits per program: 8 per thread with 8 warps, in 55 to 110 registers
+TILE = 2048  # logits per program: 8 per thread with 8 warps, which take 55 to 110 registers
 LARGEST = tl.constexpr(3.4028234663852886e38)
 
 
-def compute(
-    logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, scale: torch.Tensor | None = None
-) -> list[torch.Tensor]:
-    """Compute what `focal_numba.compute` does, for floating logits of at most 32 bits on CUDA."""
+def forward_sums(
+    logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Compute the same as `focal_numba.forward_sums`, for floating logits of at most 32 bits on CUDA."""
+    totals = _run(logits, target, options, scale=None, gradient=None).sum(0, dtype=torch.float64)
+    return totals[0].float(), totals[1].float(), totals[2].long()
+
+
+def gradient(logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, scale: torch.Tensor) -> torch.Tensor:
+    """Compute the gradient of the summed loss times `scale`, the incoming gradient, 0-d."""
+    result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
+    spaced, _ = with_pixel_stride(result)
+    _run(logits, target, options, scale=scale.float(), gradient=spaced)
+    return result if spaced is result else result.copy_(spaced)
+
+
+def _run(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    options: FocalOptions,
+    *,
+    scale: torch.Tensor | None,
+    gradient: torch.Tensor | None,
+) -> torch.Tensor:
+    """Fill the gradient if there is one, else return loss, weight and bad labels per tile, (tiles, 3) float32."""
     spaced, step = with_pixel_stride(logits)
-    channels, pixels, weights = logits.shape[1], logits[0, 0].numel(), options.class_weights
-    images, block_k = logits.shape[0], 1 << (channels - 1).bit_length()  # Triton takes powers of two
+    images, channels = logits.shape[:2]
+    pixels = logits[0, 0].numel()
+    weights = options.class_weights
+    block_k = 1 << (channels - 1).bit_length()  # Triton takes powers of two
     block_p = max(1, TILE // block_k)
     blocks = -(-pixels // block_p)
     sums = torch.empty((blocks * images, 3), dtype=torch.float32, device=logits.device)
-    result, gradient, strides = sums, sums, (0, 0, 0)
-    if scale is not None:
-        result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
-        gradient, distance = with_pixel_stride(result)
-        strides = (gradient.stride(0), gradient.stride(1), distance)
+    strides = (0, 0, 0)
+    if gradient is not None:
+        strides = (gradient.stride(0), gradient.stride(1), with_pixel_stride(gradient)[1])
     with torch.cuda.device_of(logits):  # Triton takes the current device, which `cuda:1` need not be
         focal[(blocks, images)](
-            *(spaced, target.contiguous(), weights, sums if scale is None else scale.float(), sums, gradient),
+            *(spaced, target.contiguous(), weights, sums if scale is None else scale),
+            *(sums, sums if gradient is None else gradient),
             *(channels, pixels, *spaced.stride()[:2], step, *strides),
             *(0 if options.ignore_index is None else options.ignore_index, *options.sides),
             GAMMA=options.gamma,
             SOFTMAX=options.softmax,
-            BACKWARD=scale is not None,
+            BACKWARD=gradient is not None,
             HAS_IGNORE=options.ignore_index is not None,
             HAS_WEIGHTS=weights is not None,
             num_warps=8,
@@ -50,17 +72,14 @@ def compute(
             BLOCK_P=block_p,
             BLOCK_K=block_k,
         )
-    if scale is not None:
-        return [result if gradient is result else result.copy_(gradient)]
-    whole = sums.sum(0, dtype=torch.float64)
-    return [whole[0].float(), whole[1].float(), whole[2].long()]
+    return sums
 
 
 @triton.jit
 def log1p(x):
     """Compute ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
-    whole = 1.0 + x
-    return tl.log(whole) + (x - (whole - 1.0)) / whole
+    rounded = 1.0 + x
+    return tl.log(rounded) + (x - (rounded - 1.0)) / rounded
 
 
 @triton.jit
@@ -76,7 +95,7 @@ def power(q, GAMMA: tl.constexpr):
 
 @triton.jit
 def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
-    """Return the loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
+    """Return the loss [P, 1], or its slopes [P, K]. The sum of e leaves out the class, so that nothing cancels."""
     x = tl.where(k < channels, x, float("-inf"))
     delta = x - tl.max(x, axis=1, keep_dims=True)
     e, own = tl.exp(delta), k == labels
@@ -84,14 +103,14 @@ def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD:
     hot = tl.sum(tl.where(own, e, 0.0), axis=1, keep_dims=True)
     nll = log1p(others + (hot - 1.0)) - tl.sum(tl.where(own, delta, 0.0), axis=1, keep_dims=True)
     q = others / (others + hot)
-    # one return: Triton compares the types of all of them, also of those that are not reached
+    # a single return, as Triton compares the types of all returns, even of unreachable ones
     if BACKWARD:
         ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)  # tends to 1
         share = weight * (power(q, GAMMA) * (1.0 + GAMMA * (hot / (others + hot)) * ratio))
-        found = tl.where(own, -(share * q), e * (share / (others + hot)))
+        terms = tl.where(own, -(share * q), e * (share / (others + hot)))
     else:
-        found = weight * power(q, GAMMA) * nll
-    return found
+        terms = weight * power(q, GAMMA) * nll
+    return terms
 
 
 @triton.jit
@@ -121,13 +140,13 @@ def focal(
     image = tl.program_id(1).to(tl.int64)
     p = (tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P))[:, None]
     k = tl.arange(0, BLOCK_K)[None, :]
-    kept = (p < pixels) & (k < channels)
-    x = tl.load(logits + (image * s_image + p * s_pixel + k.to(tl.int64) * s_channel), mask=kept, other=0.0)
+    exists = (p < pixels) & (k < channels)
+    x = tl.load(logits + (image * s_image + p * s_pixel + k.to(tl.int64) * s_channel), mask=exists, other=0.0)
     x = x.to(tl.float32)
     if SOFTMAX:
         element, inside, kinds = image * pixels + p, p < pixels, channels
     else:
-        element, inside, kinds = (image * channels + k) * pixels + p, kept, 2
+        element, inside, kinds = (image * channels + k) * pixels + p, exists, 2
     labels = tl.load(target + element, mask=inside, other=0)
     if target.dtype.element_ty != tl.int64:  # 32 bits would cut 2^32 + 1 down to 1
         labels = labels.to(tl.int32)
@@ -140,15 +159,15 @@ def focal(
     if HAS_WEIGHTS:
         weight = tl.load(weights + labels, mask=counted, other=0.0)
     if SOFTMAX:
-        found = softmax_terms(x, labels, k, channels, weight, GAMMA, BACKWARD)
+        terms = softmax_terms(x, labels, k, channels, weight, GAMMA, BACKWARD)
     else:
-        found = sigmoid_terms(x, labels, negative, positive, GAMMA, BACKWARD)
+        terms = sigmoid_terms(x, labels, negative, positive, GAMMA, BACKWARD)
     if BACKWARD:
-        slopes = tl.where(counted, tl.load(scale) * found, 0.0)
-        places = image * g_image + p * g_pixel + k.to(tl.int64) * g_channel
-        tl.store(gradient + places, slopes.to(gradient.dtype.element_ty), mask=kept)
+        slopes = tl.where(counted, tl.load(scale) * terms, 0.0)
+        offsets = image * g_image + p * g_pixel + k.to(tl.int64) * g_channel
+        tl.store(gradient + offsets, slopes.to(gradient.dtype.element_ty), mask=exists)
     else:
-        place = sums + 3 * (image * tl.num_programs(0) + tl.program_id(0))
-        tl.store(place, tl.sum(tl.where(counted, found, 0.0)))
-        tl.store(place + 1, tl.sum(weight))
-        tl.store(place + 2, tl.sum((valid & ~known).to(tl.float32)))
+        record = sums + 3 * (image * tl.num_programs(0) + tl.program_id(0))
+        tl.store(record, tl.sum(tl.where(counted, terms, 0.0)))
+        tl.store(record + 1, tl.sum(weight))
+        tl.store(record + 2, tl.sum((valid & ~known).to(tl.float32)))

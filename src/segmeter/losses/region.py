@@ -29,7 +29,7 @@ class RegionLoss(AdditiveLoss):
     """
 
     def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str) -> None:
-        super().__init__(name, adds=over == "sample")
+        super().__init__(name, is_additive=over == "sample")
         known_name(name, "task", task, TASKS)
         known_name(name, "over", over, get_args(Over))
         self.task: Task = task
@@ -61,14 +61,14 @@ class RegionLoss(AdditiveLoss):
         # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
         x = widened(torch.where(counted, logits, 0))
         probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
-        values = (x, probs, hot.to(x.dtype), counted)
-        regions = [each.flatten(2) if self.adds else each.transpose(0, 1).flatten(1) for each in values]
+        maps = (x, probs, hot.to(x.dtype), counted)
+        regions = [values.flatten(2) if self.is_additive else values.transpose(0, 1).flatten(1) for values in maps]
         return self.mark(self.image_losses(*regions), bad).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Return how many images count, or 1 or 0 for a batch that counts or not: (1,) of the widest float."""
         per_image = self.present(target).flatten(1).any(1)
-        return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
+        return (per_image.sum() if self.is_additive else per_image.any()).to(widest_float(target.device)).view(1)
 
 
 class TverskyLoss(RegionLoss):
@@ -123,10 +123,10 @@ class TverskyLoss(RegionLoss):
         name: str = "tversky_loss",
     ) -> None:
         super().__init__(task, over, ignore_index, name=name)
-        given = {"alpha": alpha, "beta": beta, "gamma": gamma, "smooth": smooth}
-        self.alpha, self.beta, self.gamma, self.smooth = (real_number(name, key, given[key]) for key in given)
+        numbers = {"alpha": alpha, "beta": beta, "gamma": gamma, "smooth": smooth}
+        self.alpha, self.beta, self.gamma, self.smooth = (real_number(name, key, numbers[key]) for key in numbers)
         with collecting(name) as problems:
-            for key, value in given.items():
+            for key, value in numbers.items():
                 problems.in_range(key, value, 0, above=key in ("gamma", "smooth"))
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
@@ -137,8 +137,8 @@ class TverskyLoss(RegionLoss):
         self, logits: torch.Tensor, probs: torch.Tensor, hot: torch.Tensor, counted: torch.Tensor
     ) -> torch.Tensor:
         hits, predicted, present = (probs * hot).sum(-1), probs.sum(-1), hot.sum(-1)
-        whole = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
-        losses = 1 - (hits + self.smooth) / (whole + self.smooth)
+        weighted = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
+        losses = 1 - (hits + self.smooth) / (weighted + self.smooth)
         if self.gamma != 1:
             # The slope of x^0.75 is infinite at 0, which a perfect class reaches.
             losses = losses.clamp(min=torch.finfo(losses.dtype).eps) ** self.gamma

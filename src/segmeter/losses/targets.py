@@ -12,7 +12,7 @@ from segmeter.classes import Task
 from segmeter.errors import InputError
 
 LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
-SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
+SHARE_SLACK = 1e-5  # a soft target that was interpolated in float32 may leave 0 to 1 by this much
 
 
 def check_tensors(
@@ -25,7 +25,7 @@ def check_tensors(
     class_weights: torch.Tensor | None = None,
     soft: bool = True,
 ) -> torch.Tensor:
-    """Refuse shapes, dtypes and devices that do not fit, without reading a value; align the target with the logits.
+    """Refuse shapes, dtypes and devices that do not fit, without reading a value, and align target and logits.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def check_tensors(
     Raises
     ------
     InputError
-        Something does not fit; `soft` says whether a floating target may.
+        Something does not fit. A floating target fits only if `soft`.
     """
     for name, value in (("logits", logits), ("target", target)):
         if not isinstance(value, torch.Tensor):
@@ -63,9 +63,9 @@ def check_tensors(
         raise InputError(expected(where, "ignore_index", "to be None with a soft target", ignore_index))
     if class_weights is not None and (class_weights.shape != (channels,) or class_weights.device != logits.device):
         rule = f"to be ({channels},) on {logits.device}, one per class of the logits"
-        given = f"{tuple(class_weights.shape)} on {class_weights.device}"
+        got = f"{tuple(class_weights.shape)} on {class_weights.device}"
         remedy = "" if class_weights.device == logits.device else "Move the loss there: loss.to(device)."
-        raise InputError(expected(where, "class_weights", rule, given, remedy))
+        raise InputError(expected(where, "class_weights", rule, got, remedy))
     target = target.view(torch.uint8) if target.dtype == torch.bool else target
     return target.unsqueeze(1) if binary and target.ndim < logits.ndim else target
 
@@ -79,26 +79,27 @@ def refuse_bad_labels(
     ignore_index: int | None,
     where: str,
 ) -> None:
-    """Raise InputError with the bad labels and the first places, unless reading their number would stall a device."""
+    """Raise InputError with the first bad labels and positions, unless reading their number would stall a device."""
     if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
         return
-    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index)[2].nonzero()
-    first = [tuple(int(i) for i in place) for place in places[:5]]
-    values = [target[place].item() for place in first]
+    positions = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index)[2].nonzero()
+    first = [tuple(int(i) for i in position) for position in positions[:5]]
+    values = [target[position].item() for position in first]
     kind, rule = "values", "to hold 0 to 1, being a soft target"
     if not target.is_floating_point():
         ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
         kind, rule = "labels", f"to hold 0 to {logits.shape[1] - 1 if softmax else 1}{ignored}"
-    given = f"{len(places)} other {kind}, the first {values} at {first}"
+    got = f"{len(positions)} other {kind}, the first {values} at {first}"
     hint = "A mask of 0 and 255 has to be divided by 255." if 255 in values else ""
-    raise InputError(expected(where, "target", rule, given, hint))
+    raise InputError(expected(where, "target", rule, got, hint))
 
 
 def read_labels(
     logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Read int64 classes that are safe to index with, and mask the elements that count (all of a soft target) and bad
-    ones.
+    """Return int64 classes that are safe to index with, a mask of the elements that count, and a mask of bad ones.
+
+    All elements of a soft target count.
     """
     if target.is_floating_point():
         shape = logits[:, 0].shape if softmax else logits.shape
@@ -149,7 +150,7 @@ def widened(logits: torch.Tensor) -> torch.Tensor:
 
 def with_pixel_stride(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return the tensor (B, K, N...) and its stride from pixel to pixel, or a dense copy if no single stride exists."""
-    wide = [place for place in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if place[0] > 1]
-    if any(outer != size * inner for (_, outer), (size, inner) in pairwise(wide)):
+    axes = [axis for axis in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if axis[0] > 1]
+    if any(outer != size * inner for (_, outer), (size, inner) in pairwise(axes)):
         return tensor.contiguous(), 1
-    return tensor, wide[-1][1] if wide else 1
+    return tensor, axes[-1][1] if axes else 1

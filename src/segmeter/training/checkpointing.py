@@ -26,7 +26,7 @@ from segmeter.models.checkpoint import Checkpoint, point, read_checkpoint, write
 from segmeter.models.config import ModelCard
 
 LAST, BEST = "last", "best"
-RECENT = 2  # of the newest stay, in case the newest is damaged
+RECENT = 2  # this many of the newest checkpoints stay, in case the very newest is damaged
 _UNVALIDATED = "-unvalidated"
 _NAME = re.compile(rf"step-(\d{{8,}})({_UNVALIDATED})?")
 _LOG = logging.getLogger(__name__)
@@ -45,13 +45,14 @@ class Checkpoints:
         How many of the best stay.
     highest
         Whether a higher score is better.
-
     """
 
     def __init__(self, folder: Path, *, keep: int, highest: bool) -> None:
         make_folder(folder)
         clear_leftovers(folder)  # what a killed process left half-written
-        self.folder, self.keep, self.highest = folder, keep, highest
+        self.folder = folder
+        self.keep = keep
+        self.highest = highest
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None
         self._tabled_before: set[str] = set()  # the checkpoint before the newest still names these as best
@@ -59,8 +60,9 @@ class Checkpoints:
         self._running: Future[None] | None = None
 
     def rank(self, score: float | None, step: int) -> bool:
-        """Enter a score in the table, and return whether it is the best. NaN never enters, and the older score wins a
-        tie.
+        """Enter a score in the table, and return whether it is the best.
+
+        NaN never enters, and the older score wins a tie.
         """
         if score is None or math.isnan(score):
             return False
@@ -86,12 +88,12 @@ class Checkpoints:
     ) -> None:
         """Take a snapshot and publish it in the background, then update the links and remove old checkpoints.
 
-        This waits for the checkpoint before. If a GPU has no room for the snapshot, this one is written at once.
+        This waits for the previous checkpoint. If a GPU has no memory for the snapshot, this one is written at once.
 
         Raises
         ------
         RunError
-            The checkpoint before could not be written; the message names the one that stays.
+            The previous checkpoint could not be written; the message names the one that stays.
         """
         self.wait()
         name = step_name(step, unvalidated=unvalidated)
@@ -101,13 +103,13 @@ class Checkpoints:
         device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
         write = partial(self._publish, step, name, card=card, progress=progress)
         try:
-            kept = copy.deepcopy((segmenter_state, content))  # on their device, where the copies are queued
+            snapshot = copy.deepcopy((segmenter_state, content))  # on their device, where the copies are queued
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             write((segmenter_state, content))
         else:
-            self._running = self._pool.submit(_on_side_stream(device, partial(write, kept)))
+            self._running = self._pool.submit(_on_side_stream(device, partial(write, snapshot)))
         self.saved = name
 
     def wait(self, *, only_if_done: bool = False) -> None:
@@ -141,12 +143,13 @@ class Checkpoints:
             raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
 
     def newest(self) -> tuple[Path, dict[str, Any]]:
-        """Restore the table of the best from the newest whole checkpoint, and return its folder and state.
+        """Restore the table of the best from the newest undamaged checkpoint, and return its folder and state.
 
-        Newer ones, which are damaged, are set aside, as their names are needed again.
+        Newer ones, which are damaged, are renamed, as their names will be needed again.
         """
         checkpoint, state = read_newest(self.folder, say=_LOG.warning)
-        self.saved, names = checkpoint.folder.name, _names(self.folder)
+        self.saved = checkpoint.folder.name
+        names = _names(self.folder)
         for name in names[names.index(self.saved) + 1 :]:
             remove(self.folder / f"damaged-{name}")
             rename(self.folder / name, f"damaged-{name}")
@@ -163,7 +166,8 @@ class Checkpoints:
             point(self.folder / BEST, table[0][1])
         else:
             remove(self.folder / BEST)
-        names, tabled = _names(self.folder), {name for _, name in table}
+        names = _names(self.folder)
+        tabled = {name for _, name in table}
         superseded = {f"{name}{_UNVALIDATED}" for name in names}
         recent = [name for name in names if name not in superseded][-RECENT:]
         for name in names:
@@ -173,7 +177,7 @@ class Checkpoints:
 
 
 def read_newest(folder: Path, say: Callable[..., None] = _LOG.debug) -> tuple[Checkpoint, dict[str, Any]]:
-    """Read a run's newest whole checkpoint and its state, and change nothing.
+    """Read a run's newest undamaged checkpoint and its state, and change nothing.
 
     Parameters
     ----------
@@ -196,14 +200,14 @@ def read_newest(folder: Path, say: Callable[..., None] = _LOG.debug) -> tuple[Ch
         except CheckpointError as error:
             say("resume: %s is damaged, going back to the one before: %s", name, error)
             damaged.append(str(error))
-    found = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
-    raise CheckpointError([f"{folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
+    reason = f"none of its {len(names)} checkpoints is whole" if names else "there is no checkpoint"
+    raise CheckpointError([f"{folder}: {reason} to resume from. Start a new run (resume=null).", *damaged])
 
 
 def _names(folder: Path) -> list[str]:
-    """List the names of all checkpoints, oldest first. Of one step, the validated one is newer."""
-    found = [match for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
-    return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
+    """List the names of all checkpoints, oldest first. If a step has two, the validated one is newer."""
+    matches = [match for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
+    return [match[0] for match in sorted(matches, key=lambda match: (int(match[1]), match[2] is None))]
 
 
 def step_name(step: int, *, unvalidated: bool = False) -> str:
@@ -218,7 +222,7 @@ def step_name(step: int, *, unvalidated: bool = False) -> str:
 
 
 def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
-    """Run `work` on a GPU after everything that is queued so far, without delaying what is queued later."""
+    """Let `work` run on a GPU after everything that is queued so far, without delaying what is queued later."""
     if device.type != "cuda":
         return work
     ready = torch.cuda.Event()  # type: ignore[no-untyped-call]

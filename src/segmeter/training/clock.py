@@ -16,7 +16,7 @@ from segmeter.parallel import peak_bytes
 from segmeter.training.config import TrainingConfig
 
 FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
-SKIPPED = 3  # steps before the first profiled one: they allocate, compile and fill caches
+SKIPPED = 3  # the first steps aren't profiled, as they allocate, compile and fill caches
 
 
 class Limits:
@@ -31,7 +31,9 @@ class Limits:
     """
 
     def __init__(self, *, config: TrainingConfig, batches_per_epoch: int) -> None:
-        self.config, self.batches_per_epoch, epochs = config, batches_per_epoch, config.epoch_limit
+        self.config = config
+        self.batches_per_epoch = batches_per_epoch
+        epochs = config.epoch_limit
         self._last: dict[str, int] = {}  # the last step by each limit, as the user would write it
         if config.steps is not None:
             self._last[f"steps={config.steps}"] = config.steps
@@ -40,7 +42,7 @@ class Limits:
         self.last_step: float = min(self._last.values(), default=math.inf)  # infinity if only a time budget ends it
 
     def reached(self, step: int, seconds: float) -> str:
-        """Name the limit that ends the run, such as "epochs=60"; an empty string while there is none.
+        """Name the limit that ends the run, such as "epochs=60", or return an empty string before the end.
 
         `step` and `seconds` are as for `progress`. A time budget always allows at least one step.
         """
@@ -49,14 +51,14 @@ class Limits:
         return name if in_time else f"time_budget={self.config.time_budget}"
 
     def progress(self, step: int, seconds: float) -> float:
-        """Return the part of the run that is over, 0 to 1, by the limit that ends it first.
+        """Return the part of the run that is over, 0 to 1, by the limit that will be reached first.
 
         Parameters
         ----------
         step
             Steps done.
         seconds
-            Spent on the run, plus the time that the last validation will need.
+            Seconds spent on the run, plus the time that the last validation will need.
         """
         budget = self.config.budget_seconds
         in_time = 0.0 if budget is None else seconds / budget
@@ -79,7 +81,7 @@ class Limits:
 
 @dataclass
 class Counts:
-    """Images trained on, and the seconds that it took, those spent waiting for batches included."""
+    """Images trained on, and the seconds this took, including the seconds spent waiting for batches."""
 
     images: int = 0
     spent: float = 0.0
@@ -98,13 +100,14 @@ class Throughput:
     """A stopwatch for training steps. It pauses during validations and saves."""
 
     def __init__(self) -> None:
-        self.whole, self._recent = Counts(), Counts()  # of the process, and since the last reading
+        self.whole = Counts()  # since the process began
+        self._recent = Counts()  # since the last reading
         self._stages: dict[str, float] = {}
         self._since: float | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a block that is no training step; the stopwatch pauses meanwhile."""
+        """Time a block that is not a training step; the stopwatch pauses meanwhile."""
         self.hold()
         start = time.perf_counter()
         try:
@@ -113,7 +116,7 @@ class Throughput:
             self._stages[name] = self._stages.get(name, 0.0) + time.perf_counter() - start
 
     def run(self) -> None:
-        """Run, unless it runs already."""
+        """Start the stopwatch, unless it runs already."""
         self._since = self._since or time.perf_counter()
 
     def hold(self) -> None:
@@ -123,7 +126,7 @@ class Throughput:
             self._since = None
 
     def add(self, *, images: int = 0, spent: float = 0.0, waited: float = 0.0) -> None:
-        """Count images, or seconds of steps, of which batches took `waited` to come."""
+        """Count images, or seconds of steps, or the part of these seconds that was spent waiting for batches."""
         for counts in (self.whole, self._recent):
             counts.images += images
             counts.spent += spent
@@ -132,20 +135,21 @@ class Throughput:
     def read(self) -> dict[str, Any]:
         """Return the rates since the last reading, and the seconds of each stage."""
         self.hold()
-        seen, self._recent = self._recent, Counts()
-        stages, self._stages = {"data": seen.waited, "step": seen.spent - seen.waited, **self._stages}, {}
-        return {**seen.rates(), "stages": {name: round(seconds, 3) for name, seconds in stages.items()}}
+        counts, self._recent = self._recent, Counts()
+        stages = {"data": counts.waited, "step": counts.spent - counts.waited, **self._stages}
+        self._stages = {}
+        return {**counts.rates(), "stages": {name: round(seconds, 3) for name, seconds in stages.items()}}
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return the most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
+    """Return the most memory used so far: by torch on a GPU, otherwise by the whole process."""
     used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
     return round(used / 1e6, 1)
 
 
 @contextmanager
 def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
-    """Record steps with torch's profiler while the block runs; call what it yields after each step.
+    """Record steps with torch's profiler while the block runs; yields a function to call after each step.
 
     profile/table.txt lists the slowest operations. profile/trace.json opens in chrome://tracing and Perfetto. Both
     are written once the last step is recorded, or when the block ends before.
@@ -153,22 +157,22 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
     Parameters
     ----------
     folder
-        The run's.
+        The run's folder.
     steps
-        Recorded after the first `SKIPPED` ones, >= 1.
+        Number of steps to record after the first `SKIPPED` ones, >= 1.
     """
     on_gpu = torch.cuda.is_available()
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     plan = schedule(wait=SKIPPED - 1, warmup=1, active=steps, repeat=1)
 
-    def write(found: profile) -> None:
+    def write(recorded: profile) -> None:
         order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-        table = found.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=60)
+        table = recorded.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=60)
         remove(folder / FOLDER)  # left by a run that was stopped and resumed
         with fresh_folder(folder / FOLDER) as fresh:
-            found.export_chrome_trace(str(fresh / TRACE))
+            recorded.export_chrome_trace(str(fresh / TRACE))
             write_bytes(fresh / TABLE, f"{table}\n".encode())
 
-    # torch 2.11 warns of lost events at the first step unless it keeps them, and with one cycle that changes nothing
+    # Without acc_events, torch 2.11 warns of lost events at the first step. With a single cycle it changes nothing else
     with profile(activities=kinds, schedule=plan, on_trace_ready=write, acc_events=True) as recorder:
         yield recorder.step

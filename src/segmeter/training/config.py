@@ -18,7 +18,7 @@ LOGGERS = Registry("logger")
 
 AUTO, LOSS = "auto", "loss"  # the loss is the only score of a validation that is better if lower
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", LOSS)
-CLASS_MONITORS = ("iou", "dice")  # of a class: iou/car
+CLASS_MONITORS = ("iou", "dice")  # followed by a class, such as iou/car
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
 RunShare = Annotated[float, Unit("share of the run")]
 WarmUp = Annotated[RunShare, Field(ge=0, le=0.9)]
@@ -27,7 +27,7 @@ LearningRate = Annotated[float, Field(gt=0, le=MAX_LR)]
 WeightDecay = Annotated[float, Field(ge=0, le=10)]
 
 _LIKE = "to be like 12m, 1h30m or 90 (seconds)"
-DEFAULT_EPOCHS = 60  # if no limit is set
+DEFAULT_EPOCHS = 60  # the run's length if no limit is set
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")
 
 
@@ -46,13 +46,13 @@ def parse_duration(text: str | float) -> float:
     >>> parse_duration("12m"), parse_duration("45s"), parse_duration(90)
     (720.0, 45.0, 90.0)
     """
-    found = _DURATION.fullmatch(str(text).strip())
-    hours, minutes, last, unit = found.groups() if found else (None, None, None, None)
+    match = _DURATION.fullmatch(str(text).strip())
+    hours, minutes, rest, unit = match.groups() if match else (None, None, None, None)
     scale = 60 if hours and not minutes and not unit else 1  # 1h30 is an hour and a half
-    total = 3600 * float(hours or 0) + 60 * float(minutes or 0) + scale * float(last or 0)
-    if not total > 0:
+    seconds = 3600 * float(hours or 0) + 60 * float(minutes or 0) + scale * float(rest or 0)
+    if not seconds > 0:
         raise ConfigError(expected("training", "time_budget", _LIKE, repr(text)))
-    return total
+    return seconds
 
 
 def monitors(spec: ClassSpec, *, objects: bool = False) -> list[str]:
@@ -75,8 +75,8 @@ def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str
 class TrainingConfig(Config, title="training"):
     """The length of a training, how often it validates and saves, and how exactly it computes.
 
-    The run ends at the first limit that it reaches (epochs, steps, time_budget), and the schedule follows the limit
-    nearest to its end. If you set no limit it runs for 60 epochs.
+    The run ends at the first limit that it reaches (epochs, steps, time_budget), and the schedule follows whichever
+    limit will be reached first. If you set no limit it runs for 60 epochs.
     """
 
     epochs: Annotated[int | None, Unit("epochs")] = Field(None, ge=1)
@@ -156,7 +156,8 @@ class TrainingConfig(Config, title="training"):
     @rule("time_budget")
     def _length_of_time(cls, time_budget: Any, given: Given) -> None:
         try:
-            _ = time_budget is None or parse_duration(time_budget)
+            if time_budget is not None:
+                parse_duration(time_budget)
         except ConfigError as error:
             raise RuleError(_LIKE) from error
 
@@ -300,7 +301,7 @@ class LoggerConfig(Config, title="logger"):
     def all(self) -> tuple["LoggerConfig", ...]:
         """The logger and the others that `also` names."""
         others = (LOGGERS.schema(name)() for name in self.also)
-        return (self, *(each for each in others if isinstance(each, LoggerConfig)))
+        return (self, *(config for config in others if isinstance(config, LoggerConfig)))
 
 
 @LOGGERS.register("none", builder=lambda config, **context: None)

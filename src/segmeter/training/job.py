@@ -23,7 +23,7 @@ from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
 from segmeter.training.optimizers import find_encoder
 
-CONTENTS = "data.json"  # in the run's folder: the hash of every file of the data
+CONTENTS = "data.json"  # this file of the run's folder holds the hash of every file of the data
 # These keys change how fast or how often something happens, never what is learned. All others must be the same on
 # resuming. Moved or unverified data are compared by their contents.
 FREE = (
@@ -76,7 +76,7 @@ class TrainData:
     Parameters
     ----------
     source
-        The batches of the training cases; of several processes, this one's part of each batch.
+        The batches of the training cases. With several processes, it yields this one's part of each batch.
     train_cases, val_cases
         For names, fingerprints and validation. Without `val_cases` no checkpoint is best.
     augment
@@ -89,7 +89,10 @@ class TrainData:
     augment: Augmentation | None = None
 
     def name(self, number: int) -> str:
-        """Return the case of a sample's number; later turns of an epoch continue the numbers of the first."""
+        """Return the case that a sample number stands for.
+
+        Repeats of a case within an epoch have numbers beyond the number of cases.
+        """
         return self.train_cases.case_ids[number % len(self.train_cases)]
 
 
@@ -104,10 +107,10 @@ class TrainJob:
     segmenter
         Trained in place; on any device.
     loss
-        Called with logits (B, num_channels, H, W) and the target; 0-d float32. Anything but an `AdditiveLoss` is taken
-        to be a mean over the pixels that are not ignored.
+        Called with logits (B, num_channels, H, W) and the target; returns a 0-d float32. Anything but an `AdditiveLoss`
+        is assumed to be a mean over the pixels that are not ignored.
     cores
-        Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
+        Whether the samples' targets mark the cores of objects. The losses of objects and of cores are then added.
     resume
         Continue from the newest whole checkpoint in `folder`; it is an error if there is none.
     world
@@ -146,7 +149,7 @@ class TrainResult:
     monitor
         The score that decided which checkpoint is best.
     score, best
-        That score of the best checkpoint, and its folder; None if nothing was validated.
+        The best checkpoint's score, and its folder; None if nothing was validated.
     values
         All scores of the best checkpoint, None where undefined; empty if nothing was validated.
     unlearned
@@ -154,7 +157,7 @@ class TrainResult:
     last
         Folder of the last checkpoint.
     images_per_second
-        Of this process's training steps.
+        Speed of this process's training steps.
     """
 
     steps: int
@@ -179,8 +182,9 @@ def check_job(job: TrainJob) -> torch.device:
         One line for every rule that is broken.
     """
     settings, data, card = job.settings, job.data, job.segmenter.card
-    training, device = settings.training, pick_device(settings.device)
-    job.monitor()  # is known
+    training = settings.training
+    device = pick_device(settings.device)
+    job.monitor()  # raises if it is unknown
     with collecting("training") as problems:
         validated = data.val_cases is not None and training.validate_every is not None
         for key in ("patience", "stop_at"):
@@ -194,22 +198,23 @@ def check_job(job: TrainJob) -> torch.device:
             wide = training.precision in ("auto", "float32")
             problems.expect(wide, "precision", "to be float32 on mps", training.precision)
         encoder_lr = getattr(settings.optimizer, "encoder_lr", 1.0)
-        for key, value, asked in (
+        for key, value, needs_encoder in (
             ("freeze_encoder", training.freeze_encoder, training.freeze_encoder > 0),
             ("freeze_norm", training.freeze_norm, training.freeze_norm == "encoder"),
             ("encoder_lr", encoder_lr, encoder_lr != 1),
         ):
             rule = f"to be left alone, as {card.model.get('name')!r} has no encoder"
-            problems.expect(not asked or find_encoder(job.segmenter) is not None, key, rule, value)
+            problems.expect(not needs_encoder or find_encoder(job.segmenter) is not None, key, rule, value)
     return device
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
     """Collect everything that decides what is learned, as plain values by "group.key", to compare on resuming."""
     settings, card = job.settings, job.segmenter.card
-    device, training = pick_device(settings.device), settings.training
+    device = pick_device(settings.device)
+    training = settings.training
     dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device
-    found: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "device": device.type,
         "training.precision.resolved": str(dtype).removeprefix("torch."),
         "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": job.monitor()},
@@ -223,8 +228,8 @@ def identify(job: TrainJob) -> dict[str, Any]:
         },
     }
     if device.type == "cpu":  # sums are split among the threads, so their last bits differ
-        found["threads"] = torch.get_num_threads()
-    flat = {**flatten(settings.identity), **flatten(found)}
+        identity["threads"] = torch.get_num_threads()
+    flat = {**flatten(settings.identity), **flatten(identity)}
     return {key: value for key, value in flat.items() if not _covered(key, FREE)}
 
 
@@ -271,7 +276,7 @@ def name_changes(folder: Path, data: TrainData) -> str:
         before = read_json(folder / CONTENTS, dict[str, dict[str, str]], most=MOST_OF_CASES)
     except (OSError, InputError):
         return f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."
-    was, now = (flatten(hashes, separator="/").items() for hashes in (before, contents(data)))
-    if not (changed := {name for name, _ in was ^ now}):
+    old, new = (flatten(hashes, separator="/").items() for hashes in (before, contents(data)))
+    if not (changed := {name for name, _ in old ^ new}):
         return "resume: the files are the same, but the names of their cases or the way of reading them changed."
     return f"resume: files that are new, gone or changed ({some(changed)})."

@@ -1,6 +1,6 @@
 """Holds everything that changes while learning: weights, their average, optimizer, loss scale and random generators.
 
-`step.take_step` takes the steps; this module builds the parts that it uses, saves them and puts them back.
+`step.run_step` takes the steps. This module builds the parts that it uses, saves them and restores them.
 """
 
 import copy
@@ -26,7 +26,7 @@ from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.job import TrainJob
 
-# Shorter runs don't win back the minute that it takes to compile both passes of a U-Net
+# Shorter runs don't win back the minute that it takes to compile both passes of a U-Net.
 AUTO_COMPILE_STEPS = 2000
 AUTO_COMPILE_SECONDS = 600.0
 
@@ -37,8 +37,9 @@ class Average:
     """An exponential moving average of a model's weights and running statistics, in a second model.
 
     The decay starts at 0.1 and rises, min(decay, (1 + n) / (10 + n)) at update n, so that the random initial weights
-    are soon forgotten. torch's `AveragedModel` would give other bits, as it copies the weights at its first update. It
-    also moves its counter to the GPU in every step, for which the host waits, and can't average integer buffers.
+    are soon forgotten. torch's `AveragedModel` would give slightly different numbers, as it copies the weights at its
+    first update. It also can't average integer buffers, and in every step the host waits while it moves its counter to
+    the GPU.
 
     Parameters
     ----------
@@ -49,15 +50,16 @@ class Average:
     """
 
     def __init__(self, average: nn.Module, model: nn.Module, decay: float) -> None:
-        self.decay, self.updates = decay, 0
-        ours, theirs = average.state_dict(), model.state_dict()
-        floats = [name for name in ours if ours[name].is_floating_point()]
-        counters = [name for name in ours if not ours[name].is_floating_point()]
-        self._averaged = [ours[name] for name in floats], [theirs[name] for name in floats]
-        self._copied = [ours[name] for name in counters], [theirs[name] for name in counters]
+        self.decay = decay
+        self.updates = 0
+        targets, sources = average.state_dict(), model.state_dict()
+        floats = [name for name in targets if targets[name].is_floating_point()]
+        counters = [name for name in targets if not targets[name].is_floating_point()]
+        self._averaged = [targets[name] for name in floats], [sources[name] for name in floats]
+        self._copied = [targets[name] for name in counters], [sources[name] for name in counters]
 
     def update(self) -> None:
-        """Move the average towards the model's present weights."""
+        """Move the average towards the model's current weights."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self.updates += 1
         with torch.no_grad():
@@ -69,17 +71,19 @@ class Average:
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average if there is one. `loss` is the one that trains
-    it; its sums and denominators add up over the batches of a step. `scaler` scales it in float16, and is None in other
-    precisions.
+    `published` is the segmenter that is validated and saved: the average if there is one. The sums and denominators of
+    `loss` add up over the batches of a step. `scaler` scales the loss in float16, and is None in other precisions.
     """
 
     def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
-        self.device, self.world, self.config, self.augment = device, job.world, config, job.data.augment
+        self.device = device
+        self.world = job.world
+        self.config = config
+        self.augment = job.data.augment
         self.segmenter = job.segmenter.to(device).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
-        # the predictor settles the memory layout of its model, so everything that points at weights comes after it
+        # The predictor moves its model to channels_last. Build everything that refers to weights after it.
         self.predictor = Predictor(self.published, settings.inference, device)
         self.segmenter.to(memory_format=torch.channels_last)
         self.average = Average(self.published, self.segmenter, config.ema) if config.ema else None
@@ -90,14 +94,14 @@ class Learner:
         self.validation_loss = additive(job.loss, self.segmenter.card.spec).to(device)
         self.loss = CoreLoss(self.validation_loss) if job.cores else self.validation_loss
         passes = config.accumulate * job.world.size
-        if passes > 1 and not self.loss.adds and job.world.leads:
+        if passes > 1 and not self.loss.is_additive and job.world.leads:
             _LOG.warning(
                 "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d in %d "
                 "process(es) averages %d losses; set over=sample for the loss of one large batch",
                 *(config.accumulate, job.world.size, passes),
             )
-        trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
-        self.forward = Averaged(compiled(trained, config, device=device, steps=limits.last_step), job.world)
+        model = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
+        self.forward = Averaged(compiled(model, config, device=device, steps=limits.last_step), job.world)
 
     def state(self) -> dict[str, Any]:
         """Return everything that `load` needs in addition to the published weights."""
@@ -113,9 +117,9 @@ class Learner:
         """Give all processes the state of rank 0. Random draws, as for dropout, still differ between them."""
         if self.world.size == 1:
             return
-        told = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
+        weights_and_state = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
         if not self.world.leads:
-            self.load(*told)
+            self.load(*weights_and_state)
             torch.manual_seed(self.config.seed + self.world.rank)
 
     def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -153,7 +157,7 @@ def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, 
 
 
 def capture_rng(device: torch.device) -> dict[str, Any]:
-    """Return the state of every generator, as tensors, numbers and lists, which a checkpoint may contain."""
+    """Return the state of every generator as tensors, numbers and lists, which a checkpoint may contain."""
     version, words, gauss = random.getstate()
     legacy: Any = np.random.get_state()  # noqa: NPY002
     name, key, *rest = legacy

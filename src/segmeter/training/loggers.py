@@ -26,7 +26,7 @@ from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, Tensor
 
 _LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
-Outcome = Literal["finished", "interrupted", "failed"]
+EndState = Literal["finished", "interrupted", "failed"]
 
 
 def json_line(row: Row) -> bytes:
@@ -50,14 +50,14 @@ class Loggers:
     """All loggers of a run. If one fails, a warning names it; the training and the others go on.
 
     Each has write(row), which takes a row of history.jsonl; show(step, pictures), which takes PNG files by case id; and
-    close(outcome).
+    close(end_state).
 
     Parameters
     ----------
     configs
         The loggers that were chosen.
     folder
-        The run's.
+        The run's folder.
     step
         The step that the run continues from; 0 for a new run.
     settings
@@ -72,29 +72,29 @@ class Loggers:
         self._warned: set[str] = set()
 
     def write(self, row: Row) -> None:
-        """Give a row to each logger. One that failed is tried again, as its server may come back."""
-        self._each(row["step"], lambda logger: logger.write(row))
+        """Pass a row to each logger. One that failed is tried again, as its server may come back."""
+        self._call_each(row["step"], lambda logger: logger.write(row))
 
     def show(self, step: int, pictures: Mapping[str, Path]) -> None:
-        """Give each logger the pictures of a validation."""
+        """Pass the pictures of a validation to each logger."""
         if pictures:
-            self._each(step, lambda logger: logger.show(step, pictures))
+            self._call_each(step, lambda logger: logger.show(step, pictures))
 
-    def _each(self, step: int, give: Callable[[Any], None]) -> None:
+    def _call_each(self, step: int, action: Callable[[Any], None]) -> None:
         for name, logger in self._loggers.items():
             try:
-                give(logger)
-            except Exception as error:  # of a network, a disk, or another's library
+                action(logger)
+            except Exception as error:  # from a network, a disk or the logger's library
                 if name not in self._warned:
                     text = "logger: %s failed at step %d (%s), so it lacks rows; training continues"
                     _LOG.warning(text, name, step, one_line(error))
                     self._warned.add(name)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, end_state: EndState) -> None:
         """Close each logger."""
         for name, logger in self._loggers.items():
             try:
-                logger.close(outcome)
+                logger.close(end_state)
             except Exception as error:
                 _LOG.warning("logger: %s could not be closed (%s)", name, one_line(error))
 
@@ -120,7 +120,7 @@ class TensorBoardLogger:
         for name, path in pictures.items():
             self._writer.add_image(f"validation/{name}", _read_picture(path), step, dataformats="HWC")
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, end_state: EndState) -> None:
         self._writer.close()
 
 
@@ -128,10 +128,10 @@ class WandbLogger:
     """Sends rows to a run of Weights & Biases in the run's folder, which a resume continues."""
 
     def __init__(self, config: WandbConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # wandb reads it on import
         self._wandb = wandb = _import("wandb")
         make_folder(folder / "wandb")
-        # what it collects by itself includes the command line and the environment, with secrets
+        # By default wandb collects the command line and the environment, which may hold secrets
         off = ("disable_code", "disable_git", "silent", "x_disable_meta", "x_disable_stats", "x_disable_machine_info")
         try:
             self._run = wandb.init(
@@ -154,38 +154,38 @@ class WandbLogger:
         self._run.log({**numbers(row), "step": row["step"]})
 
     def show(self, step: int, pictures: Mapping[str, Path]) -> None:
-        shown = {f"validation/{name}": self._wandb.Image(str(path)) for name, path in pictures.items()}
-        self._run.log({**shown, "step": step})
+        images = {f"validation/{name}": self._wandb.Image(str(path)) for name, path in pictures.items()}
+        self._run.log({**images, "step": step})
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, end_state: EndState) -> None:
         try:
-            self._run.finish(exit_code=0 if outcome == "finished" else 1)
+            self._run.finish(exit_code=0 if end_state == "finished" else 1)
         finally:
-            self._wandb.teardown()  # its own process has written everything only when it has ended
+            self._wandb.teardown()  # waits for wandb's own process, which may still be writing
 
 
 class MlflowLogger:
     """Writes rows to a run in an MLflow store; a resume finds it by the name of the run's folder."""
 
     def __init__(self, config: MlflowConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # mlflow reads it on import
         mlflow = _import("mlflow")
-        given = config.uri or os.environ.get("MLFLOW_TRACKING_URI")
-        uri = given or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
-        artifacts = None if given else (folder / "mlflow").absolute().as_uri()
+        chosen_uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        uri = chosen_uri or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        artifacts = None if chosen_uri else (folder / "mlflow").absolute().as_uri()
         tags = {"segmeter_run": _identifier(folder)}
         try:
             self._client = client = mlflow.MlflowClient(tracking_uri=uri)
-            found = client.get_experiment_by_name(config.experiment)
-            place = found.experiment_id if found else client.create_experiment(config.experiment, artifacts)
-            earlier = client.search_runs([place], f"tags.segmeter_run = '{_identifier(folder)}'", max_results=1)
-            run = earlier[0] if earlier else client.create_run(place, run_name=folder.name, tags=tags)
+            experiment = client.get_experiment_by_name(config.experiment)
+            number = experiment.experiment_id if experiment else client.create_experiment(config.experiment, artifacts)
+            earlier = client.search_runs([number], f"tags.segmeter_run = '{_identifier(folder)}'", max_results=1)
+            run = earlier[0] if earlier else client.create_run(number, run_name=folder.name, tags=tags)
             self._run_id = run.info.run_id
             if earlier:
                 client.update_run(self._run_id, status="RUNNING")
             for name, value in {} if earlier else flatten(settings).items():
                 client.log_param(self._run_id, _mlflow_name(name), str(value)[:500])
-        except Exception as error:  # of MLflow, its database or its client of HTTP
+        except Exception as error:  # from MLflow, its database or its HTTP client
             raise ConfigError(f"logger: mlflow can't use its store: {one_line(error)}") from error
 
     def write(self, row: Row) -> None:
@@ -197,8 +197,8 @@ class MlflowLogger:
             key = f"validation/{_mlflow_name(name)}"
             self._client.log_image(self._run_id, _read_picture(path), key=key, step=step)
 
-    def close(self, outcome: Outcome) -> None:
-        status = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome]
+    def close(self, end_state: EndState) -> None:
+        status = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[end_state]
         self._client.set_terminated(self._run_id, status=status)
 
 
@@ -209,8 +209,8 @@ def _mlflow_name(name: str) -> str:
 
 def _identifier(folder: Path) -> str:
     """Return an identifier that stays the same however often a run is resumed, and that no other run has."""
-    place = f"{platform.node()}:{folder.absolute()}"
-    return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    location = f"{platform.node()}:{folder.absolute()}"
+    return hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _import(name: str) -> Any:

@@ -23,9 +23,9 @@ from segmeter.training.config import (
     TrainingConfig,
 )
 
-Schedule = Callable[[float], float]  # progress of the run, 0 to 1 -> factor on the learning rate; needs no state
+Schedule = Callable[[float], float]  # from the progress of the run, 0 to 1, to a factor on the learning rate
 
-WARMUP_START = 0.01  # of the learning rate, so that the first step is not lost
+WARMUP_START = 0.01  # a warm-up starts at this share of the learning rate, so that the first step is not lost
 
 
 def build_adamw(config: AdamWConfig, *, model: nn.Module) -> AdamW:
@@ -44,12 +44,12 @@ def parameter_groups(model: nn.Module, weight_decay: float, *, encoder_lr: float
 
     If `encoder_lr` is not 1, the encoder's parameters have their own groups with it as `lr_factor`.
     """
-    part = find_encoder(model) if encoder_lr != 1 else None
-    encoder = set() if part is None else {id(parameter) for parameter in part.parameters()}
+    encoder = find_encoder(model) if encoder_lr != 1 else None
+    encoder_ids = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {
-            "params": [p for p in trainable if (id(p) in encoder) == inside and (p.ndim > 1) == decays],
+            "params": [p for p in trainable if (id(p) in encoder_ids) == inside and (p.ndim > 1) == decays],
             "weight_decay": weight_decay if decays else 0.0,
             "lr_factor": encoder_lr if inside else 1.0,
         }
@@ -59,12 +59,12 @@ def parameter_groups(model: nn.Module, weight_decay: float, *, encoder_lr: float
     return [group for group in groups if group["params"]]
 
 
-def update_weights(optimizer: Any, *, clip_norm: float | None, scaler: GradScaler | None = None) -> Tensor:
-    """Clip the gradients, take one step unless they are not finite, and clear them.
+def clip_and_step(optimizer: Any, *, clip_norm: float | None, scaler: GradScaler | None = None) -> Tensor:
+    """Clip the gradients, take one step if they are finite, and clear them.
 
     A fused optimizer divides the gradients as it reads them, and skips the step on the device. torch promises
-    neither on an Apple GPU, so there the host decides. With a `scaler` a step that overflows is skipped too, and the
-    scale of the loss falls.
+    neither on an Apple GPU, so there the host decides. With a `scaler`, a step that overflows is skipped too, and the
+    scale of the loss is lowered.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def update_weights(optimizer: Any, *, clip_norm: float | None, scaler: GradScale
         if scaler is not None:
             scaler.step(optimizer)
             scaler.update()
-        elif norm.device.type == "cuda" or norm.isfinite():  # only on CUDA would the host lose time by looking
+        elif norm.device.type == "cuda" or norm.isfinite():  # on CUDA, the host would lose time by looking
             optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm
@@ -117,14 +117,14 @@ def build_schedule(config: CosineConfig | PolyConfig | ConstantConfig | OneCycle
     return factor
 
 
-def _cosine(start: float, end: float, part: float) -> float:
-    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * part))
+def _cosine(start: float, end: float, done: float) -> float:
+    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 def find_encoder(model: nn.Module) -> nn.Module | None:
     """Find the encoder of a segmenter or of a network; None if it has no part of this name."""
-    found = getattr(getattr(model, "network", model), "encoder", None)
-    return found if isinstance(found, nn.Module) else None
+    encoder = getattr(getattr(model, "network", model), "encoder", None)
+    return encoder if isinstance(encoder, nn.Module) else None
 
 
 def freeze(model: nn.Module, config: TrainingConfig, *, step: int) -> None:
@@ -143,7 +143,7 @@ def freeze(model: nn.Module, config: TrainingConfig, *, step: int) -> None:
     if encoder is not None and config.freeze_encoder:
         learns = step >= config.freeze_encoder
         encoder.requires_grad_(learns).train(learns)
-    part = {"all": model, "encoder": encoder}.get(str(config.freeze_norm))
-    for module in () if part is None else part.modules():
+    frozen = {"all": model, "encoder": encoder}.get(str(config.freeze_norm))
+    for module in () if frozen is None else frozen.modules():
         if isinstance(module, _BatchNorm):
             module.eval()

@@ -20,8 +20,8 @@ from segmeter.training.job import DrawBatch, DrawCase, TrainJob
 from segmeter.training.loggers import one_line
 
 FOLDER = "validation"
-MOST_STEPS = 20  # validations whose pictures stay
-MOST_SAMPLES = 6  # in the picture of the first batch
+MOST_STEPS = 20  # the pictures of at most this many validations stay
+MOST_SAMPLES = 6  # the picture of the first batch shows at most this many samples
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 
@@ -43,37 +43,39 @@ class Pictures:
     Parameters
     ----------
     folder
-        The run's.
+        The run's folder.
     draw
         Draws a case; None draws none.
     step
-        The step that the run goes on from. Pictures of later ones, which will come again, are removed.
+        The step that the run continues from. Pictures of later steps are removed, as they will be drawn again.
     """
 
     def __init__(self, folder: Path, *, draw: DrawCase | None, step: int) -> None:
         self.folder = folder / FOLDER
         self._draw = draw
-        for later in (each for each in self._steps() if each > step):
-            remove(self.folder / step_name(later))
+        for drawn_step in self._steps():
+            if drawn_step > step:
+                remove(self.folder / step_name(drawn_step))
 
     def save(self, predictions: Sequence[Prediction], step: int) -> dict[str, Path]:
         """Draw the cases of a validation, and return the picture of each by case id.
 
-        Older validations beyond `MOST_STEPS` are thinned out, so that those that stay are spread over the run.
+        Older validations beyond `MOST_STEPS` are thinned out, so that the others stay spread over the run.
         """
         drawn: dict[str, Path] = {}
         if self._draw is None:
             return drawn
         for prediction in predictions:
-            case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
+            case_id = prediction.sample.case_id
+            folder = self.folder / step_name(step)
             with _tolerant(f"{case_id} could not be drawn at step {step}"):
                 make_folder(folder)
                 drawn[case_id] = self._draw(prediction, folder)
         steps = self._steps()
         while len(steps) > MOST_STEPS:
             inner = range(1, len(steps) - 1)
-            gone = min(inner, key=lambda place: steps[place + 1] - steps[place - 1])  # its neighbours are closest
-            remove(self.folder / step_name(steps.pop(gone)))
+            crowded = min(inner, key=lambda index: steps[index + 1] - steps[index - 1])  # its neighbours are closest
+            remove(self.folder / step_name(steps.pop(crowded)))
         return drawn
 
     def _steps(self) -> list[int]:
@@ -83,7 +85,7 @@ class Pictures:
 
 @contextmanager
 def _tolerant(failed: str) -> Iterator[None]:
-    """Log that a picture failed, and go on. A disk that can't be written raises, as it would fail other files too."""
+    """Log that a picture failed, and continue. A failing disk still raises, as other files would fail too."""
     try:
         yield
     except OSError:
@@ -93,7 +95,7 @@ def _tolerant(failed: str) -> Iterator[None]:
 
 
 def spread_evenly(total: int, count: int) -> list[int]:
-    """Return indices of `count` of `total` things, or all of them, evenly spread.
+    """Return `count` indices that are evenly spread over `total` things, or all of them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Chooses what a training run leaves open, from the data, the device and the time that a step takes, without torch.
+"""Chooses the values that a training run leaves open, by the data, the device and the time of a step. Needs no torch.
 
 `plan_training` decides from the data set's own measures, as nnU-Net does (Isensee et al. 2021). `fit_budget` then makes
 a time budget hold enough steps and validations. Every value can be set by hand instead.
@@ -18,17 +18,18 @@ from segmeter.training.data.augment_config import CROP_STEP, AugmentConfig, choo
 STEP_PIXELS = {"cpu": 4 * 256 * 256, "cuda": 8 * 512 * 512}
 LARGEST_SIDE = {"cpu": 256, "cuda": 512}
 LEAST_BATCH, MOST_BATCH = 2, 32  # images; batch norm needs more than one
-EPOCH_BATCHES = 250  # nnU-Net's: how often to validate should not depend on how many files there are
-BALANCE = 1 / 3  # of the samples, if crops leave out most of an image; nnU-Net's oversampling of the foreground
+EPOCH_BATCHES = 250  # as in nnU-Net: how often to validate should not depend on how many files there are
+BALANCE = 1 / 3  # share of balanced samples if crops leave out most of an image, as nnU-Net oversamples the foreground
 CPU_BUDGET = "10m"
 
-LEAST_STEPS, LEAST_VALIDATIONS = 300, 8  # in a time budget: with fewer, a model is chosen by chance
-VALIDATION_SHARE = 0.2  # of a time budget
-LEAST_SIDE = 128  # pixels of a crop that is made smaller to save time
-LIGHTER = {"resnet34": ("resnet18", 0.69)}  # the encoder, and its share of the time of a step
-FORWARD_SHARE = 1 / 3  # of the time of a step
-HALVED_SHARE = 0.5  # of the time of a step: half the resolution, which loses thin objects, has to save as much
-# Updating the weights takes as long as this many pixels: two cores need .24 s of CPU for ResNet-34's, .30 for 256 x 256
+LEAST_STEPS, LEAST_VALIDATIONS = 300, 8  # with fewer in a time budget, a model is chosen by chance
+VALIDATION_SHARE = 0.2  # validations take this share of a time budget
+LEAST_SIDE = 128  # pixels; to save time, a crop is made no smaller than this
+LIGHTER = {"resnet34": ("resnet18", 0.69)}  # a lighter encoder, and the share of a step's time that it takes
+FORWARD_SHARE = 1 / 3  # the forward pass takes this share of a step's time
+HALVED_SHARE = 0.5  # half the resolution, which loses thin objects, has to bring a step's time down to this share
+# Updating the weights takes as long as this many pixels: two cores need .24 s of CPU for ResNet-34's weights, and .30 s
+# for 256 x 256 pixels
 UPDATE_PIXELS = 52_000
 
 
@@ -43,11 +44,11 @@ class TrainPlan:
     model
         Keys of the group `model` that a time budget changes.
     chosen
-        The values that were filled in, as "group.key" -> plain value.
+        The values that were filled in, as plain values by "group.key".
     step_s, steps
-        The seconds that a step should take, and the number that the time budget holds; 0 if they were not measured.
+        The seconds that a step should take, and the number of steps that the time budget holds; 0 if not measured.
     problem
-        Why the time budget is too short, and what would be enough; empty if it is not.
+        Why the time budget is too short, and how much would be enough; empty if it is long enough.
     """
 
     training: TrainingConfig
@@ -78,36 +79,37 @@ class TrainPlan:
 
 
 def plan_training(
-    training: TrainingConfig, data: DataConfig, augment: AugmentConfig, *, seen: DataReport, device: str
+    training: TrainingConfig, data: DataConfig, augment: AugmentConfig, *, train_report: DataReport, device: str
 ) -> TrainPlan:
-    """Fill in what the configuration leaves to the data.
+    """Fill in the values that the configuration leaves to the data.
 
     A crop or batch size of "auto" is always chosen. With ``training.plan`` these are chosen too where they are null:
     the normalisation (measured), the length of an epoch, the share of samples around a class, and on a CPU the time.
 
     Parameters
     ----------
-    seen
-        The training split.
+    train_report
+        The report on the training split.
     device
-        "cuda", or any other, which is planned for like a CPU.
+        "cuda", or any other device, for which the plan is that of a CPU.
     """
     device = device if device in STEP_PIXELS else "cpu"
     small = training.plan or training.batch_size == AUTO
-    crop = choose_crop(augment, seen.sizes, side=LARGEST_SIDE[device] if small else LARGEST_SIDE["cuda"])
+    crop = choose_crop(augment, train_report.sizes, side=LARGEST_SIDE[device] if small else LARGEST_SIDE["cuda"])
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}}
     if crop.crop != augment.crop:
         changes["augment"]["crop"] = crop.crop
-    batch = training.batch_size
-    if batch == AUTO:
-        height, width = _sample(crop, seen)
-        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, max(seen.n_cases, seen.n_planes)))
-        batch = max(LEAST_BATCH, min(most, round(STEP_PIXELS[device] / (height * width))))
-        changes["training"]["batch_size"] = batch
+    batch_size = training.batch_size
+    if batch_size == AUTO:
+        height, width = _sample_size(crop, train_report)
+        available = max(train_report.n_cases, train_report.n_planes)
+        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, available))
+        batch_size = max(LEAST_BATCH, min(most, round(STEP_PIXELS[device] / (height * width))))
+        changes["training"]["batch_size"] = batch_size
     if training.plan:
         changes["data"] |= {key: AUTO for key in ("mean", "std") if getattr(data, key) is None}
         if data.samples_per_epoch is None and crop.can_repeat:
-            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * int(batch)
+            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * int(batch_size)
         if device == "cpu" and training.unlimited:
             changes["training"]["time_budget"] = CPU_BUDGET
     volumes = getattr(data, "planes", None) is not None  # few of their planes may contain a rare class
@@ -117,9 +119,15 @@ def plan_training(
 
 
 def fit_budget(
-    plan: TrainPlan, model: Any, *, step_s: float, seen: DataReport, val_cases: int, is_open: Callable[[str], bool]
+    plan: TrainPlan,
+    model: Any,
+    *,
+    step_s: float,
+    train_report: DataReport,
+    val_cases: int,
+    is_open: Callable[[str], bool],
 ) -> TrainPlan:
-    """Make the time budget hold `LEAST_STEPS` steps and `LEAST_VALIDATIONS` validations, or say what would.
+    """Make the time budget hold `LEAST_STEPS` steps and `LEAST_VALIDATIONS` validations, or say which budget would.
 
     While a step takes too long, its cost is lowered in this order: a smaller batch, a lighter encoder and a smaller
     crop. The network sees images at half of their resolution, which loses thin objects, only if the budget then holds
@@ -131,8 +139,8 @@ def fit_budget(
         The configured model.
     step_s
         Seconds that a step of the plan takes on this machine, as busy as it is.
-    seen
-        The training split.
+    train_report
+        The report on the training split.
     val_cases
         Number of validation cases.
     is_open
@@ -141,57 +149,62 @@ def fit_budget(
     budget = plan.training.budget_seconds
     if budget is None:
         return plan
-    wanted = (1 - VALIDATION_SHARE) * budget / LEAST_STEPS  # seconds of a step
-    plan = _lighten(replace(plan, step_s=step_s), model, wanted, seen=seen, is_open=is_open)
-    training, cost, changes = plan.training, plan.step_s, dict[str, object]()
-    steps = int((1 - VALIDATION_SHARE) * budget / cost)
+    wanted_s = (1 - VALIDATION_SHARE) * budget / LEAST_STEPS  # for one step
+    plan = _lighten(replace(plan, step_s=step_s), model, wanted_s, train_report=train_report, is_open=is_open)
+    training = plan.training
+    step_s = plan.step_s
+    changes: dict[str, object] = {}
+    steps = int((1 - VALIDATION_SHARE) * budget / step_s)
     if steps < LEAST_VALIDATIONS * EPOCH_BATCHES and is_open("training.validate_every"):
         every = max(1, steps // (LEAST_VALIDATIONS + 2))  # two to spare, as times vary
         changes |= {"validate_every": every, "validate_unit": "steps"}
-    pixels = max(height * width for height, width in seen.sizes)
-    case_s = FORWARD_SHARE * cost / (int(training.batch_size) * math.prod(_sample(plan.augment, seen))) * pixels
-    held = max(LEAST_BATCH, int(VALIDATION_SHARE * budget / LEAST_VALIDATIONS / case_s))
-    if held < val_cases and (training.validate_cases is None or "training.validate_cases" in plan.chosen):
-        changes["validate_cases"] = held
+    pixels = max(height * width for height, width in train_report.sizes)
+    step_pixels = int(training.batch_size) * math.prod(_sample_size(plan.augment, train_report))
+    case_s = FORWARD_SHARE * step_s / step_pixels * pixels
+    affordable_cases = max(LEAST_BATCH, int(VALIDATION_SHARE * budget / LEAST_VALIDATIONS / case_s))
+    if affordable_cases < val_cases and (training.validate_cases is None or "training.validate_cases" in plan.chosen):
+        changes["validate_cases"] = affordable_cases
     problem = ""
-    if cost > wanted:
-        needed = math.ceil(cost * LEAST_STEPS / (1 - VALIDATION_SHARE))
+    if step_s > wanted_s:
+        needed_s = math.ceil(step_s * LEAST_STEPS / (1 - VALIDATION_SHARE))
         problem = (
-            f"training.time_budget={training.time_budget} holds about {steps} steps of {cost:.2g} s on this machine as "
-            f"busy as it is, fewer than {LEAST_STEPS}; {needed} s would be enough."
+            f"training.time_budget={training.time_budget} holds about {steps} steps of {step_s:.2g} s on this machine "
+            f"as busy as it is, fewer than {LEAST_STEPS}; {needed_s} s would be enough."
         )
     return replace(plan.filled(training=changes), steps=steps, problem=problem)
 
 
 def _lighten(
-    plan: TrainPlan, model: Any, wanted: float, *, seen: DataReport, is_open: Callable[[str], bool]
+    plan: TrainPlan, model: Any, wanted_s: float, *, train_report: DataReport, is_open: Callable[[str], bool]
 ) -> TrainPlan:
     """Lower the cost of a step to the wanted seconds, as far as open values allow; see `fit_budget`."""
-    batch, sides, cost = int(plan.training.batch_size), _sample(plan.augment, seen), plan.step_s
+    batch_size = int(plan.training.batch_size)
+    sides = _sample_size(plan.augment, train_report)
+    step_s = plan.step_s
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}, "model": {}}
     area = math.prod(sides)
-    if cost > wanted and "training.batch_size" in plan.chosen and batch > LEAST_BATCH:
-        smaller = max(LEAST_BATCH, int(_pixels_within(batch * area, wanted / cost) / area))
-        cost *= _share(batch * area, smaller / batch)
-        batch = changes["training"]["batch_size"] = smaller
+    if step_s > wanted_s and "training.batch_size" in plan.chosen and batch_size > LEAST_BATCH:
+        smaller = max(LEAST_BATCH, int(_pixels_within(batch_size * area, wanted_s / step_s) / area))
+        step_s *= _share(batch_size * area, smaller / batch_size)
+        batch_size = changes["training"]["batch_size"] = smaller
         if "data.samples_per_epoch" in plan.chosen:
-            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch
-    if cost > wanted and is_open("model.encoder") and model.encoder in LIGHTER:
+            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch_size
+    if step_s > wanted_s and is_open("model.encoder") and model.encoder in LIGHTER:
         changes["model"]["encoder"], share = LIGHTER[model.encoder]
-        cost *= share
-    if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
-        factor = math.sqrt(_pixels_within(batch * area, wanted / cost) / (batch * area))
+        step_s *= share
+    if step_s > wanted_s and isinstance(plan.chosen.get("augment.crop"), tuple):
+        factor = math.sqrt(_pixels_within(batch_size * area, wanted_s / step_s) / (batch_size * area))
         # multiples of the networks' stride, and not below LEAST_SIDE
         shrunk = [min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP)) for side in sides]
-        cost *= _share(batch * area, math.prod(shrunk) / area)
+        step_s *= _share(batch_size * area, math.prod(shrunk) / area)
         sides, area = (shrunk[0], shrunk[1]), math.prod(shrunk)
         changes["augment"]["crop"] = sides
-    left = _share(batch * area, 1 / 4)
-    pays = cost > wanted and (cost * left <= wanted or left <= HALVED_SHARE)
+    halved_share = _share(batch_size * area, 1 / 4)
+    pays = step_s > wanted_s and (step_s * halved_share <= wanted_s or halved_share <= HALVED_SHARE)
     if pays and is_open("model.downsample") and model.downsample == 1 and min(sides) >= LEAST_SIDE:
         changes["model"]["downsample"] = 2
-        cost *= left
-    return replace(plan.filled(**changes), step_s=cost)
+        step_s *= halved_share
+    return replace(plan.filled(**changes), step_s=step_s)
 
 
 def _share(pixels: int, factor: float) -> float:
@@ -200,13 +213,13 @@ def _share(pixels: int, factor: float) -> float:
 
 
 def _pixels_within(pixels: int, share: float) -> float:
-    """Return the pixels of a step that takes this share of the time, not below 0."""
+    """Return how many pixels a step may have to take this share of the time, not below 0."""
     return max(0.0, share * (pixels + UPDATE_PIXELS) - UPDATE_PIXELS)
 
 
-def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:
-    """Return height and width of a sample; those of the largest image if nothing is cropped."""
-    return augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
+def _sample_size(augment: AugmentConfig, train_report: DataReport) -> tuple[int, int]:
+    """Return the height and width of a sample, or of the largest image if nothing is cropped."""
+    return augment.crop if isinstance(augment.crop, tuple) else max(train_report.sizes, default=(1, 1))
 
 
 def _written(value: object) -> str:

@@ -1,7 +1,7 @@
 """Does one training step, from batches to averaged weights: augment, forward, loss, backward, clip, step, average.
 
-`update` is the step itself. The rest prepares it, times it for a plan, and ends a run whose loss or gradient is not
-finite (`DivergenceGuard`).
+`update_from_batches` is the step itself. The rest prepares it, times it for a plan, and ends a run whose loss or
+gradient is not finite (`DivergenceGuard`).
 """
 
 import copy
@@ -33,17 +33,17 @@ from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
 from segmeter.training.job import TrainJob, check_job
 from segmeter.training.learner import Learner, capture_rng, restore_rng
-from segmeter.training.optimizers import freeze, update_weights
+from segmeter.training.optimizers import clip_and_step, freeze
 
-SHOWN_CASES = 8  # of a batch, in a message
+SHOWN_CASES = 8  # a message lists at most this many cases of a batch
 _LOG = logging.getLogger(__name__)
-TIMED_STEPS = 2, 5  # of a plan: at least and at most, after the first
-_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
+TIMED_STEPS = 2, 5  # at least 2 and at most 5 steps are timed after the first one
+_FIX = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """A step that was taken, counted from 1, whose loss and gradient norm are still on the device."""
+class StepResult:
+    """A finished step, counted from 1. Its loss and gradient norm are still on the device."""
 
     step: int
     lr: float
@@ -52,36 +52,38 @@ class Taken:
     grad_norm: Tensor
 
 
-def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
-    """Take the ordered step, at the learning rate of its progress, and with the parts frozen that then are."""
+def run_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> StepResult:
+    """Take the ordered step with the learning rate and the frozen parts that are due at this point of the run."""
     freeze(learner.segmenter, learner.config, step=order.step)
     lr = float(learner.lr * learner.schedule(order.progress))
     for group in learner.optimizer.param_groups:
         group["lr"] = lr * group.get("lr_factor", 1.0)
-    first = job.data.name(int(batches[0].indices[0]))
-    with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
-        loss, grad_norm = update(learner, batches)
+    case_id = job.data.name(int(batches[0].indices[0]))
+    with advised(f"training: step {order.step + 1}, the batch with case {case_id!r}", _FIX):
+        loss, grad_norm = update_from_batches(learner, batches)
     if learner.average:
         learner.average.update()
     indices = [batch.indices for batch in batches]
-    return Taken(step=order.step + 1, lr=lr, indices=indices, loss=loss, grad_norm=grad_norm)
+    return StepResult(step=order.step + 1, lr=lr, indices=indices, loss=loss, grad_norm=grad_norm)
 
 
-def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
+def update_from_batches(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Update the weights once with several batches on the device, as if they were one. Nothing waits for the device.
 
     The denominators of the loss are summed over batches and processes before the first forward pass, so each backward
-    pass adds its share of the one gradient. Targets are augmented twice for that rather than kept, so memory does not
-    grow with the number of batches. Only batch norm sees each batch on its own.
+    pass adds its share of the one gradient. To save memory, targets are augmented again in the second pass instead of
+    being kept. Only batch norm sees each batch on its own.
 
     Returns
     -------
     Loss and norm of the gradient before clipping, 0-d on the device.
     """
-    config, world, loss_of, whole, losses = learner.config, learner.world, learner.loss, None, []
+    config, world = learner.config, learner.world
+    losses: list[Tensor] = []
+    denominators: Tensor | None = None
     if len(batches) > 1 or world.size > 1:
         targets = (augmented(batch, learner.augment)[1] for batch in batches)
-        whole = world.sum(torch.stack([loss_of.denominators(target) for target in targets]).sum(0))
+        denominators = world.sum(torch.stack([learner.loss.denominators(target) for target in targets]).sum(0))
     for number, batch in enumerate(batches, start=1):
         image, target = augmented(batch, learner.augment)
         image = image.contiguous(memory_format=torch.channels_last)  # the faster layout on CPUs and GPUs
@@ -89,58 +91,63 @@ def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
             precision = training_precision(learner.device, config.precision)
             with record_function("segmeter.forward"), autocast(learner.device, precision):
                 logits = learner.forward(image)
-                loss = loss_of(logits, target) if whole is None else divide(loss_of.sums(logits, target), whole)
+                if denominators is None:  # a single batch is divided on its own, without another pass over its target
+                    loss = learner.loss(logits, target)
+                else:
+                    loss = divide(learner.loss.sums(logits, target), denominators)
             share = loss * world.size  # as gradients are averaged over processes
             (share if learner.scaler is None else learner.scaler.scale(share)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
     with record_function("segmeter.update"):
-        return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
+        return total, clip_and_step(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
 @contextmanager
-def prepared(job: TrainJob, device: torch.device) -> Iterator[StopSignals]:
-    """Seed the generators, the same in all processes, and choose kernels and listen to signals within the block.
+def training_environment(job: TrainJob, device: torch.device) -> Iterator[StopSignals]:
+    """Seed the generators, the same in all processes. Within the block, choose kernels and listen for signals.
 
-    Kernels are deterministic ones if asked for, otherwise the fastest ones for sizes that do not change.
+    The kernels are deterministic if the configuration asks for it. Otherwise they are the fastest ones for sizes that
+    do not change.
     """
-    training, seed = job.settings.training, job.settings.training.seed
-    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    float32 = pick_dtype(device, training.precision) is torch.float32
+    config = job.settings.training
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    was_benchmarking = torch.backends.cudnn.benchmark
+    float32 = pick_dtype(device, config.precision) is torch.float32
     with StopSignals() as stop, without_tf32() if float32 else nullcontext():  # in the backward pass too
-        if training.deterministic:
+        if config.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
             torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = not training.deterministic
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
-        torch.manual_seed(seed)
+        torch.backends.cudnn.benchmark = not config.deterministic
+        random.seed(config.seed)
+        np.random.seed(config.seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
+        torch.manual_seed(config.seed)
         try:
             yield stop
         finally:
-            torch.use_deterministic_algorithms(before[0])
-            torch.backends.cudnn.benchmark = before[1]
+            torch.use_deterministic_algorithms(was_deterministic)
+            torch.backends.cudnn.benchmark = was_benchmarking
 
 
 def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
-    """Yield the batches from a step on, prepared ahead. `progress` is how far the run is at a step, 0 to 1."""
-    training, augment = job.settings.training, job.data.augment
+    """Open the batches from a step on, prepared ahead. `progress` tells how far the run is at a step, 0 to 1."""
+    config, augment = job.settings.training, job.data.augment
     return Batches(
         job.data.source,
-        first=step * training.accumulate,
-        progress=lambda number: progress(number // training.accumulate),
-        workers=training.workers,
+        first=step * config.accumulate,
+        progress=lambda number: progress(number // config.accumulate),
+        workers=config.workers,
         device=device,
-        draw=partial(augment.draw, seed=training.seed) if augment else None,
+        random_numbers=partial(augment.random_numbers, seed=config.seed) if augment else None,
     )
 
 
 def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
     """Time a warm training step on this machine, as busy as it is now; also return the loss of the first step.
 
-    A copy of the model takes a step to warm up, which compiles kernels and may take ten times as long. Two to five more
-    are timed, and their lower median counts, as another program may hold up one of them. Waiting for batches counts.
-    Neither the job nor any generator changes.
+    A copy of the model takes one step to warm up, which compiles kernels and may take ten times as long. Two to five
+    more steps are timed, waiting for batches included. The result is their lower median, as another program may hold up
+    one of them. Neither the job nor any generator changes.
 
     Parameters
     ----------
@@ -148,19 +155,22 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
         Seconds after which no third timed step begins.
     """
     device = check_job(job)
-    state, training = capture_rng(device), job.settings.training
+    rng_state = capture_rng(device)
+    config = job.settings.training
     probe = replace(job, segmenter=copy.deepcopy(job.segmenter), world=ALONE)
-    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
-    learner, losses, times = Learner(probe, device, limits), list[float](), list[float]()
+    limits = Limits(config=config, batches_per_epoch=len(job.data.source))
+    learner = Learner(probe, device, limits)
+    losses: list[float] = []
+    times: list[float] = []
     least, most = TIMED_STEPS
     with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
         while len(times) <= least or (len(times) <= most and sum(times[1:]) < limit_s):
             start = time.monotonic()
-            batches = [source.take() for _ in range(training.accumulate)]
-            taken = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
-            losses.append(float(to_numpy(taken.loss)))  # waits for the device
+            batches = [source.next_batch() for _ in range(config.accumulate)]
+            result = run_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
+            losses.append(float(to_numpy(result.loss)))  # waits for the device
             times.append(time.monotonic() - start)
-    restore_rng(state)
+    restore_rng(rng_state)
     return median_low(times[1:]), losses[0]
 
 
@@ -174,26 +184,27 @@ class DivergenceGuard:
     Parameters
     ----------
     case_id
-        Gives the name of a sample's case by the sample's number, for the message.
+        From the number of a sample to the name of its case, for the message.
     scaled
         Whether the loss is scaled (float16), so that an overflowing gradient skips its update.
     max_skipped
         Skipped updates in a row that end the run, >= 1.
     check_labels
         Called if a loss is not finite; raises if bad labels are the cause.
-    kept
-        What was read since the last line of the log, for a checkpoint, and how many updates were skipped in a row.
+    tally
+        The values read since the last line of the log, and how many updates were skipped in a row. A checkpoint
+        contains them.
     """
 
     case_id: Callable[[int], str]
     scaled: bool = False
     max_skipped: int = 50
     check_labels: Callable[[], None] = lambda: None
-    kept: dict[str, Any] = field(default_factory=lambda: {"losses": [], "norms": [], "skipped": 0, "in_a_row": 0})
-    _taken: list[Taken] = field(default_factory=list)
+    tally: dict[str, Any] = field(default_factory=lambda: {"losses": [], "norms": [], "skipped": 0, "in_a_row": 0})
+    _unread: list[StepResult] = field(default_factory=list)
 
-    def note(self, taken: Taken) -> None:
-        self._taken.append(taken)
+    def note(self, result: StepResult) -> None:
+        self._unread.append(result)
 
     def read(self) -> None:
         """Read the losses and norms of all recorded steps.
@@ -203,45 +214,45 @@ class DivergenceGuard:
         RunError
             One is not finite, or too many updates were skipped. The message has the step, its rate and its cases.
         """
-        if not self._taken:
+        if not self._unread:
             return
-        values = to_numpy(torch.stack([value for taken in self._taken for value in (taken.loss, taken.grad_norm)]))
-        taken_steps, self._taken = self._taken, []
-        for taken, (loss, norm) in zip(taken_steps, values.reshape(-1, 2).tolist(), strict=True):
+        values = to_numpy(torch.stack([value for result in self._unread for value in (result.loss, result.grad_norm)]))
+        results, self._unread = self._unread, []
+        for result, (loss, norm) in zip(results, values.reshape(-1, 2).tolist(), strict=True):
             if not math.isfinite(loss):
                 self.check_labels()
-                raise self._fault(f"a finite loss, got {loss}", taken)
-            self.kept["losses"].append(loss)
+                raise self._fault(f"a finite loss, got {loss}", result)
+            self.tally["losses"].append(loss)
             if math.isfinite(norm):
-                self.kept["norms"].append(norm)
-                self.kept["in_a_row"] = 0
+                self.tally["norms"].append(norm)
+                self.tally["in_a_row"] = 0
                 continue
             if not self.scaled:
-                raise self._fault(f"a finite gradient, got {norm}", taken)
-            self.kept["skipped"] += 1
-            self.kept["in_a_row"] += 1
-            if self.kept["in_a_row"] >= self.max_skipped:
-                skipped = f"but {self.kept['in_a_row']} updates in a row were skipped (training.max_skipped), the last"
+                raise self._fault(f"a finite gradient, got {norm}", result)
+            self.tally["skipped"] += 1
+            self.tally["in_a_row"] += 1
+            if self.tally["in_a_row"] >= self.max_skipped:
+                skipped = f"but {self.tally['in_a_row']} updates in a row were skipped (training.max_skipped), the last"
                 remedy = "use training.precision=bfloat16 or float32, "
-                raise self._fault(f"a finite gradient, {skipped}", taken, remedy)
+                raise self._fault(f"a finite gradient, {skipped}", result, remedy)
 
-    def take(self) -> dict[str, Any]:
-        """Return the values for a line of the log and forget them, {} without a step; warn of skipped updates."""
-        losses, norms, skipped = (self.kept[name] for name in ("losses", "norms", "skipped"))
-        self.kept |= {"losses": [], "norms": [], "skipped": 0}
+    def pop_log_row(self) -> dict[str, Any]:
+        """Return the values for a line of the log and forget them, {} without a step. Warn of skipped updates."""
+        losses, norms, skipped = (self.tally[name] for name in ("losses", "norms", "skipped"))
+        self.tally |= {"losses": [], "norms": [], "skipped": 0}
         if skipped:
             text = "training: %d of the last %d updates were skipped, as their float16 gradient was not finite"
             _LOG.warning(text, skipped, len(losses))
         if not losses:
             return {}
         norm = math.fsum(norms) / len(norms) if norms else None
-        found = {"loss": math.fsum(losses) / len(losses), "grad_norm": norm}
-        return found | ({"skipped_updates": skipped} if self.scaled else {})
+        row = {"loss": math.fsum(losses) / len(losses), "grad_norm": norm}
+        return row | ({"skipped_updates": skipped} if self.scaled else {})
 
-    def _fault(self, what: str, taken: Taken, remedy: str = "") -> RunError:
-        names = list(dict.fromkeys(self.case_id(int(index)) for part in taken.indices for index in part))
+    def _fault(self, expectation: str, result: StepResult, remedy: str = "") -> RunError:
+        names = list(dict.fromkeys(self.case_id(int(index)) for batch in result.indices for index in batch))
         shown = shorten([repr(name) for name in names], most=SHOWN_CASES)
         return RunError(
-            f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}). "
+            f"training: expected {expectation} at step {result.step} (lr {result.lr:.3g}, cases {shown}). "
             f"Earlier checkpoints stay; {remedy}lower optimizer.lr, set training.clip_norm or look at these cases."
         )

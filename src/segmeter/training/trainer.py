@@ -1,7 +1,7 @@
 """Runs the training loop, from the first batch to the last checkpoint. One step is one update of the weights.
 
-`Trainer` takes batches, updates the weights (see `step.update`), logs, validates, saves, and stops at a limit or a
-signal. `follow` does the same in the other processes of a run.
+`Trainer` takes batches, updates the weights (see `step.update_from_batches`), logs, validates, saves, and stops at a
+limit or a signal. `follow` does the same in the other processes of a run.
 """
 
 import logging
@@ -27,19 +27,19 @@ from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, ch
 from segmeter.training.learner import Learner
 from segmeter.training.loggers import Loggers, json_line
 from segmeter.training.pictures import draw_first
-from segmeter.training.step import DivergenceGuard, open_batches, prepared, take_step
+from segmeter.training.step import DivergenceGuard, open_batches, run_step, training_environment
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
 CHECKPOINTS, HISTORY = "checkpoints", "history.jsonl"
-FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
+FIRST_LOSS_S = 5.0  # after this time a slow run shows its loss, long before the first line of its history
 
 
 def train(job: TrainJob) -> TrainResult:
     """Train until the first limit is reached, or continue a run that was stopped.
 
-    On the CPU a run that is stopped and resumed, anywhere and any number of times, ends with the same bits as one
-    that is not. A time budget is the exception, as it follows the clock.
+    On the CPU, a run that is stopped and resumed, anywhere and any number of times, ends bit for bit like one that is
+    not. A time budget is the exception, as it follows the clock.
 
     The checkpoints are in ``job.folder / "checkpoints"``, the metrics in ``history.jsonl``.
 
@@ -54,13 +54,14 @@ def train(job: TrainJob) -> TrainResult:
     Interrupted
         SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
     """
-    device, training = check_job(job), job.settings.training
-    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=training.keep, highest=job.monitor() != LOSS)
+    device = check_job(job)
+    config = job.settings.training
+    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=config.keep, highest=job.monitor() != LOSS)
     if not job.resume:
         write_json(job.folder / CONTENTS, contents(job.data))  # so that a resume can name the files that changed
-    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
+    limits = Limits(config=config, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
-        stop = stack.enter_context(prepared(job, device))
+        stop = stack.enter_context(training_environment(job, device))
         learner = Learner(job, device, limits)
         run = Trainer(job, learner, checkpoints, limits, stop)
         stack.push(run.end)
@@ -68,13 +69,13 @@ def train(job: TrainJob) -> TrainResult:
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
-        if training.profile_steps:
-            run.profile = stack.enter_context(profiled(job.folder, training.profile_steps))
+        if config.profile_steps:
+            run.profile = stack.enter_context(profiled(job.folder, config.profile_steps))
         return run.go(stack.enter_context(batches))
 
 
 def follow(job: TrainJob) -> None:
-    """Take every step, and a share of every validation, that rank 0 orders, in any process but the first.
+    """Take every step that rank 0 orders, and a share of every validation, in any process but the first.
 
     Nothing is decided or written here. A signal to this process is passed on to rank 0, which saves and ends the run.
 
@@ -83,30 +84,32 @@ def follow(job: TrainJob) -> None:
     job
         As in rank 0, with this process's part of the batches; its folder is not used.
     """
-    device, training = check_job(job), job.settings.training
-    limits, told = Limits(config=training, batches_per_epoch=len(job.data.source)), 0.0
+    device = check_job(job)
+    config = job.settings.training
+    limits = Limits(config=config, batches_per_epoch=len(job.data.source))
+    ordered_progress = 0.0  # the progress in the newest order follows a time budget too, by the clock of rank 0
 
     def progress(step: int) -> float:
-        return max(told, limits.progress(step, 0.0))
+        return max(ordered_progress, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
-        stop = stack.enter_context(prepared(job, device))
+        stop = stack.enter_context(training_environment(job, device))
         learner = Learner(job, device, limits)
         stack.push(job.world.end)
         learner.share()
         batches: Batches | None = None
         while (order := job.world.next_order(stop.number)) is not None:
-            told = order.progress
+            ordered_progress = order.progress
             if order.validates:
                 job.world.gather(score_share(job, learner, stop=stop))
                 continue
             if batches is None:
                 batches = stack.enter_context(open_batches(job, device, step=order.step, progress=progress))
-            take_step(job, learner, [batches.take() for _ in range(training.accumulate)], order)
+            run_step(job, learner, [batches.next_batch() for _ in range(config.accumulate)], order)
 
 
 def check_resumed(job: TrainJob) -> None:
-    """Refuse to continue another training, before anything of it is changed; raises as `train` does."""
+    """Refuse to continue a run with another configuration or other data, before it changes; raises as `train` does."""
     check_same(job, read_newest(job.folder / CHECKPOINTS)[1]["identity"])
 
 
@@ -116,8 +119,12 @@ class Trainer:
     def __init__(
         self, job: TrainJob, learner: Learner, checkpoints: Checkpoints, limits: Limits, stop: StopSignals
     ) -> None:
-        self.job, self.config = job, job.settings.training
-        self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
+        self.job = job
+        self.config = job.settings.training
+        self.learner = learner
+        self.checkpoints = checkpoints
+        self.limits = limits
+        self.stop = stop
         self.monitor = job.monitor()
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
         self.profile: Callable[[], None] = lambda: None
@@ -127,10 +134,12 @@ class Trainer:
             max_skipped=self.config.max_skipped,
             check_labels=learner.loss.check_labels,
         )
-        self.throughput, self.step, self.lr = Throughput(), 0, 0.0
+        self.throughput = Throughput()
+        self.step = 0
+        self.lr = 0.0
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
-        self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
+        self.reserve = 0.0  # seconds that the last validation took; as many stay free at the end of a time budget
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
@@ -144,7 +153,7 @@ class Trainer:
             self._validate()
         reason = self._reason()
         while not reason:
-            self._step(batches)
+            self._next_step(batches)
             reason = self._reason()
             if reason or self.limits.validation_due(self.step):
                 self._validate()
@@ -158,31 +167,31 @@ class Trainer:
         self.checkpoints.wait()
         return self._result(reason)
 
-    def _step(self, source: Batches) -> None:
+    def _next_step(self, source: Batches) -> None:
         """Take batches, order the step, update the weights, and log every `log_every` steps."""
         self.throughput.run()
-        waited = source.waited
-        batches = [source.take() for _ in range(self.config.accumulate)]
+        waited_before = source.waited
+        batches = [source.next_batch() for _ in range(self.config.accumulate)]
         if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
             draw_first(batches[0], self.job, self.job.draw_batch)
         order = Order(self.step, self.progress(self.step), validates=False)
         self.stop.hear(self.job.world.tell(order, self.stop.number))
-        taken = take_step(self.job, self.learner, batches, order)
-        self.step, self.lr = taken.step, taken.lr
-        self.guard.note(taken)
-        images = sum(map(len, taken.indices)) * self.job.world.size
-        self.throughput.add(images=images, waited=source.waited - waited)
+        result = run_step(self.job, self.learner, batches, order)
+        self.step, self.lr = result.step, result.lr
+        self.guard.note(result)
+        images = sum(map(len, result.indices)) * self.job.world.size
+        self.throughput.add(images=images, waited=source.waited - waited_before)
         self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
-            self.shown["train"] = f", loss {self.guard.kept['losses'][-1]:.4f}"
+            self.shown["train"] = f", loss {self.guard.tally['losses'][-1]:.4f}"
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
         self.guard.read()
-        row = self.guard.take()
+        row = self.guard.pop_log_row()
         if not row:
             return
         loss = row.pop("loss")
@@ -206,14 +215,14 @@ class Trainer:
         self.due = validated is None
         if validated is None:
             self._leave()
-        found, pictures = validated
-        score = found.values[self.monitor]
+        validation, pictures = validated
+        score = validation.values[self.monitor]
         self.shown["val"] = f", {self.monitor} {score:.4f}"
-        best = self.checkpoints.rank(score, self.step)
-        self.stale = 0 if best else self.stale + 1
+        is_best = self.checkpoints.rank(score, self.step)
+        self.stale = 0 if is_best else self.stale + 1
         if math.isnan(score):
             _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.monitor, self.step)
-        self._write({"val": found.values, "best": best, "unlearned": list(found.unlearned)})
+        self._write({"val": validation.values, "best": is_best, "unlearned": list(validation.unlearned)})
         self.loggers.show(self.step, pictures)
         self._save(score)
         self.reserve = time.monotonic() - start
@@ -233,7 +242,7 @@ class Trainer:
                     "reserve": self.reserve,
                     "stale": self.stale,
                     "due": self.due,
-                    "watch": self.guard.kept,
+                    "watch": self.guard.tally,
                     "history": self.history.size,
                     "identity": identify(self.job),
                 },
@@ -252,9 +261,12 @@ class Trainer:
         folder, state = self.checkpoints.newest()
         check_same(self.job, state["identity"])
         self.learner.load(load_tensors(folder / WEIGHTS), state)
-        self.step, self.stale, self.due = state["step"], state["stale"], state["due"]
-        self._before, self.reserve = state["seconds"], state["reserve"]
-        self.guard.kept = dict(state["watch"])
+        self.step = state["step"]
+        self.stale = state["stale"]
+        self.due = state["due"]
+        self._before = state["seconds"]
+        self.reserve = state["reserve"]
+        self.guard.tally = dict(state["watch"])
         return int(state["history"])
 
     def _leave(self) -> NoReturn:
@@ -264,7 +276,8 @@ class Trainer:
             self.checkpoints.wait()
         finally:
             self.validator.settle()
-        name, saved = self.stop.received.name if self.stop.received else "nothing", self.checkpoints.saved
+        name = self.stop.received.name if self.stop.received else "nothing"
+        saved = self.checkpoints.saved
         message = f"training: stopped by {name} after step {self.step}; {saved} was saved to resume from."
         raise Interrupted(message, exit_code=self.stop.exit_code)
 
@@ -277,7 +290,8 @@ class Trainer:
         return limit or (f"patience={patience}" if patience is not None and self.stale >= patience else "")
 
     def _result(self, reason: str) -> TrainResult:
-        best, row = self.checkpoints.best, dict[str, Any]()
+        best = self.checkpoints.best
+        row: dict[str, Any] = {}
         if best:  # the line of the history with its validation
             rows = reversed(read_json_lines(self.job.folder / HISTORY))
             row = next((row for row in rows if "val" in row and step_name(row["step"]) == best[1].name), {})
@@ -305,7 +319,7 @@ class Trainer:
         return self.limits.progress(step, self.seconds + self.reserve)
 
     def _write(self, metrics: dict[str, Any]) -> None:
-        """Append a row to the history, and give it to the loggers."""
+        """Append a row to the history, and pass it to the loggers."""
         epoch = round(self.limits.epochs(self.step), 4)
         row = {"step": self.step, "epoch": epoch, **metrics, "seconds": round(self.seconds, 3)}
         self.history.write(json_line(row))
@@ -313,8 +327,8 @@ class Trainer:
 
     def _show(self, doing: str = "") -> None:
         """Update the progress line."""
-        place = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
-        self.gauge(self.progress(self.step), place + "".join(self.shown.values()) + doing)
+        position = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
+        self.gauge(self.progress(self.step), position + "".join(self.shown.values()) + doing)
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Wait for the checkpoint in the background, and close the history and the loggers."""

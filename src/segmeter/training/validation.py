@@ -36,7 +36,7 @@ from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
 from segmeter.training.pictures import Pictures, spread_evenly
 
-UNLEARNED = 0.01  # a class of the targets whose IoU is below this counts as not found
+UNLEARNED = 0.01  # a class of the targets counts as not found below this IoU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Scored:
     Parameters
     ----------
     index
-        The case's.
+        The index of the case.
     counts
         From `count_case`.
     terms
@@ -94,16 +94,17 @@ def score_share(
 ) -> Share:
     """Score the published weights of rank 0 on this process's part of the cases.
 
-    Every process of the run calls it, and none waits for another after the start. Each has its own running statistics
-    of batch norm, so those of rank 0 are copied first.
+    Every process of the run calls it, and none waits for another after the start. Each process has its own running
+    statistics of batch norm, so they are first copied from rank 0.
 
     Parameters
     ----------
     job
-        Its validation cases all have a target. A process takes every n-th batch, see `own_batches`. The pictures' cases
-        keep their predictions. Post-processing splits objects, which are then matched with those of the masks.
+        Its validation cases all have a target. A process takes every n-th batch, see `own_batches`. Predictions are
+        kept for the cases that will be drawn. Post-processing splits objects, which are then matched with the objects
+        of the masks.
     learner
-        Its loss is reported as that of all cases as one batch; region losses count each case on its own.
+        Its loss is reported as if all cases were one batch. Region losses count each case on its own.
     stop
         Asked after each case; a signal ends the share early.
     on_case
@@ -113,16 +114,20 @@ def score_share(
     -------
     The results until a fault or a signal came. `join_shares` turns them into scores, and raises.
     """
-    cases, steps, world, share = job.data.val_cases, job.settings.steps, job.world, Share()
+    cases = job.data.val_cases
+    steps = job.settings.steps
+    world = job.world
+    share = Share()
     assert cases is not None
     world.copy_first(learner.published.state_dict().values())
-    show = spread_evenly(len(cases), job.settings.training.pictures) if job.draw else ()
+    drawn = spread_evenly(len(cases), job.settings.training.pictures) if job.draw else ()
     try:
         for index, prediction, counts in _predict(learner, cases, world, probs=needs_probs(steps)):
             if stop:
                 share.signal = stop.number
                 break
-            shown, terms = prediction if index in show else None, prediction.loss
+            shown = prediction if index in drawn else None
+            terms = prediction.loss
             assert terms is not None  # there is a mask
             objects = count_objects(prediction, steps, cases.spec) if steps else None
             share.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, shown=shown))
@@ -148,24 +153,24 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     """
     for fault in (share.fault for share in shares if share.fault is not None):
         raise fault
-    scored = sorted((each for share in shares for each in share.scored), key=lambda each: each.index)
+    scored = sorted((case for share in shares for case in share.scored), key=lambda case: case.index)
     if not scored:
         raise DataError("validation: there is no case to validate on.")
-    if [each.index for each in scored] != list(range(total)):
-        got = f"{len(scored)} scores of {len({each.index for each in scored})} of {total} cases"
+    if [case.index for case in scored] != list(range(total)):
+        got = f"{len(scored)} scores of {len({case.index for case in scored})} of {total} cases"
         raise RunError(f"validation: expected one score of each case, got {got}. Let all processes see the same files.")
-    overlap = overlap_scores(np.sum([each.counts for each in scored], axis=0), task=spec.task)
+    overlap = overlap_scores(np.sum([case.counts for case in scored], axis=0), task=spec.task)
     values = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
-    for kind, found in (("iou", overlap.iou), ("dice", overlap.dice)):
-        values |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, found, strict=True)}
-    matched = [each.objects for each in scored if each.objects is not None]
+    for kind, per_class in (("iou", overlap.iou), ("dice", overlap.dice)):
+        values |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, per_class, strict=True)}
+    matched = [case.objects for case in scored if case.objects is not None]
     if matched:  # PQ over the objects of all cases
         ious, objects = np.sum(matched, axis=0)
         values[choose_headline(spec.task, spec.names, objects=True)] = float(ious / objects) if objects else math.nan
-    values["loss"] = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
-    named = zip(spec.names, overlap.iou, overlap.support, strict=True)
-    unlearned = tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED)
-    return Validation(values=values, unlearned=unlearned), [each.shown for each in scored if each.shown is not None]
+    values["loss"] = divide_terms(np.stack([case.terms for case in scored], dtype=np.float64))
+    classes = zip(spec.names, overlap.iou, overlap.support, strict=True)
+    unlearned = tuple(name for name, iou, support in classes if support > 0 and iou < UNLEARNED)
+    return Validation(values=values, unlearned=unlearned), [case.shown for case in scored if case.shown is not None]
 
 
 def _predict(
@@ -178,46 +183,48 @@ def _predict(
     predictor, loss = learner.predictor, learner.validation_loss
     cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(loss) else None
     large = frozenset() if cached is None else cached.large_cases
-    numbers, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
+    indices = [index for index in range(len(cases)) if index not in large]
+    shard = Shard(world.rank + 1, world.size)
     batches = None
-    if world.size > 1:  # the images of a batch are those of a validation by one process
+    if world.size > 1:  # batches hold the same images as in a validation by one process
         kinds = cases.kinds()
-        own, batches = own_batches([kinds[index] for index in numbers], mine, predictor.config.batch_size)
-        numbers = [numbers[index] for index in own]
-    # An error's traceback keeps it alive: the garbage collector might close it later, in one of its own threads
-    with closing(predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)) as found:
-        for index, prediction in zip(numbers, found, strict=True):
+        own, batches = own_batches([kinds[index] for index in indices], shard, predictor.config.batch_size)
+        indices = [indices[position] for position in own]
+    # The traceback of an error would keep the generator alive, and the garbage collector might then close it in one of
+    # the generator's own threads
+    with closing(predictor.predict(Part(cases, indices), batches=batches, probs=probs, loss=loss)) as predictions:
+        for index, prediction in zip(indices, predictions, strict=True):
             if (target := prediction.sample.target) is None:
                 raise DataError(f"{prediction.sample.case_id}: has no mask, and validation needs one for every case.")
             yield index, prediction, count_case(target, prediction.labels, cases.spec)
     if cached is not None:
-        for index in mine.take(sorted(large)):
+        for index in shard.take(sorted(large)):
             yield index, *_stream(predictor, cached, index, loss)
 
 
 def _stream(
-    predictor: Predictor, cases: CachedDataset, index: int, whole: AdditiveLoss
+    predictor: Predictor, cases: CachedDataset, index: int, loss: AdditiveLoss
 ) -> tuple[Prediction, NDArray[np.int64]]:
     """Predict and count a large case in bands, as an evaluation does."""
-    case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
-    assert isinstance(cases.cases, Dataset)  # as only its cases can be large
+    case_id = cases.case_ids[index]
+    counts = np.zeros(cases.spec.counts_shape, np.int64)
+    assert isinstance(cases.cases, Dataset)  # only its cases can be large
     with cases.cases.open_rows(index) as (image, target):
         assert target is not None  # every case has a mask
         step = thumbnail_step(*image.shape[:2])
-        small, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
-        loss = BandLoss(whole, predictor.device)
-        kept = tapped(image, small)
-        for band in predictor.stream(kept, case_id=case_id, target=target, loss=loss):
-            rows = cast(NDArray[Any], band.target)  # there is a target
-            counts += count_case(rows, band.labels, cases.spec)
+        small_image, small_labels, small_target = (Thumbnail(step, axis) for axis in (-3, -2, -2))
+        band_loss = BandLoss(loss, predictor.device)
+        for band in predictor.stream(tapped(image, small_image), case_id=case_id, target=target, loss=band_loss):
+            target_lines = cast(NDArray[Any], band.target)  # there is a target
+            counts += count_case(target_lines, band.labels, cases.spec)
             small_labels.add(band.top, band.labels)
-            small_target.add(band.top, rows)
-    sample = Sample(case_id=case_id, image=small.pixels(), target=small_target.pixels())
-    return Prediction(sample=sample, labels=small_labels.pixels(), loss=loss.terms()), counts
+            small_target.add(band.top, target_lines)
+    sample = Sample(case_id=case_id, image=small_image.pixels(), target=small_target.pixels())
+    return Prediction(sample=sample, labels=small_labels.pixels(), loss=band_loss.terms()), counts
 
 
 def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: ClassSpec) -> NDArray[np.float64]:
-    """Split a prediction into objects and match them with those of its mask: the summands of PQ, which add over cases.
+    """Split a prediction into objects, match them with its mask's objects, and return the terms whose sums give PQ.
 
     Returns
     -------
@@ -226,8 +233,8 @@ def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: Cla
     sample = prediction.sample
     assert sample.target is not None  # every case has a mask
     assert sample.instances is not None
-    found = run_steps(prediction.labels, steps, spec, prediction.probs).instances
-    match = match_instances(sample.instances, np.asarray(found), void=~spec.valid(sample.target))
+    instances = run_steps(prediction.labels, steps, spec, prediction.probs).instances
+    match = match_instances(sample.instances, np.asarray(instances), void=~spec.valid(sample.target))
     return np.array([match.iou.sum(), match.tp + (match.fp + match.fn) / 2])
 
 
@@ -247,7 +254,10 @@ class Validator:
     def __init__(
         self, job: TrainJob, learner: Learner, *, step: int, show: Callable[[str], None], stop: StopSignals
     ) -> None:
-        self._job, self._learner, self._show, self._stop = job, learner, show, stop
+        self._job = job
+        self._learner = learner
+        self._show = show
+        self._stop = stop
         self._given_up: Share | None = None
         self._total = 0 if job.data.val_cases is None else len(job.data.val_cases)
         self._pictures = Pictures(job.folder, draw=job.draw, step=step)
@@ -264,30 +274,31 @@ class Validator:
         RunError
             The model's output is not finite. The message names the step, the learning rate and the case.
         """
-        start, world = time.monotonic(), self._job.world
+        start = time.monotonic()
+        world = self._job.world
 
         def on_case(done: int) -> None:
             done = min(done * world.size, self._total)
-            left = (self._total - done) * (time.monotonic() - start) / done
-            self._show(f", validating {done} of {self._total}, {left:.0f} s left")
+            seconds_left = (self._total - done) * (time.monotonic() - start) / done
+            self._show(f", validating {done} of {self._total}, {seconds_left:.0f} s left")
 
         share = score_share(self._job, self._learner, stop=self._stop, on_case=on_case)
         if share.signal:
             self._given_up = share
             return None
         shares: list[Share] = world.gather(share)
-        self._stop.hear(max(each.signal for each in shares))
-        if any(each.signal for each in shares):
+        self._stop.hear(max(share.signal for share in shares))
+        if any(share.signal for share in shares):
             return None
         try:
-            found, shown = join_shares(shares, self._job.data.train_cases.spec, total=self._total)
+            validation, shown = join_shares(shares, self._job.data.train_cases.spec, total=self._total)
         except OverflowedError as error:
             raise RunError(
                 f"training: the model's output is NaN or infinite at step {step} (lr {lr:.3g}; validation "
                 f"case {error.case_id!r}). Earlier checkpoints stay; lower optimizer.lr "
                 f"({self._job.settings.optimizer.lr:g}), set training.clip_norm, or try inference.precision=float32."
             ) from error
-        return found, self._pictures.save(shown, step)
+        return validation, self._pictures.save(shown, step)
 
     def settle(self) -> None:
         """After the save, let the other processes finish a validation that was cut short here."""

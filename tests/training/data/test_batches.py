@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.errors import DataError
-from segmeter.training.data.batches import Batches, Draws
+from segmeter.training.data.batches import Batches, RandomNumbers, Windows
 from tests.training.tiny import TinyCases, TinySource
 
 
@@ -28,7 +28,7 @@ class CountingSource:
         self.threads.add(threading.current_thread().name)
         self.torch_threads.add(torch.get_num_threads())
         value = 10 * epoch + index
-        return (
+        return Windows(
             np.full((1, 2, 3, 3), value, np.uint8),
             np.full((1, 2, 3), value, self.dtype),
             np.array([value], np.int64),
@@ -41,7 +41,7 @@ def open_batches(source, *, first=0, workers=0, **values):
 
 
 def take_all(batches, count):
-    return [batches.take() for _ in range(count)]
+    return [batches.next_batch() for _ in range(count)]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -60,7 +60,7 @@ def test_batches_come_in_order_across_epochs_whatever_the_workers(workers):
 def test_no_more_batches_are_prepared_than_workers_and_one(workers, ahead):
     source = CountingSource()
     with open_batches(source, workers=workers) as batches:
-        batches.take()
+        batches.next_batch()
         deadline = time.monotonic() + 5
         while len(source.asked) < ahead and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -90,21 +90,21 @@ def test_draws_travel_with_their_batch_and_are_drawn_where_it_is_prepared():
 
     def draw(*, epoch, indices, channels):
         threads.add(threading.current_thread().name)
-        return Draws(torch.full((1, channels), float(indices[0])), (epoch,))
+        return RandomNumbers(torch.full((1, channels), float(indices[0])), (epoch,))
 
-    with open_batches(CountingSource(), first=3, workers=2, draw=draw) as batches:
+    with open_batches(CountingSource(), first=3, workers=2, random_numbers=draw) as batches:
         taken = take_all(batches, 3)
-    assert [batch.draws.table.tolist() for batch in taken] == [[[3.0] * 3], [[4.0] * 3], [[10.0] * 3]]
-    assert [batch.draws.seeds for batch in taken] == [(0,), (0,), (1,)]
+    assert [batch.random_numbers.table.tolist() for batch in taken] == [[[3.0] * 3], [[4.0] * 3], [[10.0] * 3]]
+    assert [batch.random_numbers.seeds for batch in taken] == [(0,), (0,), (1,)]
     assert "MainThread" not in threads
     moved = taken[0].moved(lambda tensors: [tensor.to("meta") for tensor in tensors])
-    assert {tensor.device.type for tensor in (moved.image, moved.target, moved.draws.table)} == {"meta"}
-    assert moved.draws.seeds == taken[0].draws.seeds
+    assert {tensor.device.type for tensor in (moved.image, moved.target, moved.random_numbers.table)} == {"meta"}
+    assert moved.random_numbers.seeds == taken[0].random_numbers.seeds
 
 
 def test_images_are_channels_last_and_wide_targets_are_what_torch_computes_with():
     with open_batches(CountingSource(np.uint16)) as batches:
-        batch = batches.take()
+        batch = batches.next_batch()
     assert batch.image.is_contiguous(memory_format=torch.channels_last)
     assert batch.target.dtype == torch.int32
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from segmeter.training.data.epoch import ANYWHERE, AUGMENT, WINDOW, Sources, draw, plan_epoch
+from segmeter.training.data.epoch import ANYWHERE, AUGMENT, WINDOW, Sources, make_rng, plan_epoch
 
 
 def test_an_order_takes_every_case_once_and_depends_on_seed_and_epoch():
@@ -39,9 +39,9 @@ def test_a_rare_class_fills_its_share_although_few_cases_have_it():
 
 def test_streams_seeds_epochs_and_samples_draw_independently():
     settings = [{"seed": 1}, {"seed": 2}, {"seed": 1, "epoch": 1}, {"seed": 1, "index": 1}]
-    draws = [draw(stream, **each).integers(2**60) for stream in (WINDOW, AUGMENT) for each in settings]
+    draws = [make_rng(stream, **each).integers(2**60) for stream in (WINDOW, AUGMENT) for each in settings]
     assert len(set(draws)) == len(draws)
-    assert draw(WINDOW, seed=1).integers(2**60) == draws[0]
+    assert make_rng(WINDOW, seed=1).integers(2**60) == draws[0]
 
 
 FEW_AND_MANY = Sources(of=np.array([0] * 5 + [1] * 95), weights=(3.0, 1.0))

@@ -40,7 +40,7 @@ def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSou
 
 
 def sample(source: SampleSource, *place, **options) -> tuple[np.ndarray, np.ndarray]:
-    image, target, size = source.cut(*place, **options)
+    image, target, size = source.cut_sample(*place, **options)
     return resize_image(image, size), resize_target(target, size)
 
 
@@ -108,9 +108,11 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     change = Augment(augment, cases.spec)
     seen = set()
     for index in range(len(source)):
-        image, target, numbers = source.batch(4, index)
+        image, target, numbers, _ = source.batch(4, index)
         batch = to_torch(image).permute(0, 3, 1, 2), to_torch(target)
-        images, targets = change(*batch, change.draw(seed=0, epoch=4, indices=numbers, channels=image.shape[-1]))
+        images, targets = change(
+            *batch, change.random_numbers(seed=0, epoch=4, indices=numbers, channels=image.shape[-1])
+        )
         seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
     assert len(seen) == 72
 
@@ -118,7 +120,7 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
 @pytest.mark.parametrize("crop", [None, (16, 24)])
 def test_a_sample_is_the_image_or_a_window_of_it_and_its_target_alike(crop):
     cases = numbered_cases(8)
-    image, target, indices = source_of(cases, crop=crop).batch(2, 1)
+    image, target, indices, _ = source_of(cases, crop=crop).batch(2, 1)
     height, width = crop or (40, 50)
     assert image.shape == (4, height, width, 3)
     assert (image.dtype, target.dtype, indices.dtype) == (np.uint8, np.uint8, np.int64)
@@ -133,7 +135,7 @@ def test_a_sample_depends_on_seed_epoch_and_case_alone():
     cases = numbered_cases(12)
     alone = source_of(cases, batch_size=1, **config)
     for batch_size in (3, 4):
-        image, target, indices = source_of(cases, batch_size=batch_size, **config).batch(5, 1)
+        image, target, indices, _ = source_of(cases, batch_size=batch_size, **config).batch(5, 1)
         for row, index in enumerate(indices):
             expected_image, expected_target = sample(alone, 5, int(index))
             assert np.array_equal(image[row], expected_image)
@@ -189,7 +191,7 @@ def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
         at = {"first": first, "progress": lambda number, part=progress: part, "workers": 0, "device": cpu}
         with Batches(host, **at) as one, Batches(device, **at) as two:
             for _ in range(3):
-                here, there = one.take(), two.take()
+                here, there = one.next_batch(), two.next_batch()
                 assert here.resizing is None
                 for ours, theirs in zip(augmented(here, None), augmented(there, None), strict=True):
                     assert torch.equal(ours, theirs)
@@ -260,7 +262,7 @@ def test_zoom_magnifies_evenly_on_a_log_scale():
     shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
     assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
     assert shares.min() < 0.3
-    assert [source_of(cases, crop=(40, 40), zoom=(zoom, zoom)).cut(0, 0)[1].shape for zoom in (0.5, 2.0)] == [
+    assert [source_of(cases, crop=(40, 40), zoom=(zoom, zoom)).cut_sample(0, 0)[1].shape for zoom in (0.5, 2.0)] == [
         *((80, 80), (20, 20))
     ]
 
@@ -268,7 +270,7 @@ def test_zoom_magnifies_evenly_on_a_log_scale():
 def test_samples_are_made_as_small_as_the_network_sees_them():
     cases = numbered_cases(1, size=(64, 96))
     source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
-    image, target, _ = source.batch(0, 0)
+    image, target, *_ = source.batch(0, 0)
     assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
     rows = image[0, :, 0, 0].astype(float)
     assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last

@@ -93,7 +93,7 @@ def _folds(folds: list[dict[str, Any]]) -> Table:
 def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
     """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
     training, augment = TrainingConfig(plan=True, batch_size="auto"), AugmentConfig()
-    plans = {device: plan_training(training, data, augment, seen=seen, device=device) for device in _DEVICES}
+    plans = {device: plan_training(training, data, augment, train_report=seen, device=device) for device in _DEVICES}
     mean, std = unit_moments(seen.intensities)
     found: dict[str, Any] = {device: plan.overrides for device, plan in plans.items()}
     found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}

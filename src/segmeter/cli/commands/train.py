@@ -81,7 +81,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
         (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
-    plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
+    plan = plan_training(config.training, config.data, config.augment, train_report=seen, device=device.type)
     prepared = partial(
         _job, train_data=train_data, val_data=val_data, seen=seen, world=world, device=device, resumed=resumed
     )
@@ -150,7 +150,7 @@ def _fit(
             threads = f" in {torch.get_num_threads()} threads" if timed.settings.device == "cpu" else ""
             sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
             sys.stdout.flush()
-        plan = fit_budget(start, config.model, step_s=step_s, seen=seen, val_cases=val_cases, is_open=is_open)
+        plan = fit_budget(start, config.model, step_s=step_s, train_report=seen, val_cases=val_cases, is_open=is_open)
         if _planned(config, plan) == now:
             break
     return plan

@@ -17,13 +17,13 @@ from torch.nn import functional
 from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.batches import Draws
-from segmeter.training.data.epoch import AUGMENT, draw
+from segmeter.training.data.batches import RandomNumbers
+from segmeter.training.data.epoch import AUGMENT, make_rng
 
-Numbers = Mapping[str, Tensor]
+Uniforms = Mapping[str, Tensor]  # a random number from 0 to 1 for each sample, (B,), by a name from `_CHANGES`
 
-# One draw per name and sample, always in this order, so that one setting does not change what another one does
-_DRAWS = (
+# Each sample has a random number for each name, always in this order, so that no setting affects another one's numbers
+_CHANGES = (
     *("flip_horizontal", "flip_vertical", "rotate", "shear_x", "shear_y"),
     *("blur", "brightness", "contrast", "saturation", "gamma", "noise"),
 )
@@ -36,8 +36,8 @@ _TINY = 1e-6  # keeps divisions by the range of a constant image finite
 class Augment:
     """Changes image and target of a batch together.
 
-    The seed, the epoch and the number of a sample alone decide how it changes, whatever batch it is in. Noise is drawn
-    on the device, so it differs between a CPU and a GPU.
+    The seed, the epoch and the number of a sample alone decide how it changes, whatever batch it is in. Noise is
+    computed on the device, so it differs between a CPU and a GPU.
 
     Parameters
     ----------
@@ -50,31 +50,31 @@ class Augment:
     config: AugmentConfig
     spec: ClassSpec
 
-    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws:
-        """Draw for a batch, on the host.
+    def random_numbers(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> RandomNumbers:
+        """Draw the random numbers for a batch, on the host.
 
         Parameters
         ----------
         seed, epoch
-            Decide every draw, together with the index.
+            Decide every number, together with the index.
         indices : (B,)
             The number of each sample, unique within the epoch.
         channels
             Number of channels of the images.
         """
-        generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
-        table = [rng.random(len(_DRAWS) + channels, dtype=np.float32) for rng in generators]
-        return Draws(to_torch(np.stack(table)), tuple(int(rng.integers(2**63)) for rng in generators))
+        generators = [make_rng(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
+        table = [rng.random(len(_CHANGES) + channels, dtype=np.float32) for rng in generators]
+        return RandomNumbers(to_torch(np.stack(table)), tuple(int(rng.integers(2**63)) for rng in generators))
 
-    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+    def __call__(self, image: Tensor, target: Tensor, random_numbers: RandomNumbers) -> tuple[Tensor, Tensor]:
         """Apply the changes; nothing here waits for the device.
 
         Parameters
         ----------
         image : (B, C, H, W), uint8, uint16 or floating
         target : (B, H, W), or (B, K, H, W) for multilabel, integer
-        draws
-            From `draw` for these samples, with the table on the image's device.
+        random_numbers
+            From the method of this name for these samples, with the table on the image's device.
 
         Returns
         -------
@@ -82,30 +82,33 @@ class Augment:
         scaled for floats. Pixels turned in from outside are mirrored in the image and ignored in the target, or
         mirrored there too if the data has no ignored value.
         """
-        numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
-        turns, tones = self.config.rotate or self.config.shear, any(getattr(self.config, name) for name in _TONES)
-        full = _FULL_SCALE.get(image.dtype)
-        if full is not None and (turns or tones):
-            image = image.to(torch.float32).div_(full)
+        uniforms = dict(zip(_CHANGES, random_numbers.table.T, strict=False))
+        turns = self.config.rotate or self.config.shear
+        recolours = any(getattr(self.config, name) for name in _TONES)
+        full_scale = _FULL_SCALE.get(image.dtype)
+        if full_scale is not None and (turns or recolours):
+            image = image.to(torch.float32).div_(full_scale)
         for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):
             if getattr(self.config, name):
-                chosen = numbers[name] < 0.5
-                image = torch.where(_beside(chosen, image), image.flip(axis), image)
-                target = torch.where(_beside(chosen, target), target.flip(axis), target)
+                flipped = uniforms[name] < 0.5
+                image = torch.where(_beside(flipped, image), image.flip(axis), image)
+                target = torch.where(_beside(flipped, target), target.flip(axis), target)
         if turns:
-            image, target = self._turn(image, target, numbers)
-        if tones:
-            image = self._recolour(image, numbers, draws.table[:, len(_DRAWS) :])
+            image, target = self._turn(image, target, uniforms)
+        if recolours:
+            image = self._recolour(image, uniforms, random_numbers.table[:, len(_CHANGES) :])
             if self.config.noise:
-                image = add_noise(image, numbers["noise"] * self.config.noise, draws.seeds)
-            image = image if full is None else image.clamp(0.0, 1.0)
+                image = add_noise(image, uniforms["noise"] * self.config.noise, random_numbers.seeds)
+            image = image if full_scale is None else image.clamp(0.0, 1.0)
         return image, target
 
-    def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
+    def _turn(self, image: Tensor, target: Tensor, uniforms: Uniforms) -> tuple[Tensor, Tensor]:
         """Rotate and shear in one resampling: bilinear in the image, nearest in the target."""
-        angle = spread(draws["rotate"], math.radians(self.config.rotate))
-        shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
-        grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
+        angle = spread(uniforms["rotate"], math.radians(self.config.rotate))
+        shear_x, shear_y = (
+            spread(uniforms[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")
+        )
+        grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear_x, shear_y=shear_y)
         planes = target.view(len(target), -1, *target.shape[-2:])
         look_up = partial(functional.grid_sample, grid=grid, padding_mode="reflection", align_corners=False)
         labels = look_up(planes.to(torch.float32), mode="nearest").to(target.dtype)
@@ -114,33 +117,33 @@ class Augment:
             labels = labels.masked_fill(outside[:, None], self.spec.void)
         return look_up(image, mode="bilinear"), labels.view(target.shape)
 
-    def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:
-        """Change focus, then light, then the rendering by the camera."""
+    def _recolour(self, image: Tensor, uniforms: Uniforms, gains: Tensor) -> Tensor:
+        """Change the focus, then the light, then what a camera does to tones."""
         config = self.config
         if config.blur:
-            image = blur(image, draws["blur"] * config.blur, most=config.blur)
+            image = blur(image, uniforms["blur"] * config.blur, most=config.blur)
         if config.brightness:
-            image = image * _beside(1 + spread(draws["brightness"], config.brightness), image)
+            image = image * _beside(1 + spread(uniforms["brightness"], config.brightness), image)
         if config.colour:
             image = image * (1 + spread(gains, config.colour))[:, :, None, None]
         if config.contrast:
-            factor = _beside(1 + spread(draws["contrast"], config.contrast), image)
+            factor = _beside(1 + spread(uniforms["contrast"], config.contrast), image)
             image = torch.lerp(image.mean((1, 2, 3), keepdim=True), image, factor)
         if config.saturation:
-            factor = _beside(1 + spread(draws["saturation"], config.saturation), image)
+            factor = _beside(1 + spread(uniforms["saturation"], config.saturation), image)
             image = torch.lerp(image.mean(1, keepdim=True), image, factor)
         if config.gamma:
-            image = apply_gamma(image, torch.exp(spread(draws["gamma"], math.log1p(config.gamma))))
+            image = apply_gamma(image, torch.exp(spread(uniforms["gamma"], math.log1p(config.gamma))))
         return image
 
 
 def spread(uniform: Tensor, most: float) -> Tensor:
-    """Move draws from 0 .. 1 to -most .. most."""
+    """Map random numbers from 0 .. 1 to -most .. most."""
     return (2 * uniform - 1) * most
 
 
 def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:
-    """Return the source of each pixel of a sheared and turned image, (B, H, W, 2) as (x, y) in units of half the image.
+    """Return where each pixel of a sheared and turned image comes from: (B, H, W, 2) as (x, y), in half images.
 
     Parameters
     ----------
@@ -181,9 +184,9 @@ def blur(image: Tensor, sigma: Tensor, *, most: float) -> Tensor:
 def add_noise(image: Tensor, share: Tensor, seeds: Sequence[int]) -> Tensor:
     """Add Gaussian noise with a standard deviation that is a share (B,) of each image's own."""
     noise = torch.empty(image.shape, dtype=image.dtype, device=image.device)
-    source = torch.Generator(image.device)
-    for plane, seed in zip(noise, seeds, strict=True):
-        plane.normal_(generator=source.manual_seed(seed))
+    generator = torch.Generator(image.device)
+    for sample, seed in zip(noise, seeds, strict=True):
+        sample.normal_(generator=generator.manual_seed(seed))
     return image + noise * image.std((1, 2, 3), keepdim=True) * _beside(share, image)
 
 

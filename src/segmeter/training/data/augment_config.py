@@ -10,9 +10,9 @@ from segmeter.schema import Config, Given, RuleError, Unit, rule
 
 Size = tuple[int, int]
 
-LARGEST_SIDE = 512  # pixels of a square; larger images are cut where the crop is "auto"
+LARGEST_SIDE = 512  # pixels; with the crop "auto", images larger than a square of this side are cropped
 CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
-_CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
+_CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # they suit any image
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left
 
 Edge = Annotated[int, Unit("pixels"), Field(ge=LEAST_CROP, le=16384)]
@@ -83,9 +83,9 @@ class AugmentConfig(Config, title="augment"):
 def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int], *, side: int = LARGEST_SIDE) -> AugmentConfig:
     """Replace the crop "auto" by one that suits the images.
 
-    Images of one size of at most `side` x `side` pixels are taken whole. Otherwise the crop's sides are multiples of
-    `CROP_STEP` up to `side`, and half of the images are at least that large. Pixels of a crop outside of a small image
-    are ignored.
+    Images of a single size of at most `side` x `side` pixels are taken whole. Otherwise the crop's sides are multiples
+    of `CROP_STEP` up to `side`, and half of the images are at least that large. Where a crop reaches beyond a small
+    image, its pixels are ignored.
 
     Parameters
     ----------
@@ -105,6 +105,6 @@ def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int], *, side: int = 
         return config
     if len(sizes) < 2 and all(height * width <= side * side for height, width in sizes):
         return config.replace(crop=None)
-    every = [size for size, count in sizes.items() for _ in range(count)]
-    edges = (median_low([size[axis] for size in every]) for axis in (0, 1))
+    size_of_each = [size for size, count in sizes.items() for _ in range(count)]
+    edges = (median_low([size[axis] for size in size_of_each]) for axis in (0, 1))
     return config.replace(crop=tuple(min(side, max(CROP_STEP, edge // CROP_STEP * CROP_STEP)) for edge in edges))

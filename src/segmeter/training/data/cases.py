@@ -15,6 +15,7 @@ from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample, count_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.training.data.windows import StoredSample
 
 
 class Cases(Protocol):
@@ -38,14 +39,14 @@ class Cases(Protocol):
 
 
 class Budget:
-    """A number of bytes that several caches share."""
+    """The number of bytes that several caches may use together."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Take `size` bytes if they are left, and return whether they were."""
+    def reserve(self, size: int) -> bool:
+        """Reserve `size` bytes if they are left, and return whether they were."""
         with self._lock:
             fits = size <= self.left
             self.left -= size if fits else 0
@@ -53,28 +54,32 @@ class Budget:
 
 
 class CachedDataset:
-    """Keeps the first cases that fit the budget and reads the others each time. Threads may share it.
+    """Keeps the first cases that fit the budget, and reads the others each time. Threads may share it.
 
-    A kept case is never dropped for another one: training wants every case equally often.
+    A kept case is never dropped for another one, as training takes every case equally often.
 
     Parameters
     ----------
     cases
         Read on demand.
     budget
-        Bytes, shared with other caches.
+        Memory for the kept cases, shared with other caches.
     parts
-        Index of a case -> its sample with arrays that stay in the files, or None if these must be read whole.
+        From the index of a case to its sample, whose arrays stay in the files; None if they must be read whole.
     """
 
     def __init__(
-        self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
+        self, cases: Cases, budget: Budget, parts: Callable[[int], StoredSample | None] = lambda index: None
     ) -> None:
-        self.cases, self.spec, self.case_ids = cases, cases.spec, cases.case_ids
-        self._budget, self._parts = budget, cache(parts)
+        self.cases = cases
+        self.spec = cases.spec
+        self.case_ids = cases.case_ids
+        self._budget = budget
+        self._parts = cache(parts)
         self._kept: dict[int, Sample] = {}
-        # asked for with every checkpoint or every validation
-        self.fingerprint, self.kinds, self.contents = cache(cases.fingerprint), cache(cases.kinds), cases.contents
+        self.fingerprint = cache(cases.fingerprint)  # every checkpoint asks for it
+        self.kinds = cache(cases.kinds)  # every validation asks for them
+        self.contents = cases.contents
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -84,17 +89,17 @@ class CachedDataset:
         if kept is not None:
             return kept
         sample = read_case(self.cases, index)
-        if self._budget.take(_size(sample)):
+        if self._budget.reserve(_size(sample)):
             for array in (sample.image, sample.target):
                 if array is not None:
                     array.flags.writeable = False  # every epoch sees these same arrays
             self._kept[index] = sample
         return sample
 
-    def opened(self, index: int) -> Sample:
+    def opened(self, index: int) -> Sample | StoredSample:
         """Return a case to cut a window from. Large cases that don't fit into the cache stay in their files."""
-        parts = None if index in self._kept else self._parts(index)
-        return self[index] if parts is None or _size(parts) <= self._budget.left else parts
+        stored = None if index in self._kept else self._parts(index)
+        return self[index] if stored is None or _size(stored) <= self._budget.left else stored
 
     @cached_property
     def large_cases(self) -> frozenset[int]:
@@ -102,7 +107,7 @@ class CachedDataset:
         return self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
 
 
-def _size(sample: Sample) -> int:
+def _size(sample: Sample | StoredSample) -> int:
     return sample.image.nbytes + (0 if sample.target is None else sample.target.nbytes)
 
 
@@ -114,50 +119,53 @@ class PlaneCases:
     volumes
         Each with masks; all are unpacked.
     empty
-        Largest number of planes without an object per plane with one, spread evenly over the others; None takes all
-        planes.
+        Largest number of planes without an object for each plane with one, chosen evenly; None takes all planes.
     """
 
     def __init__(self, volumes: VolumeSet, *, empty: float | None = None) -> None:
-        self.volumes, self.spec, self.contents, self._empty = volumes, volumes.spec, volumes.contents, empty
+        self.volumes = volumes
+        self.spec = volumes.spec
+        self.contents = volumes.contents
+        self._empty = empty
         count = len(volumes)
         opened = track(map_in_threads(volumes.open_volume, range(count)), f"unpacking {volumes.split}", count)
         self._opened: list[Volume] = list(opened)
-        present = list(map_in_threads(_presence, self._opened))
-        places = [(index, number) for index, found in enumerate(present) for number in range(len(found))]
-        presence = np.concatenate([*present, np.zeros((0, self.spec.num_classes), np.bool_)])
-        objects = presence[:, 0 if self.spec.is_multilabel else 1 :]
-        kept = _bounded(np.flatnonzero(objects.any(1)), np.flatnonzero(~objects.any(1)), empty)
-        self.places = [places[each] for each in kept]
-        self.presence = presence[kept]
+        by_volume = list(map_in_threads(_presence, self._opened))
+        places = [(index, number) for index, planes in enumerate(by_volume) for number in range(len(planes))]
+        presence = np.concatenate([*by_volume, np.zeros((0, self.spec.num_classes), np.bool_)])
+        has_object = presence[:, 0 if self.spec.is_multilabel else 1 :].any(1)
+        chosen = _bounded(np.flatnonzero(has_object), np.flatnonzero(~has_object), empty)
+        self.places = [places[plane] for plane in chosen]  # (volume, number of the plane in it)
+        self.presence = presence[chosen]
         self.case_ids = tuple(self._opened[index].plane_id(number) for index, number in self.places)
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> Sample:
-        case, number = self.places[index]
-        plane: Sample = self._opened[case][number]
+        volume, number = self.places[index]
+        plane: Sample = self._opened[volume][number]
         return plane
 
     def subset(self, indices: Sequence[int]) -> "PlaneCases":
         """Return some of the planes, by index."""
         part = copy(self)
         part.places = [self.places[index] for index in indices]
-        part.presence, part.case_ids = self.presence[list(indices)], tuple(self.case_ids[index] for index in indices)
+        part.presence = self.presence[list(indices)]
+        part.case_ids = tuple(self.case_ids[index] for index in indices)
         return part
 
     def fingerprint(self) -> str:
-        how = (self.volumes.planes, self.volumes.context, self._empty, len(self))
-        return f"{self.volumes.fingerprint()} planes {how}"
+        settings = (self.volumes.planes, self.volumes.context, self._empty, len(self))
+        return f"{self.volumes.fingerprint()} planes {settings}"
 
     def kinds(self) -> list[tuple[Any, ...]]:
-        first = [volume[0].image for volume in self._opened]
-        return [(*first[case].shape[:2], str(first[case].dtype)) for case, _ in self.places]
+        images = [volume[0].image for volume in self._opened]
+        return [(*images[volume].shape[:2], str(images[volume].dtype)) for volume, _ in self.places]
 
 
 def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | None) -> NDArray[np.int64]:
-    """Choose all planes with an object, and of the others evenly as many as allowed.
+    """Choose all planes with an object (`full`), and evenly as many of the others (`bare`) as allowed.
 
     Examples
     --------
@@ -170,6 +178,6 @@ def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | No
 
 
 def _presence(volume: Volume) -> NDArray[np.bool_]:
-    """Tell which planes have which class, (planes, K)."""
+    """Tell which planes have which classes, (planes, K)."""
     targets = map(volume.target, range(len(volume)))
     return np.array([count_classes(target, volume.spec) > 0 for target in targets if target is not None])

@@ -1,4 +1,4 @@
-"""Cuts the part of image and target inside a window, from arrays or from files of which only that part is decoded."""
+"""Cuts image and target to a window, from arrays or from files. Of a file, only the part in the window is decoded."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,16 +20,19 @@ from segmeter.data.files.array import Header
 from segmeter.data.files.opened import open_array
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
-from segmeter.data.sample import Sample
 from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
-LEAST_PIXELS = 1 << 22  # of an image; smaller ones decode about as fast as the tiles under a window
-_READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
+LEAST_PIXELS = 1 << 22  # images with fewer pixels decode about as fast as the tiles under a window
+_READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # dtypes that are read as they are stored
 
 
 def cut(
-    image: Image, target: NDArray[Any], corner: Sequence[int], size: Sequence[int], spec: ClassSpec
+    image: "Image | StoredArray",
+    target: "NDArray[Any] | StoredArray",
+    corner: Sequence[int],
+    size: Sequence[int],
+    spec: ClassSpec,
 ) -> tuple[Image, NDArray[Any]]:
     """Cut image and target to a window, from its top left corner on.
 
@@ -71,13 +74,14 @@ def resize_image(image: Image, size: Size) -> Image:
 
 def resize_planes(image: Tensor, size: Size) -> Tensor:
     """Resize (B, C, H, W) on any device, like `resize_image`; on a GPU uint8 may differ by 1 from the CPU."""
-    bits = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
-    exact = bits is None or (image.dtype == torch.uint8 and image.device.type == "cpu")  # a GPU only resizes floats
-    wide = image if exact else image.float()
+    largest = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
+    on_cpu = image.device.type == "cpu"
+    is_direct = largest is None or (image.dtype == torch.uint8 and on_cpu)  # a GPU resizes floats only
+    wide = image if is_direct else image.float()
     resized = functional.interpolate(wide, size, mode="bilinear", antialias=True, align_corners=False)
-    if bits is None or exact:
+    if largest is None or is_direct:
         return resized
-    return resized.round_().clamp_(0, bits).to(image.dtype)  # the weights of a pixel add up to 1, up to rounding
+    return resized.round_().clamp_(0, largest).to(image.dtype)  # the weights of a pixel add up to 1, up to rounding
 
 
 def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Tensor, Tensor]:
@@ -107,13 +111,13 @@ def stack_windows(windows: list[NDArray[Any]], *, axis: int) -> NDArray[Any]:
     >>> stack_windows([np.ones((1, 2)), np.ones((2, 1))], axis=0).sum((1, 2)).tolist()
     [2.0, 2.0]
     """
-    most = [max(each.shape[axis + k] for each in windows) for k in (0, 1)]
+    largest = [max(window.shape[axis + k] for window in windows) for k in (0, 1)]
     first = windows[0]
-    out = np.zeros((len(windows), *first.shape[:axis], *most, *first.shape[axis + 2 :]), first.dtype)
-    for place, each in zip(out, windows, strict=True):
-        height, width = each.shape[axis : axis + 2]
-        place[(slice(None),) * axis + (slice(height), slice(width))] = each
-    return out
+    stacked = np.zeros((len(windows), *first.shape[:axis], *largest, *first.shape[axis + 2 :]), first.dtype)
+    for padded, window in zip(stacked, windows, strict=True):
+        height, width = window.shape[axis : axis + 2]
+        padded[(slice(None),) * axis + (slice(height), slice(width))] = window
+    return stacked
 
 
 def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
@@ -145,9 +149,11 @@ class StoredArray:
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
     ) -> None:
-        self.shape, self.dtype = shape, dtype
-        self.nbytes = int(np.prod(shape)) * dtype.itemsize  # of the whole array in memory
-        self._read, self._size = read, shape[axis : axis + 2]
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = int(np.prod(shape)) * dtype.itemsize  # if it were read whole
+        self._read = read
+        self._size = shape[axis : axis + 2]
 
     def __getitem__(self, key: tuple[Any, ...]) -> NDArray[Any]:
         (top, bottom, _), (left, right, _) = (
@@ -156,10 +162,19 @@ class StoredArray:
         return self._read(slice(top, bottom), slice(left, right))
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredSample:
+    """A large case whose arrays stay in its files, to cut windows from."""
+
+    case_id: str
+    image: StoredArray
+    target: StoredArray | None
+
+
 class PartReader:
     """Opens large cases without decoding them; threads may share it.
 
-    At its first read a file's content is compared with the verified one.
+    When a file is first read, its content is compared with the verified one.
 
     Parameters
     ----------
@@ -171,29 +186,30 @@ class PartReader:
         self._dataset = dataset
         self._verified: set[Path] = set()
 
-    def __call__(self, index: int) -> Sample | None:
-        """Return a case with `StoredArray`s; None if it is small or can't be read in parts."""
-        data, pair = self._dataset, self._dataset.pairs[index]
+    def __call__(self, index: int) -> StoredSample | None:
+        """Return a case whose arrays stay in the files; None if it is small or can't be read in parts."""
+        data = self._dataset
+        pair = data.pairs[index]
         if data.reading.instances or not all(map(has_pixels, pair.files)):
             return None
-        image, *masks = headers = [data.header_of(index, number) for number in range(len(pair.paths))]
-        size = (image.height, image.width)
-        exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
-        plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks) and image.kind != "palette"
+        header, *masks = headers = [data.header_of(index, number) for number in range(len(pair.paths))]
+        size = (header.height, header.width)
+        exact = header.channels == data.in_channels and header.dtype.name in ("uint8", "uint16", "float32")
+        plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks) and header.kind != "palette"
         if not (math.prod(size) >= LEAST_PIXELS and exact and plain and all(map(has_windows, headers))):
             return None
         lead = (len(masks),) if data.spec.is_multilabel else ()
-        pixels = StoredArray((*size, image.channels), image.dtype, partial(self._image, index), axis=0)
+        image = StoredArray((*size, header.channels), header.dtype, partial(self._image, index), axis=0)
         target = StoredArray((*lead, *size), data.spec.label_dtype, partial(self._target, index), axis=len(lead))
-        arrays: dict[str, Any] = {"image": pixels, "target": target if masks else None}
-        return Sample(case_id=pair.case_id, **arrays)
+        return StoredSample(case_id=pair.case_id, image=image, target=target if masks else None)
 
     def _image(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
         pixels, _ = self._dataset.limit(index)(partial(self._read, index, 0, rows, columns))
         return pixels[..., None] if pixels.ndim == 2 else pixels
 
     def _target(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
-        data, labels = self._dataset, []
+        data = self._dataset
+        labels = []
         for number, path in enumerate(data.pairs[index].masks, 1):
             plane, nodata = data.limit(index)(partial(self._read, index, number, rows, columns))
             labels.append(to_labels(path, plane, spec=data.spec, label_map=data.reading.label_map, nodata=nodata))
