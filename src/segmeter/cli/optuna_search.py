@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 
 from segmeter.checks import expected
-from segmeter.cli.engines import Outcome, needed
+from segmeter.cli.engines import JobOutcome, needed
 from segmeter.cli.folders import Job
 from segmeter.cli.objective import better
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
@@ -70,7 +70,7 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
             raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
         plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
         study.set_user_attr(_FOLDER, str(plan.folder))
-        failed: list[tuple[int, Outcome]] = []
+        failed: list[tuple[int, JobOutcome]] = []
         with summarised(plan.folder):
             # a trial that a killed process began stays RUNNING, so another one takes its place
             while (left := options.n_trials - sum(trial.state.is_finished() for trial in study.trials)) > 0:
@@ -81,7 +81,7 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
 
 def _run(
     plan: Sweep, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
-) -> list[tuple[int, Outcome]]:
+) -> list[tuple[int, JobOutcome]]:
     """Run trials together, and tell the study their outcomes."""
     from optuna.trial import TrialState  # of an extra
 
@@ -94,7 +94,7 @@ def _run(
     for trial, outcome in zip(trials, plan.run(asked), strict=True):
         if not outcome.exit_code and (outcome.value is None or math.isnan(outcome.value)):
             problem = f"it gave no score to optimise, but {outcome.value}."
-            outcome = Outcome(job=outcome.job, problems=(problem,), exit_code=EXIT_FAULT)
+            outcome = JobOutcome(job=outcome.job, problems=(problem,), exit_code=EXIT_FAULT)
         if outcome.exit_code:
             study.tell(trial, state=TrialState.FAIL)
         else:

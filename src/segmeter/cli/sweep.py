@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from segmeter.cli.config.compose import Composed, is_searched
 from segmeter.cli.config.hydra_rules import read_search
-from segmeter.cli.engines import Outcome
+from segmeter.cli.engines import JobOutcome
 from segmeter.cli.folders import Job, read_record
 from segmeter.cli.launch import Jobs, run_jobs
 from segmeter.cli.objective import as_number, better
@@ -76,7 +76,7 @@ class Sweep:
         """Describe one job. Its folder is named by its number and the values that vary."""
         return Job(self.command, tuple(overrides), self.folder / job_name(number, values), self.argv)
 
-    def run(self, jobs: Jobs) -> list[Outcome]:
+    def run(self, jobs: Jobs) -> list[JobOutcome]:
         """Run all jobs, even if some fail, and return their outcomes in the order of the jobs."""
         places = {job.folder: place for place, (_, job) in enumerate(jobs)}
         return sorted(run_jobs(jobs), key=lambda outcome: places[outcome.job.folder])
@@ -101,7 +101,7 @@ def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
     raise_failures([*enumerate(outcomes)], plan.folder)
 
 
-def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> None:
+def raise_failures(outcomes: Sequence[tuple[int, JobOutcome]], folder: Path) -> None:
     """Exit with the code of the first failed job, if any failed.
 
     Raises
