@@ -85,7 +85,7 @@ def _dispatch(arguments: list[str]) -> None:
     if arguments[0] in ("--version", "-V"):
         sys.stdout.write(f"segmeter {__version__}\n")
         return None
-    command, rest = arguments[0], arguments[1:]
+    command, *rest = arguments
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
     if {"--help", "-h"} & set(rest):

@@ -147,7 +147,8 @@ def _distribution(override: Override, kinds: Any) -> Any:
     if isinstance(sweep, IntervalSweep):
         return kind_of(sweep.start, sweep.end)(sweep.start, sweep.end, log=log)
     if log:
-        rule, remedy = "to have log on an interval alone", "Write tag(log, interval(1e-4,1e-1))."
+        rule = "to have log on an interval alone"
+        remedy = "Write tag(log, interval(1e-4,1e-1))."
         raise ConfigError(expected("config", "hydra/sweeper", rule, repr(override.input_line), remedy))
     if isinstance(sweep, RangeSweep):
         ends: list[Any] = [sweep.start, _last(sweep)]

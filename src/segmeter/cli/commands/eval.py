@@ -206,7 +206,8 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
     DataError
         One line for each problem of a file that can't be read.
     """
-    report, dataset = config.report, run.dataset
+    report = config.report
+    dataset = run.dataset
     if not report.overlays and not (report.worst and metrics):
         return None
     if not config.export.labels:
@@ -214,7 +215,8 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
     if config.export.labels_format == "mha" and find_spec("SimpleITK") is None:
         return _LOG.warning("pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'.")
     if metrics is None:
-        ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
+        ranking = Ranking(case_ids=dataset.case_ids)
+        report = report.replace(worst=0)
     else:
         ranking = Ranking.of(build_scoreboard(open_cases([run.folder]), dataset.spec, metrics))
     gives_objects = run.predictor.segmenter.card.output == "instances"

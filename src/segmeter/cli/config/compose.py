@@ -154,7 +154,8 @@ def _environment(name: str, default: str | None = None) -> str | None:
 
 def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]:
     """Say why an override can't be composed: an unknown group or option, a stray comma, or a setting of Hydra's own."""
-    key, line = override.key_or_group, override.input_line or ""
+    key = override.key_or_group
+    line = override.input_line or ""
     if PACKAGE.search(line) and not key.startswith("hydra."):
         yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
     elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key)):
@@ -190,7 +191,8 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
     """
     axes = []
     for override in overrides:
-        key, line = override.get_key_element(), override.input_line or ""
+        key = override.get_key_element()
+        line = override.input_line or ""
         if not override.is_sweep_override():
             axes.append([line])
         elif override.is_discrete_sweep():

@@ -213,7 +213,8 @@ def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]
     """Define every component of a group, and refer to each."""
     choice = REGISTRIES[group]
     for name in choice.names():
-        key, model = f"{group}.{name}", choice.schema_of(name)
+        key = f"{group}.{name}"
+        model = choice.schema_of(name)
         if key not in definitions and model is not None:
             definitions[key] = {}  # ends the recursion if the component holds others of its kind
             definitions[key] = _model(model, definitions)
