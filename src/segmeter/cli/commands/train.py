@@ -326,8 +326,7 @@ def draw_batch(
     pairs = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in samples]
     gap = np.full((_GAP, pairs[0][0].shape[1], 3), 22, np.uint8)
     panels = [
-        (case_id, np.concatenate([image, gap, target]))
-        for case_id, (image, target) in zip(case_ids, pairs, strict=True)
+        (name, np.concatenate([image, gap, target])) for name, (image, target) in zip(case_ids, pairs, strict=True)
     ]
     is_hatched = any(entry.get("hatched") for layers in samples for layer in layers.maps for entry in layer.entries)
     picture = compose(
@@ -341,10 +340,8 @@ def draw_batch(
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
-    sample = prediction.sample
-    labels = prediction.labels
-    headline = ""
-    score = None
+    sample, labels = prediction.sample, prediction.labels
+    headline, score = "", None
     if sample.target is not None:
         height, width = labels.shape[-2:]
         counts = count_case(sample.target, labels, spec)
@@ -352,14 +349,6 @@ def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> 
         board = build_scoreboard([row], spec, MetricsConfig())
         headline = board.headline
         score = float(board.values(headline)[0])
-    picture = draw_overlay(
-        sample.image,
-        sample.target,
-        labels,
-        spec,
-        title=sample.case_id,
-        headline=headline,
-        score=score,
-        panel=CASE_PANEL,
-    )
+    maps = (sample.image, sample.target, labels, spec)
+    picture = draw_overlay(*maps, title=sample.case_id, headline=headline, score=score, panel=CASE_PANEL)
     return write_overlay(folder, sample.case_id, picture)
