@@ -61,10 +61,7 @@ TIMING_SHARE = 0.02  # the share of a time budget that may go into timing steps,
 
 
 def run_train(config: TrainConfig, job: Job) -> float | None:
-    """Train, and return the best score, which a sweep may optimise.
-
-    If several processes train together, only the first writes files and returns a score.
-    """
+    """Train, and return the best score, which a sweep may optimise. Only the first of several processes returns one."""
     if config.folds is not None:
         run_folds(config, job, config.folds)
         return None
@@ -113,9 +110,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         _say(plan)
         advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
         result = train(replace(train_job, folder=folder))
-        planned_steps = {"planned_steps": plan.steps} if plan.steps else {}
-        seconds = round(result.seconds, 1)
-        note_done(folder, {**_scores(result), "steps": result.steps, **planned_steps, "seconds": seconds})
+        planned = {"planned_steps": plan.steps} if plan.steps else {}
+        note_done(folder, {**_scores(result), "steps": result.steps, **planned, "seconds": round(result.seconds, 1)})
         write_report(folder)
     _show(folder, config.training, result, plan.steps)
     return result.score
@@ -216,8 +212,7 @@ def _open_data(
     device: torch.device,
 ) -> TrainData:
     """Return the samples to train on and the cases to validate on. Volumes are replaced by their planes."""
-    cache_budget = Budget(int(config.training.cache_gb * 1e9))
-    presence = train_report.presence
+    cache_budget, presence = Budget(int(config.training.cache_gb * 1e9)), train_report.presence
     overfit_batches = config.training.overfit_batches
     if overfit_batches:  # train and validate on the first cases only
         data = val_data = data.subset(range(min(len(data), overfit_batches * int(config.training.batch_size))))
