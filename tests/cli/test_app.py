@@ -9,7 +9,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from segmeter.cli import app
-from segmeter.cli.app import check, plugins_of, run_command, run_demo, written_out
+from segmeter.cli.app import compose_and_validate, plugins_of, run_command, run_demo, written_out
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Request
 from segmeter.data.verification import report
@@ -35,11 +35,11 @@ def test_plugins_are_read_from_the_command_line_itself(overrides, names):
 
 
 def test_every_problem_is_said_at_once_and_once():
-    ((job, config),) = check("train", Request("train", ["loss=focal", "loss.gamma=1.5"]))
+    ((job, config),) = compose_and_validate("train", Request("train", ["loss=focal", "loss.gamma=1.5"]))
     assert (job.overrides, config.loss.gamma) == (("loss=focal", "loss.gamma=1.5"), 1.5)
     given = ["loss=focal", "loss.gamma=1,-1", "optimizer.lr=0.1,0", "seed=1,2", "model.dpth=3"]
     with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", given, sweep=True))
+        compose_and_validate("train", Request("train", given, sweep=True))
     problems = caught.value.problems
     assert len(problems) == len(set(problems)) == 3
     for key in ("gamma", "optimizer.lr", "dpth"):
@@ -54,7 +54,7 @@ def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(overr
     needed = ("predictions=a", "references=b", "data.num_classes=2")
     given = [line for line in needed if line.partition("=")[0] not in override]
     with pytest.raises(ConfigError) as refused:
-        check("score", Request("score", [*given, override, "nosuch=1"]))
+        compose_and_validate("score", Request("score", [*given, override, "nosuch=1"]))
     first, second = refused.value.problems
     assert says in first
     assert "unknown key 'nosuch'" in second

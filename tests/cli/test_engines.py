@@ -15,7 +15,7 @@ import torch
 
 from segmeter.cli import launch
 from segmeter.cli.config.model_schema import CheckConfig
-from segmeter.cli.engines import Outcome, by_submitit, in_processes, joint
+from segmeter.cli.engines import JobOutcome, by_submitit, in_processes, joint
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, attempt, ship
 from segmeter.distributed.config import SlurmConfig
@@ -51,7 +51,7 @@ def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, mo
     assert sent.values == as_plain(config)
     assert str(tmp_path) in sent.path, "where the command was typed, in full"
     run = ends(0.5)
-    assert pickle.loads(pickle.dumps(sent))() == Outcome(job=JOB, value=0.5)
+    assert pickle.loads(pickle.dumps(sent))() == JobOutcome(job=JOB, value=0.5)
     assert run.call_args.args == (config, JOB)
 
 
@@ -103,20 +103,20 @@ def test_a_preempted_job_is_queued_again_and_goes_on_where_it_can(values: Any, r
 def test_a_signal_or_what_stops_the_program_is_told_elsewhere_with_its_code(ends: Any) -> None:
     for name, said, code in (("SIGTERM", "stopped by SIGTERM.", 143), ("SIGINT", "interrupted.", 130)):
         ends(Stopped(signal.Signals[name]))
-        assert ready()() == Outcome(job=JOB, problems=(said,), exit_code=code)
+        assert ready()() == JobOutcome(job=JOB, problems=(said,), exit_code=code)
     ends(Interrupted("train: saved.", exit_code=130))
     with pytest.raises(Interrupted):  # here
         attempt(None, JOB)
-    assert ready()() == Outcome(job=JOB, problems=("train: saved.",), exit_code=130)
+    assert ready()() == JobOutcome(job=JOB, problems=("train: saved.",), exit_code=130)
 
 
 def test_of_several_processes_the_cause_of_a_failure_counts_else_the_one_with_a_value(ends: Any) -> None:
     """The first one hangs, the second one gives up waiting for it, and then the first one is stopped."""
     ends(Stopped(signal.SIGTERM))
     stopped = ready()()
-    waited = Outcome.of(JOB, PeerError("training: another process ended, or did not answer."))
-    failed = Outcome.of(JOB, OSError(28, "No space left on device", "a.png"))
-    silent, best = Outcome(job=JOB), Outcome(job=JOB, value=0.0)
+    waited = JobOutcome.of(JOB, PeerError("training: another process ended, or did not answer."))
+    failed = JobOutcome.of(JOB, OSError(28, "No space left on device", "a.png"))
+    silent, best = JobOutcome(job=JOB), JobOutcome(job=JOB, value=0.0)
     assert joint([silent, best]) is best
     assert joint([silent, silent]) is silent
     assert joint([best, silent, failed]) is failed

@@ -70,7 +70,7 @@ def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(name, tm
         put_run(tmp_path, f"2026-01-01_000000_{other}")
     put_run(tmp_path, f"2026-01-01_000000_{shown}", holds=None)
     assert resumed(tmp_path, "auto", name=name) is None
-    said = f"resume=auto: no run named {shown!r} with manifest.json in {tmp_path / 'score'}; starting anew\n"
+    said = f"resume=auto: no run named {shown!r} with manifest.json in {tmp_path / 'score'}; starting a new run\n"
     assert capsys.readouterr().err == said
 
 
@@ -86,6 +86,6 @@ def test_auto_in_a_sweep_is_the_folder_of_the_job(tmp_path: Path, capsys: pytest
     put_run(tmp_path, "2026-01-01_000000_x")
     job = Job("score", (), tmp_path / "sweep" / "3_seed-1")
     assert resumed(tmp_path, "auto", job=job) is None
-    assert f"with manifest.json in {job.folder}; starting anew" in capsys.readouterr().err
+    assert f"with manifest.json in {job.folder}; starting a new run" in capsys.readouterr().err
     put(job.folder / HOLDS, "{}")
     assert resumed(tmp_path, "auto", job=job) == job.folder

@@ -12,7 +12,7 @@ import torch
 import yaml
 from docs.reference_page import reference
 
-from segmeter.cli.app import check
+from segmeter.cli.app import compose_and_validate
 from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.groups import GROUPS, ROOTS, groups_of, load_plugins, schemas_of
@@ -156,7 +156,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_the_example_of_a_plugin_in_the_help_runs(own):
     text = help_text("train", ["plugins"])
     own("my_losses", text[text.index("  import torch") : text.index("and name it")])
-    ((_, config),) = check("train", Request("train", ["data=cells", "loss=brier", "loss.power=1"]))
+    ((_, config),) = compose_and_validate("train", Request("train", ["data=cells", "loss=brier", "loss.power=1"]))
     loss = build_loss(config.loss, spec=config.data.spec())
     target = torch.tensor([[[0, 1, 255]]], dtype=torch.uint8)
     assert loss(torch.zeros(1, 2, 1, 3), target) == pytest.approx(1)  # |0.5 - 1| + |0.5 - 0|

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from segmeter.cli import launch as launching
-from segmeter.cli.engines import Outcome, by_torchrun
+from segmeter.cli.engines import JobOutcome, by_torchrun
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped
 from segmeter.distributed.config import SlurmConfig
@@ -200,11 +200,11 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | No
     """Where jobs were sent: they run here instead."""
     sent = list[tuple[str, Any, Path | None]]()
 
-    def together(job: Shipped, count: int) -> Outcome:
+    def together(job: Shipped, count: int) -> JobOutcome:
         sent.append(("processes", count, job.job.folder))
         return job()
 
-    def submit(jobs: Sequence[Shipped], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
+    def submit(jobs: Sequence[Shipped], launch: SlurmConfig, *, name: str) -> Iterator[JobOutcome]:
         for job in jobs:
             sent.append((launch.cluster, launch.partition, job.job.folder))
             yield job()

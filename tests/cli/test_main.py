@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from segmeter.cli import app, commands, launch
-from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, doctor, find_command
+from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, doctor, load_command
 from segmeter.cli.config import compose
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.model_schema import TrainConfig
@@ -66,7 +66,7 @@ def test_each_listed_command_has_a_module_and_a_usage_line() -> None:
     assert set(ROOTS) == set(COMMANDS) - set(PLAIN)
     assert len({ROOTS[name] for name in ROOTS}) == len(ROOTS), "each has a schema of its own"
     for name in COMMANDS:
-        assert name not in run or callable(find_command(name))
+        assert name not in run or callable(load_command(name))
         assert USAGE[name].split()[:2] == ["segmeter", name]
 
 

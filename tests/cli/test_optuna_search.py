@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from segmeter.cli.config.hydra_rules import SearchConfig
-from segmeter.cli.engines import Outcome
+from segmeter.cli.engines import JobOutcome
 from segmeter.cli.folders import Job
 from segmeter.cli.optuna_search import search
 from segmeter.errors import ConfigError, SweepError
@@ -51,11 +51,11 @@ class Plan:
         self.lines.append(tuple(lines))
         return Job("score", tuple(lines), self.folder / str(number))
 
-    def run(self, asked: Sequence[tuple[Any, Job]]) -> list[Outcome]:
+    def run(self, asked: Sequence[tuple[Any, Job]]) -> list[JobOutcome]:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.sizes.append(len(asked))
         given = [dict(line.split("=", 1) for line in job.overrides) for _, job in asked]
-        return [Outcome(job=job, value=self.score(values)) for (_, job), values in zip(asked, given, strict=True)]
+        return [JobOutcome(job=job, value=self.score(values)) for (_, job), values in zip(asked, given, strict=True)]
 
 
 OWN = SimpleNamespace(objective="own")  # a metric whose direction nobody knows

@@ -70,11 +70,11 @@ def serve(library: str) -> None:
     """Answer until the input ends."""
     import torch
 
-    from segmeter.cli.commands import find_command
+    from segmeter.cli.commands import load_command
 
     torch.set_num_threads(1)  # a process that computed with more could not be forked
     for command in COMMANDS:
-        find_command(command)
+        load_command(command)
     for module in LAZY:
         import_module(module)
     faults = ctypes.CDLL(library) if library else None

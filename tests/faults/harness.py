@@ -84,11 +84,11 @@ def _checked(command: str, request: Request, check: Callable[[str, Request], Any
 @contextmanager
 def composed_once() -> Iterator[None]:
     """Compose and check a command line once: that writes nothing, and takes longer than a small run."""
-    check = app.check
+    check = app.compose_and_validate
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             app,
-            "check",
+            "compose_and_validate",
             lambda command, asked: _checked(command, replace(asked, overrides=tuple(asked.overrides)), check),
         )
         patch.setattr(run_folder, "source", _source)
@@ -99,7 +99,7 @@ def composed_once() -> Iterator[None]:
 def prepare(line: list[str]) -> None:
     """Within `composed_once`, compose a line for the processes that are forked later."""
     _source(), _versions()
-    app.check(line[0], Request(line[0], line[1:], None, False))
+    app.compose_and_validate(line[0], Request(line[0], line[1:], None, False))
 
 
 @contextmanager

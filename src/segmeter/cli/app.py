@@ -1,6 +1,6 @@
 """Runs one command: reads its arguments, checks its configuration, and runs the job, or each job of a sweep.
 
-`segmeter demo` runs several of them, as a user would type them.
+`segmeter demo` runs several commands as a user would type them.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         With every problem of the configuration, before any work starts.
     """
     args = read_arguments(command, argv)
-    if command == "plan":  # its pilot is a run, as in `report run=RUN`
+    if command == "plan":  # run=RUN names its pilot, as in `report run=RUN`
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     args.overrides = written_out(args.overrides)
     load_plugins(plugins_of(args.overrides))
@@ -44,14 +44,14 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
         return _show(command, request, args)
-    jobs = check(command, request)
-    typed = (sys.argv[0], command, *argv)
+    jobs = compose_and_validate(command, request)
+    typed_argv = (sys.argv[0], command, *argv)
     if sweep:
-        return _sweep(command, request, jobs, typed)
+        return _sweep(command, request, jobs, typed_argv)
     composed, config = jobs[0]
     try:
-        run_job(config, Job(command, composed.overrides, None, typed))
-    except InputError as error:  # other commands read runs as `compare` does
+        run_job(config, Job(command, composed.overrides, None, typed_argv))
+    except InputError as error:  # `plan` and others read runs by the functions of `compare`, whose errors name it
         error.problems = tuple(
             f"{command}:{line.removeprefix('compare:')}" if line.startswith("compare:") else line
             for line in error.problems
@@ -63,71 +63,77 @@ def run_command(command: str, argv: Sequence[str]) -> None:
 def written_out(overrides: Sequence[str]) -> list[str]:
     """Expand shorthand overrides.
 
-    Shorthand is `logger=[wandb,tensorboard]`, Hydra's spellings of `launch`, and `postprocess=FILE.yaml` with the file
-    of `segmeter tune`. The values of a file come first, so that the other overrides win.
+    Three are known: `logger=[wandb,tensorboard]`, Hydra's spellings of `launch`, and `postprocess=FILE.yaml` with a
+    file that `segmeter tune` wrote. The values of the file come first, so that the other overrides win.
 
     Raises
     ------
     ConfigError
         The file is missing, or holds other groups.
     """
-    from_files, found = list[str](), list[str]()
+    from_files = list[str]()
+    expanded = list[str]()
     for line in overrides:
         key, _, value = line.partition("=")
         if key == "postprocess" and value.endswith(".yaml"):
             from_files += _tuned(Path(value))
         elif key == "logger" and value.startswith("["):
             first, *others = [name.strip() for name in value.strip("[]").split(",")]
-            found += [f"logger={first}", f"logger.also=[{','.join(others)}]"]
+            expanded += [f"logger={first}", f"logger.also=[{','.join(others)}]"]
         elif key.startswith("hydra.launcher."):
-            every_core = value == "-1"  # as joblib says it
-            found.append(f"launch.{key.removeprefix('hydra.launcher.')}={'null' if every_core else value}")
+            every_core = value == "-1"  # joblib's spelling
+            expanded.append(f"launch.{key.removeprefix('hydra.launcher.')}={'null' if every_core else value}")
         else:
-            found += LAUNCHERS[value] if key == "hydra/launcher" and value in LAUNCHERS else (line,)
-    return [*from_files, *found]
+            expanded += LAUNCHERS[value] if key == "hydra/launcher" and value in LAUNCHERS else (line,)
+    return [*from_files, *expanded]
 
 
 def _tuned(path: Path) -> list[str]:
+    """Return the values in a file of `segmeter tune` as overrides."""
     try:
         values = read_yaml(path)
     except OSError as error:
         rule = "to be a file that segmeter tune wrote, or an option"
         raise ConfigError(expected("config", "postprocess", rule, f"{path} ({error.strerror})")) from error
-    if set(values) - {"inference", "postprocess"} or not all(isinstance(each, dict) for each in values.values()):
+    if set(values) - {"inference", "postprocess"} or not all(isinstance(keys, dict) for keys in values.values()):
         rule = f"to hold inference and postprocess, in {path}"
         raise ConfigError(expected("config", "postprocess", rule, ", ".join(values)))
     return [f"{group}.{key}={written(value)}" for group, keys in values.items() for key, value in keys.items()]
 
 
-def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
+def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], argv: tuple[str, ...]) -> None:
     """Run the jobs of a sweep, or let Optuna choose them."""
     from segmeter.cli.sweep import Sweep, run_sweep
 
     composed, config = jobs[0]
-    plan = Sweep(command, composed, root=config.run.root, argv=typed)
+    plan = Sweep(command, composed, root=config.run.root, argv=argv)
     params = [f"{key}={value}" for key, value in plan.options.params.items()]
     if params:  # from a file; the command line overrides them
         request = replace(request, overrides=[*params, *request.overrides])
-        jobs = jobs if plan.searched else check(command, request)
-    folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
+        jobs = jobs if plan.searched else compose_and_validate(command, request)
+    folds = [job_config.folds for _, job_config in jobs if getattr(job_config, "folds", None) is not None]
     if folds:
         raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
     if not plan.searched:
         return run_sweep(plan, jobs)
     from segmeter.cli.optuna_search import search
 
-    alone = replace(request, sweep=False)
-    return search(plan, config, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
+    single = replace(request, sweep=False)
+
+    def validate(overrides: Sequence[str]) -> Any:
+        return compose_and_validate(command, replace(single, overrides=overrides))[0][1]
+
+    return search(plan, config, request.overrides, validate)
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:
-    """Read the plugins from the text of a command line, as they are imported before composing."""
-    given = [line.partition("=")[2] for line in overrides if line.lstrip("+").startswith("plugins=")]
-    return [name.strip(" '\"") for value in given for name in value.strip("[]").split(",") if name.strip()]
+    """Read the names of plugins from the text of a command line, as plugins are imported before composing."""
+    values = [line.partition("=")[2] for line in overrides if line.lstrip("+").startswith("plugins=")]
+    return [name.strip(" '\"") for value in values for name in value.strip("[]").split(",") if name.strip()]
 
 
-def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
-    """Compose and check every job of a request.
+def compose_and_validate(command: str, request: Request) -> list[tuple[Composed, Any]]:
+    """Compose every job of a request and validate its configuration.
 
     Raises
     ------
@@ -136,10 +142,10 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     """
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
-    checked = [(job, convert(ROOTS[command], job, command=command, problems=problems)) for job in jobs]
+    validated = [(job, convert(ROOTS[command], job, command=command, problems=problems)) for job in jobs]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return checked
+    return validated
 
 
 def print_schema(arguments: Sequence[str]) -> None:
@@ -153,27 +159,27 @@ def print_schema(arguments: Sequence[str]) -> None:
     from segmeter.cli.config.reference import json_schema, names
 
     load_plugins(plugins_of(arguments))
-    asked = [argument for argument in arguments if not argument.startswith("plugins=")]
-    if len(asked) != 1:
-        raise ConfigError(f"schema: expected one name, got {len(asked)}. Known: {', '.join(names())}.")
-    sys.stdout.write(json.dumps(json_schema(asked[0]), indent=1, ensure_ascii=False) + "\n")
+    wanted = [argument for argument in arguments if not argument.startswith("plugins=")]
+    if len(wanted) != 1:
+        raise ConfigError(f"schema: expected one name, got {len(wanted)}. Known: {', '.join(names())}.")
+    sys.stdout.write(json.dumps(json_schema(wanted[0]), indent=1, ensure_ascii=False) + "\n")
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
-    """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
+    """Print the configuration, or that of a sweep's last job. Required keys may still be unset."""
     from segmeter.cli.config.reference import yaml_text
     from segmeter.schema.declared import node_of
 
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
-    found: list[str] = []
+    invalid: list[str] = []
     for job in jobs:
-        convert(ROOTS[command], job, command=command, problems=found, fill=False)
-    problems += [line for line in found if "unknown key" in line or "is not allowed" in line]
+        convert(ROOTS[command], job, command=command, problems=invalid, fill=False)
+    problems += [line for line in invalid if "unknown key" in line or "is not allowed" in line]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     job = jobs[-1]
-    filled = fill_recipe(job.values, job) if command == "train" else {}  # as a run would choose them
+    filled = fill_recipe(job.values, job) if command == "train" else {}  # a run would fill them in
     chosen = {key: value for key, value in filled.items() if value != job.values[key]}
     shown = (job.values if args.resolve else job.raw) | chosen
     sys.stdout.write(yaml_text(node_of(ROOTS[command]), shown, part=args.package))
@@ -190,7 +196,7 @@ def run_demo(arguments: Sequence[str]) -> None:
     if len(arguments) > 1 or any("=" in argument for argument in arguments):
         given = " ".join(arguments)
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
-    if find_spec("torch") is None:  # before the first step, which needs no torch
+    if find_spec("torch") is None:  # checked now, as the first step needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     from segmeter.data.config import CellsConfig
     from segmeter.data.verification.report import build_dataset

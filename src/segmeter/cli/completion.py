@@ -15,9 +15,8 @@ from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN
 from segmeter.errors import ConfigError
 
 INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
-_RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
-
-SHELLS = ("bash", "zsh", "fish")  # shell.NAME beside this module holds what each runs
+_RUN_KEYS = ("checkpoint", "runs", "resume", "run")  # the values of these keys are run folders
+SHELLS = ("bash", "zsh", "fish")  # shell.NAME beside this module holds the code that each runs
 
 
 def complete(arguments: Sequence[str]) -> None:
@@ -26,13 +25,13 @@ def complete(arguments: Sequence[str]) -> None:
     Raises
     ------
     ConfigError
-        The request is another one, or the shell is unknown.
+        The request or the shell is unknown.
     """
-    wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
-    if wanted not in ("install", "query") or shell not in SHELLS:
+    request, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
+    if request not in ("install", "query") or shell not in SHELLS:
         given = " ".join(arguments)
         raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(SHELLS)}, got {given!r}.")
-    if wanted == "install":
+    if request == "install":
         sys.stdout.write(Path(__file__).with_name(f"shell.{shell}").read_text("utf-8"))
     else:
         line = os.environ.get("COMP_LINE", "")
@@ -51,27 +50,27 @@ def suggestions(line: str) -> list[str]:
         return []
     if command in PLAIN:
         return _starting(_plain(command), start)
-    known = _index()[command]
+    entry = _index()[command]
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     if start.startswith("-"):
         return _starting([flag.split(" ")[0].rstrip(",") for flag in FLAGS], start)
     if {"--help", "-h"} & set(words):
-        return _starting(known["groups"], start)
+        return _starting(entry["groups"], start)
     if "=" in start:
-        return _values(command, known, chosen, start)
-    return _keys(known, chosen, start)
+        return _values(command, entry, chosen, start)
+    return _keys(entry, chosen, start)
 
 
 def _plain(command: str) -> Iterable[str]:
     if command == "schema":
-        known = _index()
-        return dict.fromkeys([*known, *(group for each in known.values() for group in each["groups"])])
+        index = _index()
+        return dict.fromkeys([*index, *(group for entry in index.values() for group in entry["groups"])])
     return [f"{folder}/" for folder in _runs(Path("runs"))] if command == "report" else ()
 
 
 def _index() -> dict[str, Any]:
-    known: dict[str, Any] = json.loads(INDEX.read_text("utf-8")) if INDEX.is_file() else completion_index()
-    return known
+    index: dict[str, Any] = json.loads(INDEX.read_text("utf-8")) if INDEX.is_file() else completion_index()
+    return index
 
 
 def completion_index() -> dict[str, Any]:
@@ -83,7 +82,8 @@ def completion_index() -> dict[str, Any]:
     def keys(group: str) -> dict[str, dict[str, Any]]:
         schemas = {} if group in PRESETS else schemas_of(group)
         return {
-            name: {key.path: key.completions for key in keys_of(node_of(each), {})} for name, each in schemas.items()
+            name: {key.path: key.completions for key in keys_of(node_of(schema), {})}
+            for name, schema in schemas.items()
         }
 
     return {
@@ -98,43 +98,44 @@ def completion_index() -> dict[str, Any]:
     }
 
 
-def _keys(known: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
+def _keys(entry: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
     """Complete groups as `loss=` and `loss.`, and keys one level at a time."""
-    found = [f"{group}=" for group in known["groups"]]
-    for key in (*known["keys"], *_group_keys(known, chosen, start.partition(".")[0])):
-        rest = key.removeprefix(start[: start.rfind(".") + 1])
+    prefix = start[: start.rfind(".") + 1]
+    words = [f"{group}=" for group in entry["groups"]]
+    for key in (*entry["keys"], *_group_keys(entry, chosen, start.partition(".")[0])):
+        rest = key.removeprefix(prefix)
         if rest != key or "." not in start:
             head, dot, _ = rest.partition(".")
-            found.append(f"{start[: start.rfind('.') + 1]}{head}{dot or '='}")
-    found += [f"{group}." for group, each in known["groups"].items() if any(each["keys"].values())]
-    return [name for name in _starting(dict.fromkeys(found), start) if name != start]
+            words.append(f"{prefix}{head}{dot or '='}")
+    words += [f"{group}." for group, details in entry["groups"].items() if any(details["keys"].values())]
+    return [word for word in _starting(dict.fromkeys(words), start) if word != start]
 
 
-def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
-    """Return the keys of a group's chosen option, or of all its schemas where a file defines the option."""
-    if group not in known["groups"]:
+def _group_keys(entry: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
+    """Return the keys of a group's chosen option, or of all its schemas if a file defines the option."""
+    if group not in entry["groups"]:
         return {}
-    each = known["groups"][group]
-    option = chosen.get(group, each["default"])
-    schemas = [each["keys"][option]] if option in each["keys"] else each["keys"].values()
-    return {f"{group}.{key}": kind for keys in schemas for key, kind in keys.items()}
+    details = entry["groups"][group]
+    option = chosen.get(group, details["default"])
+    schemas = [details["keys"][option]] if option in details["keys"] else details["keys"].values()
+    return {f"{group}.{key}": choices for keys in schemas for key, choices in keys.items()}
 
 
-def _values(command: str, known: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
+def _values(command: str, entry: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
     key, _, value = start.partition("=")
-    if key in known["groups"]:
-        return [f"{key}={name}" for name in _starting(sorted(known["groups"][key]["options"]), value)]
-    kind = {**known["keys"], **_group_keys(known, chosen, key.partition(".")[0])}.get(key, [])
-    begun = value[: max(value.rfind("["), value.rfind(",")) + 1]  # complete items of a list
-    item = value[len(begun) :]
-    if key in _RUNS:
+    if key in entry["groups"]:
+        return [f"{key}={name}" for name in _starting(sorted(entry["groups"][key]["options"]), value)]
+    choices = {**entry["keys"], **_group_keys(entry, chosen, key.partition(".")[0])}.get(key, [])
+    complete_items = value[: max(value.rfind("["), value.rfind(",")) + 1]  # the items of a list before the last
+    item = value[len(complete_items) :]
+    if key in _RUN_KEYS:
         folders = _runs(Path(chosen.get("run.root", "runs")), command if key == "resume" else "")
-        kind = [*folders, *(["auto"] if key == "resume" else [])]
-    return [f"{key}={begun}{name}" for name in _starting(kind, item)]
+        choices = [*folders, *(["auto"] if key == "resume" else [])]
+    return [f"{key}={complete_items}{choice}" for choice in _starting(choices, item)]
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
-    """Return the run folders under a root, of one command or of all; newest first."""
+    """Return the run folders under a root, of one command or of all, newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
 

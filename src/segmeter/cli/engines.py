@@ -28,17 +28,17 @@ from segmeter.errors import EXIT_CODES, EXIT_FAULT, ConfigError, Interrupted, Pe
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
 
-START = "spawn"  # multiprocessing's method for the processes of a training
-LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before torchrun kills them
-_RETRIES = 3  # of a job whose Dask worker is lost
+START = "spawn"  # how multiprocessing starts the processes of a training
+LEAVE_S = 60  # torchrun kills processes that have not exited this many seconds after a failure or signal
+_RETRIES = 3  # Dask retries a job this many times when its worker is lost
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LOST = "its process ended without a result, as it does when it is killed or memory runs out."
 
-Task = Any  # a picklable job: `task.job` is what was requested, and `task()` runs it and returns an `Outcome`
+Task = Any  # a picklable job: `task.job` is the request, and `task()` runs it and returns a `JobOutcome`
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """The end of a job.
 
     Parameters
@@ -52,7 +52,8 @@ class Outcome:
     exit_code
         The exit code that the job would have had as a command of its own.
     follows
-        Distance from the cause: 0 if it failed by itself, 1 if another process did not answer, 2 if it was stopped.
+        Distance from the cause of a failure: 0 if the job itself failed, 1 if another process did not answer, 2 if the
+        job was stopped.
     """
 
     job: Job
@@ -62,26 +63,26 @@ class Outcome:
     follows: int = field(default=0, compare=False)
 
     @classmethod
-    def of(cls, job: Job, error: BaseException) -> "Outcome":
+    def of(cls, job: Job, error: BaseException) -> "JobOutcome":
         """Return the outcome of a job that ended with an error."""
         problems, code = describe(error) if isinstance(error, Exception) else ([repr(error)], EXIT_FAULT)
         follows = 2 if isinstance(error, Interrupted) else int(isinstance(error, PeerError))
         return cls(job=job, problems=tuple(problems), exit_code=code, follows=follows)
 
     @classmethod
-    def lost(cls, job: Job, more: str = "") -> "Outcome":
+    def lost(cls, job: Job, details: str = "") -> "JobOutcome":
         """Return the outcome of a job whose process died without returning one."""
-        return cls(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
+        return cls(job=job, problems=(_LOST + details,), exit_code=EXIT_FAULT)
 
 
-def joint(outcomes: Sequence[Outcome]) -> Outcome:
+def joint(outcomes: Sequence[JobOutcome]) -> JobOutcome:
     """Return the outcome of a job of several processes: the failure nearest to its cause, else the one with a value."""
-    failed = sorted((each for each in outcomes if each.exit_code), key=lambda each: each.follows)
-    valued = [each for each in outcomes if each.value is not None]
+    failed = sorted((outcome for outcome in outcomes if outcome.exit_code), key=lambda outcome: outcome.follows)
+    valued = [outcome for outcome in outcomes if outcome.value is not None]
     return [*failed, *valued, *outcomes][0]
 
 
-def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = None) -> Iterator[Outcome]:
+def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = None) -> Iterator[JobOutcome]:
     """Run tasks side by side and yield outcomes as they finish. A killed process loses only its own task.
 
     Parameters
@@ -94,21 +95,21 @@ def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = Non
     context = multiprocessing.get_context("spawn")
     workers = dict[int, ProcessPoolExecutor]()  # keyed by the thread that waits for the process
 
-    def run(task: Task) -> Outcome:
+    def run(task: Task) -> JobOutcome:
         number = threading.get_ident()
         if number not in workers:
             workers[number] = ProcessPoolExecutor(1, context, _begin, (threads,))
         try:
-            outcome: Outcome = workers[number].submit(task).result()
+            outcome: JobOutcome = workers[number].submit(task).result()
         except BrokenProcessPool:
             workers.pop(number).shutdown()
-            outcome = Outcome.lost(task.job)
+            outcome = JobOutcome.lost(task.job)
         return outcome
 
     with ThreadPoolExecutor(min(count, len(tasks)), thread_name_prefix="jobs") as pool:
-        waiting = [pool.submit(run, task) for task in tasks]
+        futures = [pool.submit(run, task) for task in tasks]
         try:
-            yield from (each.result() for each in as_completed(waiting))
+            yield from (future.result() for future in as_completed(futures))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in list(workers.values()):
@@ -124,7 +125,7 @@ def _begin(threads: int | None) -> None:
         os.environ.setdefault(name, str(threads))
 
 
-def by_torchrun(task: Task, count: int) -> Outcome:
+def by_torchrun(task: Task, count: int) -> JobOutcome:
     """Run one training in several processes of this machine with torchrun's launcher. If one fails, all exit.
 
     Raises
@@ -136,7 +137,8 @@ def by_torchrun(task: Task, count: int) -> Outcome:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    failure, signalled = None, 0
+    failure = None
+    signal_number = 0
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(LEAVE_S))
     elastic = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=count, run_id=str(os.getpid()), max_restarts=0, start_method=START,
@@ -148,15 +150,18 @@ def by_torchrun(task: Task, count: int) -> Outcome:
         except ChildFailedError as error:
             failure = error.get_first_failure()[1]
         except SignalException as error:
-            signalled = int(error.sigval)
-        found = [pickle.loads(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
-    outcome = joint(found) if found else Outcome.lost(task.job)
+            signal_number = int(error.sigval)
+        outcomes = [pickle.loads(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
+    outcome = joint(outcomes) if outcomes else JobOutcome.lost(task.job)
     if failure is not None and failure.exitcode < 0:
-        name, ended = f"process {failure.local_rank + 1} of {count}", signal.Signals(-failure.exitcode).name
-        text = f"{name} was lost, ended by {ended}, as when it is killed, or memory runs out. Remove the cause."
-        outcome = Outcome(job=task.job, problems=(text,), exit_code=EXIT_FAULT)
-    if signalled and outcome.exit_code:
-        code = outcome.exit_code if found else EXIT_CODES.get(signalled, EXIT_FAULT)
+        process = f"process {failure.local_rank + 1} of {count}"
+        signal_name = signal.Signals(-failure.exitcode).name
+        text = (
+            f"{process} was lost, ended by {signal_name}, as when it is killed, or memory runs out. Remove the cause."
+        )
+        outcome = JobOutcome(job=task.job, problems=(text,), exit_code=EXIT_FAULT)
+    if signal_number and outcome.exit_code:
+        code = outcome.exit_code if outcomes else EXIT_CODES.get(signal_number, EXIT_FAULT)
         raise Interrupted(outcome.problems, exit_code=code)
     return outcome
 
@@ -165,20 +170,19 @@ def _one_rank(task: Task, count: int, folder: str) -> None:
     """Run one process of a training. All except the first are silent."""
     end_with_parent()
     if hasattr(os, "setpgrp"):
-        os.setpgrp()  # torchrun alone forwards Ctrl-C: a second signal would kill this process before it has saved
+        os.setpgrp()  # only torchrun forwards Ctrl-C: a second signal would kill this process before it has saved
     rank = os.environ["RANK"]
     if rank != "0":
         sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     share_cores(count)
     outcome = task()
-    part = Path(folder, f"{int(rank):06}")
-    part.write_bytes(pickle.dumps(outcome))
+    Path(folder, f"{int(rank):06}").write_bytes(pickle.dumps(outcome))
     if outcome.exit_code:
         sys.exit(outcome.exit_code)  # tells torchrun about the failure
 
 
-def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
-    """Run tasks on a Dask cluster, and yield outcomes in their order. A task whose worker is lost is retried.
+def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[JobOutcome]:
+    """Run tasks on a Dask cluster, and yield their outcomes in order. A task whose worker is lost is retried.
 
     Raises
     ------
@@ -186,35 +190,35 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
         `distributed` is not installed, or no scheduler answers at the address.
     """
     distributed = needed("distributed", extra="dask")
-    options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
-    cluster = distributed.LocalCluster(**options) if launch.address is None else None
+    cluster = None
+    if launch.address is None:
+        cluster = distributed.LocalCluster(n_workers=launch.workers, threads_per_worker=1, dashboard_address=None)
     remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
     try:
-        connected = distributed.Client(cluster or launch.address)
+        connection = distributed.Client(cluster or launch.address)
     except (OSError, ValueError) as error:
-        rule, given = "to be the address of a Dask scheduler that answers", " ".join(str(error).split())
-        raise ConfigError(
-            expected("config", "launch.address", rule, f"{launch.address!r} ({given})", remedy)
-        ) from error
-    with connected as client:
+        rule = "to be the address of a Dask scheduler that answers"
+        given = f"{launch.address!r} ({' '.join(str(error).split())})"
+        raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
+    with connection as client:
         futures = client.map(operator.call, tasks, retries=_RETRIES, pure=False)
         try:
             for future, task in zip(futures, tasks, strict=True):
                 fault = future.exception()
                 if isinstance(fault, distributed.scheduler.KilledWorker):
-                    yield Outcome.lost(task.job, f" Dask says: {' '.join(str(fault).split())}")
+                    yield JobOutcome.lost(task.job, f" Dask says: {' '.join(str(fault).split())}")
                 else:
-                    yield future.result() if fault is None else Outcome.of(task.job, fault)
+                    yield future.result() if fault is None else JobOutcome.of(task.job, fault)
         finally:
             client.cancel(futures)
             if cluster is not None:
                 cluster.close()
 
 
-def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
+def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[JobOutcome]:
     """Submit tasks to SLURM, or to submitit's stand-ins `local` and `debug`, and wait for each in turn.
 
-    SLURM sends SIGUSR1 ahead of the time limit. The job then saves its state, is requeued, and continues in its folder.
+    SLURM sends SIGUSR1 before the time limit. The job then saves its state, is requeued, and continues in its folder.
 
     Raises
     ------
@@ -222,40 +226,41 @@ def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Ite
         submitit is not installed, there is no SLURM here, SLURM rejects the job, or several processes are requested
         for a job that can't share its work.
     """
-    alone = [each.job.command for each in tasks if each.job.command != "train"]
-    if launch.nodes * launch.tasks_per_node > 1 and (alone or launch.cluster == "debug"):
-        rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
+    unshared = [task.job.command for task in tasks if task.job.command != "train"]
+    if launch.nodes * launch.tasks_per_node > 1 and (unshared or launch.cluster == "debug"):
+        one_task = unshared[0] if unshared else "the cluster debug"
+        rule = f"to be 1 for {one_task}: only a training shares its work over tasks"
         given = f"nodes={launch.nodes}, tasks_per_node={launch.tasks_per_node}"
         remedy = "Use launch=processes or shard=1/2."
         raise ConfigError(expected("config", "nodes, tasks_per_node", rule, given, remedy))
     if launch.cluster == "slurm" and shutil.which("srun") is None:
         remedy = "Start it on a machine of the cluster; launch.cluster=local needs no SLURM."
         raise ConfigError(expected("config", "launch", "to have SLURM's srun and sbatch on the PATH", "none", remedy))
-    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # on it a training saves itself; submitit reads it when imported
     submitit = needed("submitit", extra="slurm")
     faults = submitit.core.utils
-    shared = ("timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
-    options = {key: getattr(launch, key) for key in shared} | {"name": name}
-    first = {}
+    same_names = ("timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
+    parameters = {key: getattr(launch, key) for key in same_names} | {"name": name}
+    requeues = {}
     if launch.cluster == "slurm":
-        first = {"slurm_max_num_timeout": launch.requeues}
-        options |= {"slurm_partition": launch.partition, "slurm_signal_delay_s": launch.signal_delay_s}
-    executor = submitit.AutoExecutor(folder=str(launch.folder), cluster=launch.cluster, **first)
-    executor.update_parameters(**{key: value for key, value in options.items() if value is not None})
+        requeues = {"slurm_max_num_timeout": launch.requeues}
+        parameters |= {"slurm_partition": launch.partition, "slurm_signal_delay_s": launch.signal_delay_s}
+    executor = submitit.AutoExecutor(folder=str(launch.folder), cluster=launch.cluster, **requeues)
+    executor.update_parameters(**{key: value for key, value in parameters.items() if value is not None})
     try:
         with executor.batch():
             handles = [executor.submit(task) for task in tasks]
     except (faults.FailedJobError, FileNotFoundError) as error:
-        answer = " ".join(str(error).split())
-        raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", answer)) from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", reason)) from error
 
     for handle, task in zip(handles, tasks, strict=True):
-        outcomes = list[Outcome]()
-        for part in map(handle.task, range(handle.num_tasks)):
+        outcomes = list[JobOutcome]()
+        for process in map(handle.task, range(handle.num_tasks)):
             try:
-                outcomes.append(part.result())
+                outcomes.append(process.result())
             except (faults.UncompletedJobError, faults.FailedJobError):
-                outcomes.append(Outcome.lost(task.job, f" Its log is {part.paths.stderr}."))
+                outcomes.append(JobOutcome.lost(task.job, f" Its log is {process.paths.stderr}."))
         yield joint(outcomes)
 
 

@@ -22,11 +22,13 @@ from segmeter.files import make_folder, new_folder, operation, safe_id, write_by
 from segmeter.records import read_own, read_run
 
 LOCK = ".lock"
-OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
-CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training resumes from
-_NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
+# The process and machine that hold the lock, or held it last. On Windows nobody can read the locked file itself.
+OWNER = ".owner"
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # a training resumes from such a file
+NO_FOLDER = Path(os.devnull)  # stands for the folder of a run until it is made; nothing can be written below it
+_NOT_WRITABLE = (  # error codes of a folder that can never take a run, so that the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
-    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
+    *(errno.ENOENT, errno.ELOOP),  # a folder below /proc, or a link to itself
 )
 
 
@@ -61,7 +63,7 @@ def run_name(config: Common, job: Job) -> str:
 
 
 def usual_folder(config: Common, job: Job) -> Path:
-    """Return where a new run goes, unless it is a job of a sweep: it is named by the time, in this process's zone."""
+    """Return the folder of a new run outside a sweep. Its name has the time, in this process's time zone."""
     return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
 
 
@@ -102,7 +104,7 @@ def owner_of(folder: Path) -> str:
 
 
 def new_root(folder: Path, name: str) -> Path:
-    """Make a new folder for several runs; another command may make one of the same name in the same second.
+    """Make a new folder for several runs. It gets a number if another command has just made one of this name.
 
     Raises
     ------
@@ -112,13 +114,13 @@ def new_root(folder: Path, name: str) -> Path:
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     try:
         make_folder(folder)
-        return next(folder / each for each in names if new_folder(folder / each))
+        return next(folder / attempt for attempt in names if new_folder(folder / attempt))
     except OSError as error:
         raise not_writable(error, folder) from error
 
 
 def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Exception:
-    """Make the error to raise where a folder for runs can't be made: of the configuration if it never could be."""
+    """Return the error to raise where a folder can't be made: a ConfigError if no run could ever go there."""
     if error.errno not in _NOT_WRITABLE:
         return error
     given = f"{error.filename or folder} ({error.strerror})"
@@ -126,11 +128,11 @@ def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Excepti
 
 
 def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
-    """Find the run that `config.resume` continues: a folder, the newest of this name for "auto", None for a new run.
+    """Find the run that `config.resume` continues: the given folder, or with "auto" the newest one of this name.
 
-    "auto" skips runs with nothing to resume from. If there is no other, it says so and starts a new run, so that the
-    same command also restarts a job that was stopped early. The newest run has the latest start in run.json, which is
-    in UTC. The local time in a folder's name may come from another zone.
+    None stands for a new run. "auto" skips runs with nothing to resume from. If there is no other, it says so and
+    starts a new run, so that the same command also restarts a job that was stopped early. The newest run is the one
+    with the latest start in run.json, which is in UTC. The local time in a folder's name may come from another zone.
 
     Parameters
     ----------
@@ -148,16 +150,21 @@ def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
     if resume != "auto":
         folder = Path(resume)
         if not any(folder.glob(holds)):
-            rule = f"expected `resume` to be a run folder with {holds}"
-            raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
+            raise ConfigError(expected(job.command, "resume", f"to be a run folder with {holds}", folder.absolute()))
         return folder
-    name, place = run_name(config, job), job.folder or config.run.root / job.command
-    named = re.compile(rf"[\d-]+_\d+_{re.escape(name)}(-\d+)?")
-    runs = [path for path in place.glob("*") if named.fullmatch(path.name)] if job.folder is None else [place]
+    name = run_name(config, job)
+    if job.folder is None:
+        searched = config.run.root / job.command
+        pattern = re.compile(rf"[\d-]+_\d+_{re.escape(name)}(-\d+)?")
+        runs = [path for path in searched.glob("*") if pattern.fullmatch(path.name)]
+    else:
+        searched = job.folder
+        runs = [job.folder]
     runs = [path for path in runs if any(path.glob(holds))]
     if not runs:
-        sys.stderr.write(f"resume=auto: no run named {name!r} with {holds} in {place.absolute()}; starting anew\n")
+        where = f"no run named {name!r} with {holds} in {searched.absolute()}"
+        sys.stderr.write(f"resume=auto: {where}; starting a new run\n")
         return None
-    found = max(runs, key=lambda path: (read_record(path).get("start", ""), path.name))
-    sys.stderr.write(f"resuming {found}\n")
-    return found
+    newest = max(runs, key=lambda path: (read_record(path).get("start", ""), path.name))
+    sys.stderr.write(f"resuming {newest}\n")
+    return newest

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from segmeter.checks import close_name, nearest
+from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.app import plugins_of
 from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE, read_arguments
 from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, load_plugins
@@ -21,7 +21,7 @@ TRAINED_SUMMARY = (
 )
 
 
-PLUGINS = Path(__file__).with_name("plugins.txt")  # an example of a component, and how builders are called
+PLUGINS = Path(__file__).with_name("plugins.txt")  # shows an example of a component, and how builders are called
 
 
 def help_text(command: str, arguments: Sequence[str] = ()) -> str:
@@ -37,7 +37,7 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     Raises
     ------
     ConfigError
-        The command has no such group, or the group no such option.
+        The command has no such group, or the group has no such option.
     """
     head = _wrapped(f"segmeter {command}: {COMMANDS[command]}.", "", "  ")
     head += ["", "usage:", *_wrapped(USAGE[command], "  ", "      ")]
@@ -46,23 +46,24 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     args = read_arguments(command, arguments)
     chosen = dict(word.split("=", 1) for word in args.overrides if "=" in word)
     load_plugins(plugins_of(args.overrides))
-    own = [Path(args.config_dir)] if args.config_dir else []
-    for folder in own:
-        check_files(folder)
-    folders = [CONFIGS, *own]
-    asked = [word for word in args.overrides if "=" not in word]
-    if asked == ["plugins"]:
+    folders = [CONFIGS]
+    if args.config_dir:
+        check_files(Path(args.config_dir))
+        folders.append(Path(args.config_dir))
+    wanted_groups = [word for word in args.overrides if "=" not in word]
+    if wanted_groups == ["plugins"]:
         return PLUGINS.read_text("utf-8")
-    lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
-    if not asked:
-        flags = [each for flag, said in FLAGS.items() for each in _wrapped(said, f"  {flag:<20} ", " " * 23)]
-        lines, groups = head, groups_of(command)
+    lines = [line for group in wanted_groups for line in _one_group(command, group, chosen, folders)]
+    if not wanted_groups:
+        flags = [line for flag, text in FLAGS.items() for line in _wrapped(text, f"  {flag:<20} ", " " * 23)]
+        lines = head
+        groups = groups_of(command)
         if groups:
-            how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
-            lines += ["", *_wrapped(f"groups ({how}):", "", "  ")]
+            usage = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
+            lines += ["", *_wrapped(f"groups ({usage}):", "", "  ")]
         for group, default in groups.items():
-            named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
-            lines += _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
+            names = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
+            lines += _wrapped(", ".join(names), f"  {group:<12} ", " " * 15)
         lines += ["", "keys:", *_keys(own_keys(command)), "", "flags:", *flags]
     return "\n".join(lines) + "\n"
 
@@ -78,23 +79,23 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
     known = groups_of(command)
     if group not in known:
         raise ConfigError(f"config: {command} has no group {group!r}. {nearest(group, known)}")
-    found = options_of(command, group, folders)
-    yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
-    if len(found) > 1 and group not in (*PRESETS, *chosen):
+    options = options_of(command, group, folders)
+    yield from _wrapped(f"{group}: {', '.join(options)}", "", "  ")
+    if len(options) > 1 and group not in (*PRESETS, *chosen):
         yield from _wrapped(f"The keys of another option: segmeter {command} {group}=OPTION --help {group}", "", "  ")
     if group in PRESETS:
-        for name in found:
+        for name in options:
             yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)
-        how = f"segmeter {command} {group}=NAME --cfg job shows all of them."
-        yield from _wrapped(f"Each sets keys of several groups; {how}", "", "  ")
+        command_line = f"segmeter {command} {group}=NAME --cfg job"
+        yield from _wrapped(f"Each sets keys of several groups; {command_line} shows all of them.", "", "  ")
         return
     name = chosen.get(group, known[group])
-    if name not in found:
-        close = close_name(name, found)
-        raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())
+    if name not in options:
+        rule = f"to be one of {', '.join(options)}"
+        raise ConfigError(expected("config", group, rule, repr(name), close_name(name, options)))
     schema, values = option(group, name, folders)
-    said = TRAINED_SUMMARY if name == TRAINED else node_of(schema).meaning
-    yield from ("", *_wrapped(f"{group}={name}: {said}", "", "  "), "")
+    summary = TRAINED_SUMMARY if name == TRAINED else node_of(schema).meaning
+    yield from ("", *_wrapped(f"{group}={name}: {summary}", "", "  "), "")
     yield from _keys(keys_of(node_of(schema), values, f"{group}."))
     for key_name, choice in parts_of(schema):
         for member in choice.names():

@@ -13,9 +13,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from segmeter.cli.commands import find_command
+from segmeter.checks import expected
+from segmeter.cli.commands import load_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
-from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
+from segmeter.cli.engines import JobOutcome, by_dask, by_submitit, by_torchrun, in_processes, joint
 from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed, usual_folder
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.run_folder import open_run
@@ -33,7 +34,7 @@ _SHARDS = "shards"
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """A job as plain values that any process can run, without composing again or reading a command line.
+    """A job as plain values, which any process can run without composing again or reading a command line.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ class Shipped:
     path
         The module search path.
     is_shard
-        Whether it is a shard of launch=, whose folder is removed if a lost worker left no finished case in it.
+        Whether it is a shard of launch=. Its folder is removed if a lost worker left no finished case in it.
     """
 
     job: Job
@@ -52,7 +53,7 @@ class Shipped:
     path: tuple[str, ...]
     is_shard: bool = False
 
-    def __call__(self) -> Outcome:
+    def __call__(self) -> JobOutcome:
         """Run the job here. Errors are returned in the outcome."""
         sys.path.extend(part for part in self.path if part not in sys.path)
         with shown_warnings(), StopSignals(raises=True):
@@ -64,13 +65,13 @@ class Shipped:
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
                 code = getattr(error, "exit_code", EXIT_FAULT)
-                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=2)
+                return JobOutcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=2)
             except Interrupted as error:
-                stopped = Outcome.of(self.job, error)
-            except Exception as error:  # such as a plugin or key that is unknown here
-                return Outcome.of(self.job, error)
+                stopped = JobOutcome.of(self.job, error)
+            except Exception as error:  # for example, a plugin or key is unknown in this process
+                return JobOutcome.of(self.job, error)
         if "SUBMITIT_FOLDER" in os.environ and stopped.exit_code == EXIT_FAULT:
-            signal.raise_signal(signal.SIGUSR1)  # now that the run is saved, submitit's own handler queues it again
+            signal.raise_signal(signal.SIGUSR1)  # the run is saved, so let submitit's own handler queue it again
         return stopped
 
     def checkpoint(self) -> Any:
@@ -83,18 +84,18 @@ class Shipped:
 
 def ship(config: Config, job: Job) -> Shipped:
     """Make a job ready to run elsewhere."""
-    path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" means the folder that the command was typed in
+    path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" stands for the working directory
     return Shipped(job=job, values=as_plain(config), path=path)
 
 
-def attempt(config: Any, job: Job) -> Outcome:
-    """Run a job here. Only an interruption of the whole program is raised."""
+def attempt(config: Any, job: Job) -> JobOutcome:
+    """Run a job here and return how it ended. Only an interruption of the whole program is raised."""
     try:
-        return Outcome(job=job, value=run_job(config, job))
+        return JobOutcome(job=job, value=run_job(config, job))
     except Interrupted:
         raise
     except Exception as error:
-        return Outcome.of(job, error)
+        return JobOutcome.of(job, error)
 
 
 def run_job(config: Any, job: Job) -> float | None:
@@ -110,88 +111,95 @@ def run_job(config: Any, job: Job) -> float | None:
     if hasattr(config, "shard"):
         check_alone(config.shard)
     launch = getattr(config, "launch", LocalConfig())
-    folds = getattr(config, "folds", None) is not None  # each of their trainings is launched
-    if folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
-        return find_command(job.command)(config, job)
-    here, job = _sent(config, job)
+    has_folds = getattr(config, "folds", None) is not None  # each of their trainings is launched by itself
+    if has_folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
+        return load_command(job.command)(config, job)
+    shipped_config, job = _to_ship(config, job)
     if isinstance(launch, SlurmConfig):
         if job.folder is None:  # fixed now, so that it continues there however often SLURM requeues it
             holds = CHECKPOINTS if job.command == "train" else MANIFEST
-            folder = find_resumed(here, job, holds=holds) or usual_folder(here, job)
+            folder = find_resumed(shipped_config, job, holds=holds) or usual_folder(shipped_config, job)
             job = replace(job, folder=folder.absolute())
-        (outcome,) = _by_slurm([(here, job)], launch)
+        (outcome,) = _by_slurm([(shipped_config, job)], launch)
         return _value(outcome)
     if job.command != "train":
-        return _share_out(config, here, job)
+        return _share_out(config, shipped_config, job)
     if isinstance(launch, DaskConfig):
-        raise ConfigError("config: expected `launch` to be local, processes or slurm for train, got dask.")
-    return _value(by_torchrun(ship(here, job), launch.devices))
+        raise ConfigError(expected("config", "launch", "to be local, processes or slurm for train", "dask"))
+    return _value(by_torchrun(ship(shipped_config, job), launch.devices))
 
 
-def _sent(config: Any, job: Job) -> tuple[Any, Job]:
+def _to_ship(config: Any, job: Job) -> tuple[Any, Job]:
     """Return the configuration to run elsewhere, and the job, which records how it was launched."""
     return config.replace(launch=LocalConfig()), replace(job, launch=as_plain(config.launch))
 
 
-def run_jobs(jobs: Jobs) -> Iterator[Outcome]:
+def run_jobs(jobs: Jobs) -> Iterator[JobOutcome]:
     """Run the jobs of a sweep, and yield their outcomes, failures included, in the order in which they finish.
 
     If `launch` is the same for all, joblib runs them side by side and SLURM all at once. Otherwise they run one after
     another, each as its own `launch` says.
     """
-    asked = [getattr(config, "launch", None) for config, _ in jobs]
-    launch = asked[0] if all(each == asked[0] for each in asked) else None
+    launches = [getattr(config, "launch", None) for config, _ in jobs]
+    launch = launches[0] if all(other == launches[0] for other in launches) else None
     if isinstance(launch, JoblibConfig):
-        tasks = _spread([ship(*each) for each in jobs])
+        tasks = _spread([ship(config, job) for config, job in jobs])
         count = min(launch.n_jobs or count_cores(), len(tasks))
         yield from in_processes(tasks, count, threads=max(1, count_cores() // count))
     elif isinstance(launch, SlurmConfig):
-        yield from _by_slurm([_sent(*each) for each in jobs], launch)
+        yield from _by_slurm([_to_ship(config, job) for config, job in jobs], launch)
     else:
         yield from (attempt(config, job) for config, job in jobs)
 
 
-def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
-    return by_submitit([ship(*each) for each in jobs], launch, name=f"segmeter-{jobs[0][1].command}")
+def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[JobOutcome]:
+    tasks = [ship(config, job) for config, job in jobs]
+    return by_submitit(tasks, launch, name=f"segmeter-{tasks[0].job.command}")
 
 
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
-    free, found = [job.values.get("device") in ("auto", "cuda") for job in jobs], 0
-    if any(free):  # scoring has no device, and may have no torch
+    takes_any_gpu = [job.values.get("device") in ("auto", "cuda") for job in jobs]
+    n_gpus = 0
+    if any(takes_any_gpu):  # scoring has no device, and may have no torch
         import torch
 
-        found = torch.cuda.device_count()
-    turns = cycle(range(found))
+        n_gpus = torch.cuda.device_count()
+    gpus = cycle(range(n_gpus))
     return [
-        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if found > 1 and is_free else job
-        for job, is_free in zip(jobs, free, strict=True)
+        replace(job, values={**job.values, "device": f"cuda:{next(gpus)}"}) if n_gpus > 1 and takes_any else job
+        for job, takes_any in zip(jobs, takes_any_gpu, strict=True)
     ]
 
 
-def _share_out(config: Any, here: Any, job: Job) -> float | None:
-    """Run the shards of score, eval or predict, and merge them into the run's folder."""
+def _share_out(config: Any, shipped_config: Any, job: Job) -> float | None:
+    """Run score, eval or predict in shards, and merge these into the run's folder."""
     from segmeter.cli.commands.finished import merge_into, metrics_of, show_merged
     from segmeter.evaluation.merge import Merge
     from segmeter.evaluation.pieces import read_pieces
 
     if config.shard is not None:
-        raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
+        raise ConfigError(expected("config", "shard", "to be null where launch= divides the cases", "a shard"))
     resumed = find_resumed(config, job, holds="run.json")
     if resumed is not None and (resumed / MANIFEST).is_file():  # merged before
-        return find_command(job.command)(here, job)
+        return load_command(job.command)(shipped_config, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
-        quiet = here.replace(report=here.report.replace(html=False), run=here.run.replace(copy_to=None), resume="auto")
+        shard_config = shipped_config.replace(
+            report=shipped_config.report.replace(html=False),
+            run=shipped_config.run.replace(copy_to=None),
+            resume="auto",
+        )
         shards = []
         for number in range(1, count + 1):
-            part, place = f"{number}/{count}", (folder / _SHARDS / f"{number}of{count}").absolute()
-            own = Job(job.command, (*job.overrides, f"shard={part}"), place, job.argv)
-            shards.append(replace(ship(quiet.replace(shard=part), own), is_shard=True))
+            shard = f"{number}/{count}"
+            shard_folder = (folder / _SHARDS / f"{number}of{count}").absolute()
+            shard_job = Job(job.command, (*job.overrides, f"shard={shard}"), shard_folder, job.argv)
+            shards.append(replace(ship(shard_config.replace(shard=shard), shard_job), is_shard=True))
         outcomes = by_dask(shards, config.launch) if on_dask else in_processes(_spread(shards), count)
-        order = [shard.job for shard in shards]
-        _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
+        jobs = [shard.job for shard in shards]
+        _value(joint(sorted(outcomes, key=lambda outcome: jobs.index(outcome.job))))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
         merging = Merge(pieces=pieces, kind="shards", metrics=metrics_of(pieces[0]), folder=folder)
         summary, value = merge_into(merging, config.report, getattr(config, "objective", None))
@@ -200,7 +208,8 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
     return value
 
 
-def _value(outcome: Outcome) -> float | None:
+def _value(outcome: JobOutcome) -> float | None:
+    """Return the value of a job, or raise its failure."""
     if outcome.exit_code:
         raise SweepError(outcome.problems, exit_code=outcome.exit_code)
     return outcome.value

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import nearest
-from segmeter.cli.commands import COMMANDS, find_command
+from segmeter.cli.commands import COMMANDS, load_command
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import (
     EXIT_BAD_INPUT,
@@ -36,7 +36,8 @@ Tab completion: eval "$(segmeter -sc install=bash)"
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code (0, 2, 3, 4, 5, 129, 130 or 143)."""
-    gc.disable()  # its walks over the modules that are imported take a tenth of a second; `find_command` enables it
+    # While modules are imported, the garbage collector would take a tenth of a second. `load_command` switches it on.
+    gc.disable()
     with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
         try:
             _dispatch([*(sys.argv[1:] if argv is None else argv)])
@@ -46,9 +47,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt as error:
             _fail(f"segmeter: {str(error) or 'interrupted'}.", getattr(error, "exit_code", EXIT_INTERRUPTED))
         except Exception as error:
-            first = stop.received if stop.raises else None  # otherwise it came after the error
-            if first and not isinstance(error, Interrupted):  # such as a worker that the same signal killed
-                _fail(f"segmeter: {Stopped(first)}.", stop.exit_code)
+            received = stop.received if stop.raises else None  # otherwise the signal came after the error
+            if received and not isinstance(error, Interrupted):  # for example, the same signal killed a worker
+                _fail(f"segmeter: {Stopped(received)}.", stop.exit_code)
             lines, code = describe(error)
             _fail("\n".join(f"segmeter: {line}" for line in lines), code, at_once=_is_late(error))
         finally:
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Tell whether a thread still reads, or waits for other processes. Python would wait for it at exit."""
+    """Tell whether a thread may still be reading or waiting for other processes. Python would wait for it at exit."""
     return error is not None and (isinstance(error, LateError | PeerError) or _is_late(error.__cause__))
 
 
@@ -84,7 +85,7 @@ def _dispatch(arguments: list[str]) -> None:
     if arguments[0] in ("--version", "-V"):
         sys.stdout.write(f"segmeter {__version__}\n")
         return None
-    command, rest = arguments[0], arguments[1:]
+    command, *rest = arguments
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
     if {"--help", "-h"} & set(rest):
@@ -92,7 +93,7 @@ def _dispatch(arguments: list[str]) -> None:
 
         sys.stdout.write(help_text(command, [word for word in rest if word not in ("--help", "-h")]))
     elif command in ("report", "doctor"):
-        find_command(command)(rest)
+        load_command(command)(rest)
     elif command == "demo":
         from segmeter.cli.app import run_demo
 

@@ -1,4 +1,4 @@
-"""Shows warnings on standard error, keeps them in the log of a run, and survives closed or full output streams."""
+"""Shows warnings on standard error, keeps them in a run's log, and lets output streams be closed or full."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from segmeter.files import Lines
 
 LOGGER = logging.getLogger("segmeter")
 NEED_TORCH = ("torch", "torchvision", "timm", "segmentation_models_pytorch", "safetensors")
-WHOLE = "Run: pip uninstall segmeter-score; pip install segmeter"
+GET_TORCH = "Run: pip uninstall segmeter-score; pip install segmeter"
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
@@ -24,7 +24,7 @@ def describe(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, SegmeterError):
         return condense(error.problems), error.exit_code
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEED_TORCH:
-        return [f"this needs {error.name}, which segmeter-score leaves out. {WHOLE}"], EXIT_BAD_INPUT
+        return [f"this needs {error.name}, which segmeter-score leaves out. {GET_TORCH}"], EXIT_BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return [f"{where}{error.strerror or error}. Remove the cause and run it again."], EXIT_FAULT
@@ -33,7 +33,7 @@ def describe(error: Exception) -> tuple[list[str], int]:
 
 
 class _Shown(logging.Handler):
-    """Prints warnings and what is `shown`, and keeps warnings for the log of a run that is opened later."""
+    """Prints warnings and records marked `shown`, and keeps warnings for the log of a run that is opened later."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -48,20 +48,22 @@ class _Shown(logging.Handler):
 
 
 class _Log(logging.Handler):
-    """Appends to log.txt. If that fails, it says so once and stops: logging must never hide the events it reports."""
+    """Appends to log.txt. If that fails, it says so once and stops, as a failing log must not hide what it reports."""
 
     def __init__(self, lines: Lines, path: Path) -> None:
         super().__init__(logging.INFO)
-        self._lines, self._path, self._broken = lines, path, False
+        self._lines = lines
+        self._path = path
+        self._is_broken = False
         self.setFormatter(_FORMAT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._broken:
+        if self._is_broken:
             return
         try:
             self._lines.write(f"{self.format(record)}\n".encode("utf-8", "backslashreplace"))
         except OSError as error:
-            self._broken = True
+            self._is_broken = True
             sys.stderr.write(f"warning: {self._path}: {error.strerror}. Nothing more is logged.\n")
 
 
@@ -70,11 +72,12 @@ def shown_warnings() -> Iterator[None]:
     """Print warnings while the block runs, and one line for an exception that ends a thread."""
     handler = _Shown()
     LOGGER.addHandler(handler)
-    before, threading.excepthook = threading.excepthook, _thread_ended
+    previous_hook = threading.excepthook
+    threading.excepthook = _thread_ended
     try:
         yield
     finally:
-        threading.excepthook = before
+        threading.excepthook = previous_hook
         LOGGER.removeHandler(handler)
 
 
@@ -83,18 +86,18 @@ def logged(folder: Path) -> Iterator[None]:
     """Write log messages to the log.txt of a run's folder while the block runs."""
     path = folder / "log.txt"
     LOGGER.setLevel(logging.INFO)
-    shown = [each for each in LOGGER.handlers if isinstance(each, _Shown)]
+    printers = [handler for handler in LOGGER.handlers if isinstance(handler, _Shown)]
     with closing(Lines(path)) as lines:
         log = _Log(lines, path)
-        for record in [record for each in shown for record in each.early]:
+        for record in [record for printer in printers for record in printer.early]:
             log.handle(record)
         LOGGER.addHandler(log)
         try:
             yield
         finally:
             LOGGER.removeHandler(log)
-            for each in shown:
-                each.early.clear()
+            for printer in printers:
+                printer.early.clear()
 
 
 def _thread_ended(fault: threading.ExceptHookArgs) -> None:
@@ -104,32 +107,32 @@ def _thread_ended(fault: threading.ExceptHookArgs) -> None:
 
 @contextmanager
 def lenient_streams() -> Iterator[None]:
-    """Let writes to sys.stdout and sys.stderr never fail while the block runs, even if they are closed or full."""
-    for number in range(3):  # otherwise the next opened file would become the standard output
+    """Keep writes to sys.stdout and sys.stderr from failing while the block runs, even if they are closed or full."""
+    for descriptor in range(3):  # otherwise the next opened file would become the standard output
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    before = {}
-    for name, number in (("stdout", 1), ("stderr", 2)):
+    replaced = {}
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:
-            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            stream = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         elif stream is not getattr(sys, f"__{name}__"):
             continue  # a caller put it there
-        stream.reconfigure(errors="backslashreplace")  # for names that the terminal's encoding lacks
-        before[name] = stream
+        stream.reconfigure(errors="backslashreplace")  # names may hold characters that the terminal's encoding lacks
+        replaced[name] = stream
         setattr(sys, name, _Lenient(stream))
     try:
         yield
     finally:
-        for name, stream in before.items():
+        for name, stream in replaced.items():
             getattr(sys, name).flush()
             setattr(sys, name, stream)
 
 
 class _Lenient:
-    """A stream that passes everything on until the first error, and then to the null device."""
+    """A stream that passes everything on to another one. After the first error, output goes to the null device."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,7 @@
-"""Finds the number of a finished evaluation by which a sweep compares jobs, and its better direction."""
+"""Settles the metrics of an evaluation before it starts, and records its results when it is finished.
+
+The first result is the one by which a sweep compares jobs. `better` says in which direction it gets better.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +19,7 @@ from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
 
 def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
-    """Return the results of an evaluation for run.json. The one that a sweep compares comes first.
+    """Return the results of an evaluation for run.json. The result that a sweep compares comes first.
 
     Parameters
     ----------
@@ -28,46 +31,46 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
     rows = {row["name"]: row for row in aggregates(summary)}
     first = next(iter(rows))
     if objective is None and find_direction(rows[first]["score"]) == "lower":
-        objective = rows.pop(first)["score"]  # by this name a sweep knows which way is better
+        objective = rows.pop(first)["score"]  # this name tells a sweep that lower is better
     if objective is not None:
         rows = {objective: score_row(summary, objective)} | rows
-    # the score of the data set where there is one, else the mean over cases
+    # the score of the data set if there is one, otherwise the mean over cases
     return {name: as_number(row["mean"] if row["dataset"] is None else row["dataset"]) for name, row in rows.items()}
 
 
 def finish(
     folder: Path, summary: Mapping[str, Any], report: ReportConfig, objective: str | None = None
 ) -> float | None:
-    """Record the results of an evaluation, write its page, and return the score that a sweep compares.
+    """Record the results of an evaluation, write its HTML report, and return the score that a sweep compares.
 
     Parameters
     ----------
     summary
         The content of metrics.json; empty for predictions that were not measured.
     """
-    found = results(summary, objective) if summary else {}
-    note_done(folder, found)
+    scores = results(summary, objective) if summary else {}
+    note_done(folder, scores)
     if report.html:
-        from segmeter.report.html import write_report  # a run without a page starts sooner
+        from segmeter.report.html import write_report  # imported only here, so that a run without a report is faster
 
         write_report(folder, report)
-    return next(iter(found.values()), None)
+    return next(iter(scores.values()), None)
 
 
 def as_number(value: Any) -> float | None:
-    """Return a number of JSON, which writes infinity as text."""
+    """Return a number from JSON, where infinity is written as text."""
     return float(value) if value in ("inf", "-inf") else value
 
 
 def completed(metrics: MetricsConfig, spec: ClassSpec, *, instances: object) -> MetricsConfig:
-    """Complete the settings of metrics by the data, whose objects set measures and headline, and check them."""
+    """Complete the settings of metrics, and check them. Data with objects adds measures, and sets the headline."""
     metrics = with_objects(metrics) if instances else metrics
     check_metrics(metrics, spec)
     return settle_headline(metrics, spec)
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:
-    """Return the full name of the metric that a sweep compares, checked before anything is measured.
+    """Return the full name of the metric that a sweep compares. It is checked before anything is measured.
 
     Raises
     ------
@@ -81,8 +84,8 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
     for name in (objective, f"{objective}/{MEAN}"):
         if name in known:
             return name
-    short = dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known)
-    remedy = nearest(objective, short) if metrics.measures else "Set metrics.measures, for example [surface]."
+    short_names = dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known)
+    remedy = nearest(objective, short_names) if metrics.measures else "Set metrics.measures, for example [surface]."
     raise ConfigError(expected("config", "objective", "to be a metric that is measured", repr(objective), remedy))
 
 
@@ -95,5 +98,5 @@ def better(objective: str | None) -> Direction | None:
     ('higher', 'lower', 'lower', None)
     """
     if objective is None:
-        return "higher"  # as an IoU or PQ is, unless metrics.headline says otherwise
+        return "higher"  # a headline such as IoU or PQ gets better upwards
     return "lower" if objective == "loss" else find_direction(objective)

@@ -27,8 +27,10 @@ from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source,
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 
-KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
-_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
+# A new run that is refused within this time leaves no folder.
+KEEP_SECONDS = 60.0
+# Files that a resume can continue from: finished cases, checkpoints, shards.
+_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")
 MASK = "[REDACTED]"
 _SECRET = re.compile(
     r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
@@ -37,8 +39,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # keys inside a value
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
+_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # matches keys inside a value
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # matches user:password in a URL
 
 
 @contextmanager
@@ -65,22 +67,24 @@ def open_run(
     facts
         Further entries of run.json, such as hashes of data and checkpoint.
     accept
-        Called when a resumed folder is locked and still unchanged. It raises to refuse the resume.
+        Called once a resumed folder is locked, before anything in it changes. It raises to refuse the resume.
 
     Raises
     ------
     ConfigError
         The folder can't be made or written, or another process runs in it.
     RunError
-        A file can't be written, or the system failed otherwise: one line with file, cause and next step.
+        A file can't be written, or the system failed in another way. The line has the file, the cause and the next
+        step.
     """
     for key, value in flatten(as_plain(config)).items():
-        if MASK in str(value):  # copied from a run folder
+        if MASK in str(value):  # the value was copied from a run folder
             raise ConfigError(f"config: `{key}` is {MASK}, as run folders keep no secrets. Set it again.")
     if config.run.copy_to is not None:
         check_target(config.run.copy_to)
-    begun, entered = time.monotonic(), False
-    unlocked = resumed is not None and not (resumed / LOCK).exists()
+    started = time.monotonic()
+    entered = False
+    was_unlocked = resumed is not None and not (resumed / LOCK).exists()
     folder, lock = _claim(config, job, resumed)
     try:
         if resumed:
@@ -93,9 +97,9 @@ def open_run(
         fault = _explain(error, config, job, folder if entered or resumed else None)
         refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
         if resumed is None and (refused or not entered):
-            lock.release()  # Windows moves no folder with an open file in it
-            fault = _leave(folder, config, fault, time.monotonic() - begun)
-        if unlocked and not entered:  # a refused resume changes nothing
+            lock.release()  # Windows can't remove a folder with an open file in it
+            fault = _leave(folder, config, fault, time.monotonic() - started)
+        if was_unlocked and not entered:  # a refused resume changes nothing
             for name in (LOCK, OWNER):
                 with suppress(OSError):
                     remove(folder / name)
@@ -108,24 +112,25 @@ def open_run(
 
 def _copy(folder: Path, config: Common, target: str) -> None:
     """Copy a finished run. If that fails, the message says how to copy it again."""
-    name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # a sweep's job
+    # a folder named by a number is a job of a sweep
+    name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name
     try:
         url = upload_folder(folder, target, name=name)
     except SegmeterError as error:
-        again = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
-        left = f"run: the results in {folder} are whole, but not copied: {again}."
-        raise RunError([*error.problems, left]) from error
+        remedy = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
+        line = f"run: the results in {folder} are whole, but not copied: {remedy}."
+        raise RunError([*error.problems, line]) from error
     sys.stdout.write(f"copied    {url}\n")
 
 
 def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
-    """Record in run.json that the run is done, with its result. A later failure changes the state again.
+    """Record in run.json that the run is done, and its result. A later failure changes the state again.
 
     Parameters
     ----------
     result
-        Named numbers; a sweep compares the first. Whole numbers stay whole, such as the number of steps. JSON has no
-        infinity, so it is written as the text "inf", and NaN as null.
+        Named numbers. A sweep compares the first. Integers, such as the number of steps, stay integers. JSON has no
+        infinity or NaN, so they are written as the text "inf" and as null.
     """
     plain = {name: json_number_or_inf(value) if isinstance(value, float) else value for name, value in result.items()}
     done = {**read_run(folder), "result": plain, "end": _now(), "state": "done"}
@@ -141,7 +146,7 @@ def show_files(folder: Path) -> None:
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
-    """Return a folder that this process alone writes to, and its lock."""
+    """Return a folder that only this process writes to, and its lock."""
     wanted = resumed or job.folder or usual_folder(config, job)
     try:
         if resumed:
@@ -149,10 +154,11 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
-        folder, attempt = wanted, 1
+        folder = wanted
+        attempt = 1
         while True:
             make_folder(folder.parent)
-            with suppress(FileNotFoundError):  # another process has just removed the empty folder above
+            with suppress(FileNotFoundError):  # another process has just removed the empty parent
                 if new_folder(folder) and (lock := take_lock(folder)) is not None:
                     return folder, lock
             attempt += 1
@@ -164,8 +170,8 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
 
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
-    """Write run.json, config.yaml and overrides.yaml, and how the run ended into run.json after the block."""
-    earlier = read_record(folder)  # of a resumed run: its start and its overrides stay
+    """Write run.json, config.yaml and overrides.yaml. After the block, record in run.json how the run ended."""
+    earlier = read_record(folder)  # a resumed run keeps its start and its overrides
     start = earlier.get("start")
     values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
@@ -186,16 +192,16 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "process": os.getpid(),
     }
 
-    def note(state: str) -> None:
-        kept = {key: value for key, value in read_record(folder).items() if key == "result"}  # of `note_done`
-        write_json(folder / RUN, seal_run({**record, **kept, "end": _now(), "state": state}, folder))
+    def record_end(state: str) -> None:
+        result = {key: value for key, value in read_record(folder).items() if key == "result"}  # from `note_done`
+        write_json(folder / RUN, seal_run({**record, **result, "end": _now(), "state": state}, folder))
 
     write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
     try:
         yield
         if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
             let_finish()
-        note("done")
+        record_end("done")
         if config.run.copy_to is not None:
             _copy(folder, config, config.run.copy_to)
     except BaseException as error:
@@ -207,44 +213,45 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
             state = str(fault) or "interrupted"
         LOGGER.error("%s", state)
         with suppress(OSError):  # only the first fault is reported; on a full disk the state stays "running"
-            note(state)
+            record_end(state)
         raise fault from (error if fault is not error else error.__cause__)
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
-    """Make the error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
-    resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
-    whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
-    remedy = f"go on with resume={whole}" if resumes else "run it again"
+    """Return the error to raise: a system error becomes one line that says how to continue in `folder`."""
+    can_resume = hasattr(config, "resume") and folder is not None and _holds_work(folder)
+    # a shard of launch= is resumed with the run that it belongs to
+    run_folder = folder.parent.parent if folder and folder.parent.name == "shards" else folder
+    remedy = f"go on with resume={run_folder}" if can_resume else "run it again"
     if isinstance(error, OSError):
-        what = error.strerror or str(error) or type(error).__name__
+        cause = error.strerror or str(error) or type(error).__name__
         where = f"{error.filename}: " if error.filename else ""
-        safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
-        first = "Make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Remove the cause"
-        return RunError(f"{job.command}: {where}{what}. {safe} {first} and {remedy}.")
-    # by another process, by files, or by their disk
-    stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
-    if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
+        state = f"Every file in {folder} is whole." if folder else "Nothing was begun."
+        first_step = "Make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Remove the cause"
+        return RunError(f"{job.command}: {where}{cause}. {state} {first_step} and {remedy}.")
+    # another process, a slow file or a disk stopped it, so a resume can succeed
+    was_stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
+    if isinstance(error, RunError) and was_stopped and can_resume and remedy not in str(error):
         *others, last = error.problems
-        kind = PeerError if isinstance(error, PeerError) else RunError
-        return kind([*others, f"{last} Then {remedy}."], exit_code=error.exit_code)
+        error_type = PeerError if isinstance(error, PeerError) else RunError
+        return error_type([*others, f"{last} Then {remedy}."], exit_code=error.exit_code)
     return error
 
 
 def _holds_work(folder: Path) -> bool:
-    """Tell whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
+    """Tell whether a run's folder holds anything to resume from. Without it, `resume=` would be refused."""
     return any(next(folder.glob(pattern), None) for pattern in _WORK)
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
-    """Remove the folder of a refused run, unless it holds results, or much work that a resume can use."""
-    worth = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
-    if isinstance(error, SegmeterError) and worth and hasattr(config, "resume") and _holds_work(folder):
+    """Remove the folder of a refused run, unless it holds results, or a lot of work that a resume can use."""
+    is_valuable = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
+    if isinstance(error, SegmeterError) and is_valuable and hasattr(config, "resume") and _holds_work(folder):
         return type(error)([*error.problems, f"run: the finished work is kept. Go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)
-        for above in (folder.parent, config.run.root):  # if they are empty
-            above.rmdir()
+        for parent in (folder.parent, config.run.root):  # rmdir fails, as it should, if one isn't empty
+            parent.rmdir()
     return error
 
 
@@ -264,7 +271,7 @@ def is_secret(key: str) -> bool:
 
 
 def mask(values: Any, key: str = "") -> Any:
-    """Replace secrets at any depth: values of secret-looking keys, and overrides and logins in texts."""
+    """Replace secrets at any depth: the values of keys that look secret, and overrides and logins within texts."""
     if isinstance(values, dict):
         return {name: mask(value, str(name)) for name, value in values.items()}
     if isinstance(values, list):

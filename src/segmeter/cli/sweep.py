@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from segmeter.cli.config.compose import Composed, is_searched
 from segmeter.cli.config.hydra_rules import read_search
-from segmeter.cli.engines import Outcome
+from segmeter.cli.engines import JobOutcome
 from segmeter.cli.folders import Job, read_record
 from segmeter.cli.launch import Jobs, run_jobs
 from segmeter.cli.objective import as_number, better
@@ -24,7 +24,7 @@ from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
 from segmeter.report.tables import PAGE, Cell, Column, Table, print_tables
 
-_LONGEST = 100  # characters of a folder's name
+_LONGEST = 100  # a folder's name is cut to this many characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +34,13 @@ class SweepJob:
     Parameters
     ----------
     number, folder
-        Its number in the sweep, and the name of its folder.
+        The job's number in the sweep, and the name of its folder.
     settings
         The keys that vary in the sweep, with their values as written.
     result
-        Named numbers, None if undefined. The sweep compares the first. Empty if the job gave none.
+        Named numbers, None if undefined. The sweep compares the first. Empty if the job gave no numbers.
     state
-        "done", or how else it ended.
+        "done", or another state in which the job ended.
     """
 
     number: int
@@ -51,14 +51,14 @@ class SweepJob:
 
 
 class Sweep:
-    """Where the jobs of a sweep write, and how they are run.
+    """Says where the jobs of a sweep write, and runs them.
 
     Parameters
     ----------
     command
         The command of all jobs.
     composed
-        One job; its `hydra` node holds the choices for the sweep.
+        One of the jobs. Its `hydra` node holds the settings of the sweep.
     root
         The folder of all runs.
     argv
@@ -66,20 +66,22 @@ class Sweep:
     """
 
     def __init__(self, command: str, composed: Composed, *, root: Path, argv: Sequence[str]) -> None:
-        given = str(composed.hydra["sweep"]["dir"])
+        sweep_dir = str(composed.hydra["sweep"]["dir"])
         usual = root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
-        self.command, self.argv, self.options = command, tuple(argv), read_search(composed.hydra)
+        self.command = command
+        self.argv = tuple(argv)
+        self.options = read_search(composed.hydra)
         self.searched = is_searched(composed)
-        self.folder = usual if "${now:" in given else Path(given)  # Hydra's default is named by the time
+        self.folder = usual if "${now:" in sweep_dir else Path(sweep_dir)  # Hydra's default is named by the time
 
     def job(self, number: int, overrides: Sequence[str], values: Mapping[str, str]) -> Job:
         """Describe one job. Its folder is named by its number and the values that vary."""
         return Job(self.command, tuple(overrides), self.folder / job_name(number, values), self.argv)
 
-    def run(self, jobs: Jobs) -> list[Outcome]:
+    def run(self, jobs: Jobs) -> list[JobOutcome]:
         """Run all jobs, even if some fail, and return their outcomes in the order of the jobs."""
-        places = {job.folder: place for place, (_, job) in enumerate(jobs)}
-        return sorted(run_jobs(jobs), key=lambda outcome: places[outcome.job.folder])
+        positions = {job.folder: position for position, (_, job) in enumerate(jobs)}
+        return sorted(run_jobs(jobs), key=lambda outcome: positions[outcome.job.folder])
 
 
 def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
@@ -88,39 +90,40 @@ def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
     Raises
     ------
     SweepError
-        Jobs failed; one line for each.
+        One line for each job that failed.
     """
-    given = [settings(composed.overrides) for composed, _ in jobs]
-    keys = varied(given)
-    asked = [
-        (config, plan.job(number, composed.overrides, {key: given[number].get(key, "") for key in keys}))
+    settings_per_job = [settings(composed.overrides) for composed, _ in jobs]
+    keys = varied(settings_per_job)
+    planned = [
+        (config, plan.job(number, composed.overrides, {key: settings_per_job[number].get(key, "") for key in keys}))
         for number, (composed, config) in enumerate(jobs)
     ]
     with summarised(plan.folder):
-        outcomes = plan.run(asked)
+        outcomes = plan.run(planned)
     raise_failures([*enumerate(outcomes)], plan.folder)
 
 
-def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> None:
-    """Exit with the code of the first failed job, if any failed.
+def raise_failures(outcomes: Sequence[tuple[int, JobOutcome]], folder: Path) -> None:
+    """Raise an error with the exit code of the first failed job, if any failed.
 
     Raises
     ------
     SweepError
         One line for each failed job.
     """
-    lines, codes = list[str](), list[int]()
-    for number, outcome in ((number, outcome) for number, outcome in outcomes if outcome.exit_code):
-        given = ", ".join(map(mask_override, outcome.job.overrides)) or "no overrides"
-        codes.append(outcome.exit_code)
-        lines += [f"sweep: job {number} ({given}) ended with {codes[-1]}: {problem}" for problem in outcome.problems]
-    if codes:
-        lines.append(f"sweep: {len(codes)} of {len(outcomes)} jobs failed; the results of the others are in {folder}.")
-        raise SweepError(lines, exit_code=codes[0])
+    failed = [(number, outcome) for number, outcome in outcomes if outcome.exit_code]
+    lines = list[str]()
+    for number, outcome in failed:
+        overrides = ", ".join(map(mask_override, outcome.job.overrides)) or "no overrides"
+        end = f"ended with {outcome.exit_code}"
+        lines += [f"sweep: job {number} ({overrides}) {end}: {problem}" for problem in outcome.problems]
+    if failed:
+        lines.append(f"sweep: {len(failed)} of {len(outcomes)} jobs failed; the results of the others are in {folder}.")
+        raise SweepError(lines, exit_code=failed[0][1].exit_code)
 
 
 def settings(overrides: Sequence[str]) -> dict[str, str]:
-    """Return the value of each override by its key, as written; secrets are masked.
+    """Return the value of each override by its key, as written, with secrets masked.
 
     Examples
     --------
@@ -147,12 +150,12 @@ def job_name(number: int, values: Mapping[str, str]) -> str:
     """
     parts = (f"{key.rpartition('.')[2]}-{value}" for key, value in values.items())
     name = "_".join([str(number), *parts])
-    return safe_id("".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)[:_LONGEST])
+    return safe_id("".join(char if char.isalnum() or char in "._-" else "-" for char in name)[:_LONGEST])
 
 
 @contextmanager
 def summarised(folder: Path) -> Iterator[None]:
-    """After the block, which runs jobs, print and write the table of all results, even if a job failed."""
+    """Print and write the table of all results after the block, which runs the jobs, even if one failed."""
     try:
         yield
     finally:
@@ -166,13 +169,13 @@ def summarised(folder: Path) -> Iterator[None]:
 def read_sweep(folder: Path) -> list[SweepJob]:
     """Read the result of each job of a sweep from its folder, in the order of job numbers.
 
-    Jobs may have run in other processes, so only run.json counts. A job with bad input has none.
+    Jobs may have run in other processes, so only run.json counts. A job that was refused because of bad input has none.
     """
-    places = {path.parent: path.parent.name.partition("_")[0] for path in folder.glob(f"*/{RUN}")}
-    numbered = sorted((int(number), place.name) for place, number in places.items() if number.isdigit())
+    names = [path.parent.name for path in folder.glob(f"*/{RUN}")]
+    numbered = sorted((int(name.partition("_")[0]), name) for name in names if name.partition("_")[0].isdigit())
     records = [read_record(folder / name) for _, name in numbered]
-    given = [settings(record.get("overrides", ())) for record in records]
-    keys = varied(given)
+    settings_per_job = [settings(record.get("overrides", ())) for record in records]
+    keys = varied(settings_per_job)
     return [
         SweepJob(
             number=number,
@@ -181,12 +184,12 @@ def read_sweep(folder: Path) -> list[SweepJob]:
             result={key: as_number(value) for key, value in (record.get("result") or {}).items()},
             state=str(record.get("state", "unknown")),
         )
-        for (number, name), record, values in zip(numbered, records, given, strict=True)
+        for (number, name), record, values in zip(numbered, records, settings_per_job, strict=True)
     ]
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
-    """Return the job with the best first result (highest or lowest, depending on its name), or None."""
+    """Return the job with the best first result, or None. The result's name says whether higher or lower is better."""
     objective = next(iter(_results(jobs)), None)
     scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
     sign = -1.0 if better(objective) == "lower" else 1.0
@@ -199,8 +202,11 @@ def print_sweep(jobs: Sequence[SweepJob]) -> None:
 
 
 def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
-    """Lay out one row per job; `reported` are the folders that have a report."""
-    keys, names, best, rows = [*jobs[0].settings], _results(jobs), best_job(jobs), []
+    """Lay out one row per job. `reported` are the folders that have a report."""
+    keys = [*jobs[0].settings]
+    names = _results(jobs)
+    best = best_job(jobs)
+    rows = []
     columns = [Column("job", "job"), *(Column(key, f"settings.{key}") for key in keys), Column("state", "state")]
     columns += [Column(name, f"results.{name}", quantity) for name in names]
     for job in jobs:
@@ -216,15 +222,16 @@ def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
 
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
     """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
-    keys, names, best = [*jobs[0].settings], _results(jobs), best_job(jobs)
+    keys = [*jobs[0].settings]
+    names = _results(jobs)
+    best = best_job(jobs)
     rows = [[job.number, *job.settings.values(), *map(job.result.get, names), job.state, job.folder] for job in jobs]
     write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
     table = _table(jobs, {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()})
     when = f"{len(jobs)} jobs{f' · best: job {best.number}' if best else ''}"
-    facts: dict[str, Any] = {"kind": "sweep", "when": when}
-    write_bytes(folder / "sweep.html", render("list.html", title=folder.name, tables=[table], **facts))
+    write_bytes(folder / "sweep.html", render("list.html", title=folder.name, tables=[table], kind="sweep", when=when))
 
 
 def _results(jobs: Sequence[SweepJob]) -> list[str]:
-    """Return the names of all results, the first job's first."""
+    """Return the names of all results, beginning with those of the first job."""
     return list(dict.fromkeys(name for job in jobs for name in job.result))

@@ -19,7 +19,7 @@ from pydantic_core import core_schema
 
 from segmeter.schema.registry import REGISTRIES
 
-MISSING: Any = object()  # where a value was not given
+MISSING: Any = object()  # stands for a value that was not given
 
 _KINDS = {"boolean": "true or false", "integer": "an integer", "number": "a number", "string": "text", "null": "null"}
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
@@ -30,7 +30,7 @@ _SIGNS = {
     "exclusiveMaximum": "<",
     "multipleOf": "a multiple of",
 }
-_LONGEST = 200  # characters of a given value that a line repeats
+_LONGEST = 200  # a line repeats at most this many characters of a given value
 
 
 class Node:
@@ -49,14 +49,14 @@ class Node:
         self.schema: Mapping[str, Any] = {**target, **schema}
         self._definitions = definitions
         self.choice = REGISTRIES.get(self.schema.get("component", ""))  # the components that a value chooses from
-        self.default: Any = self.schema.get("default", MISSING)  # a plain value; `MISSING` if one must be given
+        self.default: Any = self.schema.get("default", MISSING)  # a plain value; `MISSING` if the key is required
         self.meaning = str(self.schema.get("description", ""))  # the docstring on one line
         constant = [self.schema["const"]] if "const" in self.schema else []
-        self.listed: list[Any] = [*self.schema.get("enum", constant)]  # values that are listed one by one
+        self.listed: list[Any] = [*self.schema.get("enum", constant)]  # the allowed values, if the schema lists them
 
     @property
     def arms(self) -> "list[Node]":
-        """The alternatives of a union; the node alone if it is none."""
+        """The alternatives of a union, or the node itself if it is not a union."""
         return [self._inner(arm) for arm in self.schema["anyOf"]] if "anyOf" in self.schema else [self]
 
     @cached_property
@@ -66,7 +66,7 @@ class Node:
 
     @property
     def items(self) -> "list[Node]":
-        """The schemas of a list's items: one for all items, or one for each place."""
+        """The schemas of a list's items: one for all items, or one for each position."""
         if "prefixItems" in self.schema:
             return [self._inner(schema) for schema in self.schema["prefixItems"]]
         return [self._inner(self.schema["items"])] if isinstance(self.schema.get("items"), dict) else []
@@ -81,20 +81,20 @@ class Node:
     def parts(self) -> "Iterator[Node]":
         """The node itself and all within it: the alternatives of unions, the items of lists, the values of mappings."""
         yield self
-        inner = [*self.items, *([self.value] if self.value else []), *(arm for arm in self.arms if arm is not self)]
-        for node in inner:
-            yield from node.parts
+        children = [*self.items, *([self.value] if self.value else []), *(arm for arm in self.arms if arm is not self)]
+        for child in children:
+            yield from child.parts
 
     @property
     def kinds(self) -> set[str]:
-        """The JSON types of scalars here and in lists and mappings; "path" is a text that is one."""
+        """The JSON types of the scalars here and in lists and mappings, and "path" for a text that is a path."""
         kinds = {_TYPES[type(choice)] for choice in self.choices}
         stated = (node.schema for node in self.parts if not node.listed)
         return kinds | {schema.get("format", schema["type"]) for schema in stated if schema.get("type") in _KINDS}
 
     @property
     def choices(self) -> list[Any]:
-        """The values that are listed one by one, here and within."""
+        """The allowed values that are listed, here and within."""
         return [choice for node in self.parts for choice in node.listed]
 
     @property
@@ -103,21 +103,21 @@ class Node:
         return next((str(node.schema["unit"]) for node in self.parts if "unit" in node.schema), "")
 
     def group(self, values: Any) -> "Node | None":
-        """Return the node with the keys at this place; `values` choose it if there are several."""
+        """Return the node that has the keys of this group. `values` choose it if there are several."""
         if self.choice:
             model = self.choice.schema_of(values)
             return None if model is None else node_of(model)
         return self if "properties" in self.schema else None
 
     def describe(self) -> str:
-        """Say in words what is taken: "an integer >= 1 or null", "one of gaussian, uniform"."""
+        """Describe the allowed values in words: "an integer >= 1 or null", "one of gaussian, uniform"."""
         return " or ".join(dict.fromkeys(self._words({})))
 
     def _inner(self, schema: Mapping[str, Any]) -> "Node":
         return Node(schema, self._definitions)
 
-    def _words(self, around: Mapping[str, Any]) -> Iterator[str]:
-        schema = {**around, **self.schema}  # bounds around a union hold for each arm
+    def _words(self, bounds: Mapping[str, Any]) -> Iterator[str]:
+        schema = {**bounds, **self.schema}  # the bounds of a union hold for each arm
         if "words" in schema:
             yield schema["words"]
         elif self.choice:
@@ -140,26 +140,26 @@ class Node:
             yield "a path"
         else:
             kind = schema.get("type", "")
-            found = [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema]
-            found += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
-            bounded = kind in ("integer", "number", "string") and found
-            yield _KINDS.get(kind, "a value") + (f" {' and '.join(found)}" if bounded else "")
+            limits = [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema]
+            limits += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
+            is_limited = kind in ("integer", "number", "string") and limits
+            yield _KINDS.get(kind, "a value") + (f" {' and '.join(limits)}" if is_limited else "")
 
 
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Read the docstrings below the attributes of a module's classes, by class; none without its source."""
+    """Read the docstrings below the attributes of a module's classes, by class; {} if the source can't be read."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # typed into a console, or built in
         return {}
-    found: dict[str, dict[str, str]] = {}
+    by_class: dict[str, dict[str, str]] = {}
     for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-        for pair in pairwise(owner.body):
-            match pair:
+        for statements in pairwise(owner.body):
+            match statements:
                 case ast.AnnAssign(target=ast.Name(key)), ast.Expr(ast.Constant(str(text))):
-                    found.setdefault(owner.name, {})[key] = inspect.cleandoc(text)
-    return found
+                    by_class.setdefault(owner.name, {})[key] = inspect.cleandoc(text)
+    return by_class
 
 
 def _number(value: float) -> str:
@@ -176,17 +176,17 @@ def node_of(model: type[BaseModel]) -> Node:
 class _Documented(GenerateJsonSchema):
     """Also writes the docstrings of keys, and the defaults that a factory makes.
 
-    pydantic can read the docstrings itself, but does so on import, and that would cost every command 0.2 s.
+    pydantic can read docstrings too, but it does so on import, which would cost every command 0.2 s.
     """
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        for each in reversed(schema["cls"].__mro__):
-            for key, text in _docstrings(each.__module__).get(each.__name__, {}).items():
-                found["properties"].get(key, {})["description"] = text
-        for node in (node for node in (found, *found["properties"].values()) if "description" in node):
+        json_schema = super().model_schema(schema)
+        for base in reversed(schema["cls"].__mro__):
+            for key, text in _docstrings(base.__module__).get(base.__name__, {}).items():
+                json_schema["properties"].get(key, {})["description"] = text
+        for node in (node for node in (json_schema, *json_schema["properties"].values()) if "description" in node):
             node["description"] = " ".join(node["description"].split())
-        return found
+        return json_schema
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -213,7 +213,7 @@ def item_of(value: Any, part: int | str) -> Any:
 
 
 def show(value: Any) -> str:
-    """Write a value as YAML does, except that text is quoted; very long values are cut."""
+    """Write a value as YAML does, but with text in quotes. Very long values are cut."""
     if value is None or isinstance(value, bool):
         text = {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, list | tuple):
@@ -226,5 +226,5 @@ def show(value: Any) -> str:
 
 
 def text_of(choice: Any) -> str:
-    """Write a listed value as it is typed: text without quotes."""
+    """Write an allowed value as a user types it: text without quotes."""
     return choice if isinstance(choice, str) else show(choice)

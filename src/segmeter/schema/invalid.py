@@ -1,4 +1,4 @@
-"""Turns a pydantic ValidationError into our messages: one line per key, with what was expected, given, and a remedy."""
+"""Turns a pydantic ValidationError into our messages: one line per key, with the rule, the given value and a remedy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class RuleError(ValueError):
     rule
         Completes "expected `key` ...", for example "to be 5 values, one per level of model.depth".
     remedy
-        What to do, a sentence; "" where the rule says it.
+        A sentence that says what to do; "" where the rule says it already.
     key
-        Another key, from the same model on, that the line is about; "" for the declared one.
+        The key that the line is about, as a path within the same model; "" for the key of the rule itself.
     """
 
     def __init__(self, rule: str, remedy: str = "", *, key: str = "") -> None:
@@ -32,17 +32,24 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where an error is: its key, the key's schema and the value given; and the group around it, of any key but items.
+    """Where an error is.
 
-    `choice` chose the group's schema by a name among the values `around`.
+    Parameters
+    ----------
+    key, node, given
+        The key, its schema, and the value given.
+    group, group_values
+        The schema of the group that holds the key, and its values; None for items of lists and mappings.
+    choice
+        The components from which a name in `group_values` chose the group's schema.
     """
 
     key: str
     node: Node | None
     given: Any
-    holder: Node | None = None
+    group: Node | None = None
     choice: Registry | None = None
-    around: Any = None
+    group_values: Any = None
 
 
 def problems_by_key(
@@ -62,11 +69,12 @@ def problems_by_key(
     where
         The word that begins each line.
     advice
-        Gives a sentence to add to the line of an unknown key.
+        Called with an unknown key, it returns a sentence to add to the key's line.
     """
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
-        cause, loc = item.get("ctx", {}).get("error"), item["loc"]
+        cause = item.get("ctx", {}).get("error")
+        loc = item["loc"]
         if isinstance(cause, RuleError) and cause.key:
             loc = (*loc[:-1], *cause.key.split("."))
         spot = _follow(schema, values, loc)
@@ -82,7 +90,7 @@ def problems_by_key(
             lines[key] = list(cause.problems)
         elif isinstance(cause, RuleError):
             lines[key] = [expected(where, key, cause.rule, show(given), cause.remedy)]
-        elif cause is not None or spot.node is None:  # a validator of somebody else's schema
+        elif cause is not None or spot.node is None:  # a plugin's own validator failed
             lines[key] = [f"{where}: `{key}`: {cause}"]
         else:
             rule = f"to be {spot.node.describe()}"
@@ -91,9 +99,10 @@ def problems_by_key(
 
 
 def _remedy(node: Node, given: Any) -> str:
-    words, is_number = [text_of(choice) for choice in node.choices], isinstance(given, bool | int | float)
-    listed = any(arm.items for arm in node.arms) and all(arm.schema.get("type") != "string" for arm in node.arms)
-    if listed and (is_number or isinstance(given, str)):
+    words = [text_of(choice) for choice in node.choices]
+    is_number = isinstance(given, bool | int | float)
+    takes_list = any(arm.items for arm in node.arms) and all(arm.schema.get("type") != "string" for arm in node.arms)
+    if takes_list and (is_number or isinstance(given, str)):
         return close_name(str(given), words) if words else "Write [a,b]."
     if is_number and node.kinds & {"string", "path"} and (not words or show(given) in words):
         return "Write it in quotes. In a shell, write two pairs: \"'TEXT'\"."
@@ -103,16 +112,17 @@ def _remedy(node: Node, given: Any) -> str:
 
 
 def _follow(schema: type[BaseModel], values: Any, loc: tuple[int | str, ...]) -> _Spot:
-    """Walk to where an error is; the name of a union's arm, which pydantic adds to the way, ends the walk."""
+    """Walk to where an error is. The walk ends at the name of a union's arm, which pydantic adds to the path."""
     spot = _Spot("", node_of(schema), values)
     for part in loc:
-        real = [arm for arm in spot.node.arms if arm.schema.get("type") != "null"] if spot.node else []
-        if len(real) != 1:
+        arms = [arm for arm in spot.node.arms if arm.schema.get("type") != "null"] if spot.node else []
+        if len(arms) != 1:
             break
-        (node,), around, given = real, spot.given, item_of(spot.given, part)
-        if (group := node.group(around)) is not None:
+        (node,) = arms
+        given = item_of(spot.given, part)
+        if (group := node.group(spot.given)) is not None:
             key = f"{spot.key}.{part}" if spot.key else str(part)
-            spot = _Spot(key, group.keys.get(str(part)), given, group, node.choice, around)
+            spot = _Spot(key, group.keys.get(str(part)), given, group, node.choice, spot.given)
         elif node.items and isinstance(part, int) and given is not MISSING:
             spot = _Spot(f"{spot.key}[{part}]", node.items[min(part, len(node.items) - 1)], given)
         elif node.value:
@@ -129,11 +139,11 @@ def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> s
     if spot.choice:
         others = [name for name in spot.choice.names() if last in spot.choice.schema(name).model_fields]
         if others:
-            chosen = f"{spot.choice.group}={name_of(spot.around)} has no {last}"
+            chosen = f"{spot.choice.group}={name_of(spot.group_values)} has no {last}"
             return f"{where}: unknown key {spot.key!r}: {chosen}. Those that have it: {', '.join(others)}."
     known = [*known_keys(node_of(schema), values)]
-    beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.keys] if spot.holder else known
-    same = [name for name in known if name.rpartition(".")[2] == last]
-    close = close_name(spot.key, beside)
-    hint = f"Did you mean {same[0]!r}?" if same and not close else nearest(spot.key, beside)
+    siblings = [f"{parent}.{name}".lstrip(".") for name in spot.group.keys] if spot.group else known
+    namesakes = [name for name in known if name.rpartition(".")[2] == last]
+    close = close_name(spot.key, siblings)
+    hint = f"Did you mean {namesakes[0]!r}?" if namesakes and not close else nearest(spot.key, siblings)
     return f"{where}: unknown key {spot.key!r}. {hint}"

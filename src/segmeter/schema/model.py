@@ -1,7 +1,6 @@
-"""Defines the base of every configuration: a frozen pydantic model whose types, ranges, units and docstrings are its
-schema.
+"""Defines the base class of every configuration: a frozen pydantic model with types, ranges, units and docstrings.
 
-Whatever you read about a key anywhere (help, messages, reference, editors) is derived from these declarations.
+Everything that is shown about a key (in help, messages, the reference and editors) comes from these declarations.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,10 +28,10 @@ from segmeter.errors import ConfigError
 from segmeter.schema.invalid import RuleError, problems_by_key
 from segmeter.schema.registry import Registry, name_of
 
-REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
-# Keys that the files of earlier versions hold and this one lacks, each with the value by which nothing was asked for
+REQUIRED = "???"  # Hydra and OmegaConf write this where a value must be given
+# Keys that files of earlier versions hold and this version lacks, each with the value that asked for nothing.
 RETIRED: dict[str, Any] = {"data.ignore_rim": 0, "logger.csv": False, "training.channels_last": True}
-# Keys that the files of earlier versions lack, each with the value that they ran with
+# Keys that files of earlier versions lack, each with the value that those versions used.
 ADDED: dict[str, Any] = {"data.corners": "edges"}
 
 
@@ -42,16 +41,16 @@ def Unit(name: str) -> Any:
 
 
 class OneOf(BaseMetadata):
-    """A text that is one of `choices`, or begins with one of `prefixes` and goes on: ``tu-`` and a timm model's name.
+    """A text that is one of `choices`, or one of `prefixes` with more behind it: ``tu-`` and a timm model's name.
 
     Parameters
     ----------
     choices
         The words, in the order in which they are listed.
     prefixes
-        Beginnings of other words that are allowed.
+        The beginnings of other words that are allowed.
     words
-        Describes the choices where they are too many to list.
+        A description of the choices, if there are too many to list.
     """
 
     def __init__(self, *choices: str, prefixes: tuple[str, ...] = (), words: str = "") -> None:
@@ -63,19 +62,19 @@ class OneOf(BaseMetadata):
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         listed = {"type": "string", "enum": list(self.choices)}
-        begun = [{"type": "string", "pattern": f"^{prefix}."} for prefix in self.prefixes]
-        return {**({"anyOf": [listed, *begun]} if begun else listed), "words": self._words}
+        prefixed = [{"type": "string", "pattern": f"^{prefix}."} for prefix in self.prefixes]
+        return {**({"anyOf": [listed, *prefixed]} if prefixed else listed), "words": self._words}
 
     def _check(self, value: Any) -> Any:
-        begun = isinstance(value, str) and any(value.startswith(p) and value != p for p in self.prefixes)
-        if isinstance(value, str) and value not in self.choices and not begun:
+        is_prefixed = isinstance(value, str) and any(value.startswith(p) and value != p for p in self.prefixes)
+        if isinstance(value, str) and value not in self.choices and not is_prefixed:
             raise PydanticCustomError("choice", "not one of the choices")
         return value
 
 
 @dataclass(frozen=True)
 class Component(BaseMetadata):
-    """Marks a field that holds a component: its values choose their schema by `name`, or are that name alone.
+    """Marks a field that holds a component. Its value is a mapping whose `name` chooses the schema, or just the name.
 
     Examples
     --------
@@ -85,11 +84,11 @@ class Component(BaseMetadata):
     registry: Registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        dumped = core_schema.plain_serializer_function_ser_schema(as_plain, when_used="json")
-        return core_schema.no_info_plain_validator_function(self._check, serialization=dumped)
+        serialization = core_schema.plain_serializer_function_ser_schema(as_plain, when_used="json")
+        return core_schema.no_info_plain_validator_function(self._check, serialization=serialization)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"component": self.registry.group}  # resolved where it is read: plugins may add components
+        return {"component": self.registry.group}  # resolved when it is read, as plugins may add components
 
     def _check(self, values: Any) -> Any:
         if isinstance(values, BaseModel):
@@ -101,8 +100,9 @@ class Component(BaseMetadata):
 
 
 class Given(SimpleNamespace):
-    """The keys that are declared above `own_key`, the rule's own: each is an attribute. A rule that reads one which
-    failed is not applied.
+    """The values of the keys that are declared above the rule's own key, `own_key`. Each key is an attribute.
+
+    If a rule reads a key that failed, the rule is not applied.
     """
 
 
@@ -125,15 +125,16 @@ def rule(*keys: str) -> Callable[[Any], Any]:
     """
 
     def declare(check: Any) -> Any:
-        check = getattr(check, "__func__", check)  # a rule may say that it is a class method
+        check = getattr(check, "__func__", check)  # a rule may be decorated as a class method
 
         def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
-            key, names = str(info.field_name), [*cls.model_fields]
+            key = str(info.field_name)
+            keys = [*cls.model_fields]
             given = Given(**info.data, own_key=key)
             try:
                 check(cls, value, given)
-            except AttributeError as error:  # it read a key that failed, whose own line is enough
-                if error.obj is not given or error.name not in names[: names.index(key)]:
+            except AttributeError as error:  # the rule read a key that failed, and that key's line is enough
+                if error.obj is not given or error.name not in keys[: keys.index(key)]:
                     raise
             return value
 
@@ -143,12 +144,12 @@ def rule(*keys: str) -> Callable[[Any], Any]:
 
 
 class Config(BaseModel):
-    """A frozen group of keys. Each has a type, a default, a docstring below it, and a range and unit where it has one.
+    """A frozen group of keys. Each has a type, a docstring below it, and where they apply a default, range and unit.
 
     Raises
     ------
     ConfigError
-        With one line per key that is wrong, all of them.
+        With one line for every key that is wrong.
     """
 
     model_config = ConfigDict(
@@ -166,15 +167,15 @@ class Config(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             where = self.model_config.get("title") or type(self).__name__
-            found = problems_by_key(error, type(self), values, where=where)
-            raise ConfigError([line for lines in found.values() for line in lines]) from None
+            by_key = problems_by_key(error, type(self), values, where=where)
+            raise ConfigError([line for lines in by_key.values() for line in lines]) from None
 
-    # pydantic calls a model's own __init__ for nested values too, but for one that is marked so: there the
-    # errors must stay pydantic's, with their place
+    # With this mark, pydantic doesn't call __init__ for nested values. Their errors must stay pydantic's own, which
+    # say where the value is.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def replace(self, **changes: Any) -> Self:
-        """Return the same configuration with some values changed, checked as a whole."""
+        """Return the same configuration with some values changed. The result is checked as a whole."""
         return type(self)(**{**dict(self), **changes})
 
     __replace__ = replace
@@ -183,17 +184,17 @@ class Config(BaseModel):
     @classmethod
     def _skip_retired(cls, values: Any) -> Any:
         group = f"{cls.model_config.get('title')}."
-        gone = {key.removeprefix(group): value for key, value in RETIRED.items() if key.startswith(group)}
-        if not isinstance(values, Mapping) or gone.keys().isdisjoint(values):
+        retired = {key.removeprefix(group): value for key, value in RETIRED.items() if key.startswith(group)}
+        if not isinstance(values, Mapping) or retired.keys().isdisjoint(values):
             return values
-        return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
+        return {key: value for key, value in values.items() if key not in retired or value != retired[key]}
 
     @field_validator("*", mode="before")
     @classmethod
     def _as_declared(cls, value: Any, info: ValidationInfo) -> Any:
         """Convert the lists, text and floats of YAML and JSON to the tuples, paths and whole numbers of a schema.
 
-        "???" stands for a value that must still be given.
+        "???" stands for a required value that is still missing.
         """
         if isinstance(value, str) and value == REQUIRED:
             raise PydanticKnownError("missing")
@@ -217,26 +218,26 @@ def _as_declared(value: Any, kinds: set[Any]) -> Any:
         return tuple(_as_declared(item, kinds) for item in value)
     if isinstance(value, Mapping):
         return {str(k) if type(k) is int else k: _as_declared(item, kinds) for k, item in value.items()}
-    if isinstance(value, Real) and not isinstance(value, bool | int | float):  # a number of NumPy's
+    if isinstance(value, Real) and not isinstance(value, bool | int | float):  # a NumPy number
         value = int(value) if isinstance(value, Integral) else float(value)
     if type(value) is float and int in kinds and float not in kinds and value.is_integer():
         return int(value)
     if type(value) is str and Path in kinds and str not in kinds:
         return Path(value)
     if type(value) in (int, float) and bool in kinds and not {int, float} & kinds:
-        raise PydanticCustomError("choice", "not one of the choices")  # pydantic takes 1 for the true of a Literal
+        raise PydanticCustomError("choice", "not one of the choices")  # pydantic would take 1 for true in a Literal
     return value
 
 
 def as_plain(value: Any) -> Any:
     """Turn a configuration, tuples and paths into values that YAML and JSON have."""
     if isinstance(value, BaseModel):
-        type(value).model_rebuild()  # pydantic before 2.14 can't dump one that was only validated within another
+        type(value).model_rebuild()  # pydantic < 2.14 can't dump a model that was only validated inside another
     return to_jsonable_python(value)
 
 
 def defaults(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return the plain values that a schema starts from: required ones are "???", and a component is left out.
+    """Return the plain defaults of a schema. Required values are "???", and components are left out.
 
     Examples
     --------

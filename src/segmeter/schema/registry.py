@@ -17,7 +17,7 @@ Builder = Callable[..., Any]
 class Registry:
     """The components of one configuration group.
 
-    Builders are named as "module:function" and imported on first use, so that schemas can be read without torch.
+    Builders are given as "module:function" and imported on first use, so that schemas can be read without torch.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Registry:
         Raises
         ------
         ConfigError
-            The name is taken, or the class is no `Config`.
+            The name is taken, or the class is not a `Config`.
         """
 
         def add(schema: Schema) -> Schema:
@@ -92,10 +92,11 @@ class Registry:
         return builder(config, **context)
 
 
-REGISTRIES: dict[str, Registry] = {}  # by group; in a JSON Schema {"component": GROUP} stands for any of its components
+# All registries by group. In a JSON Schema, {"component": GROUP} stands for any component of that group.
+REGISTRIES: dict[str, Registry] = {}
 
 
 def name_of(values: Any) -> str:
-    """Return the name in the values of a component, which may also be written alone."""
+    """Return the name in the values of a component, or the values themselves if they are just a name."""
     name = values.get("name") if isinstance(values, Mapping) else getattr(values, "name", values)
     return name if isinstance(name, str) else ""

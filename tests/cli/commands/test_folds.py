@@ -126,7 +126,7 @@ def test_folds_in_a_sweep_are_refused(tmp_path, refused):
 
 
 def test_the_trainings_are_launched_and_not_the_whole(tmp_path, started, monkeypatch):
-    monkeypatch.setattr(launch, "find_command", lambda name: lambda config, job: folds.run_folds(config, job, 2))
+    monkeypatch.setattr(launch, "load_command", lambda name: lambda config, job: folds.run_folds(config, job, 2))
     job = Job("train", ("folds=2", "launch=processes"), None)
     launch.run_job(config(tmp_path, folds=2, launch=ProcessesConfig()), job)
     assert ["launch=processes" in each for each in started] == [True, False, True, False, False]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from segmeter.cli.app import check
+from segmeter.cli.app import compose_and_validate
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.schema import CompareConfig, RunConfig, ScoreConfig
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError
@@ -17,13 +17,13 @@ PLANES = ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=
 
 
 def configured(*overrides, command="train"):
-    ((_, config),) = check(command, Request(command, overrides))
+    ((_, config),) = compose_and_validate(command, Request(command, overrides))
     return config
 
 
 def problems_of(*overrides: str, sweep: bool = False) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", overrides, None, sweep))
+        compose_and_validate("train", Request("train", overrides, None, sweep))
     assert caught.value.exit_code == EXIT_BAD_INPUT
     assert not any("\n" in line for line in caught.value.problems)
     return list(caught.value.problems)
@@ -57,7 +57,7 @@ def test_one_line_says_what_is_wrong_and_what_there_is_instead(overrides: list[s
 def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(text, overrides, line, tmp_path):
     put(tmp_path / "experiment/mine.yaml", f"# @package _global_\n{text}\n")
     with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", ["experiment=mine", *overrides], str(tmp_path)))
+        compose_and_validate("train", Request("train", ["experiment=mine", *overrides], str(tmp_path)))
     assert caught.value.problems == (line,)
 
 
@@ -92,7 +92,7 @@ def test_cores_of_objects_are_trained_with_dice_too_and_a_whole_float_is_a_count
 
 def test_a_file_of_the_user_may_have_chosen_the_loss_of_planes(tmp_path: Path) -> None:
     (tmp_path / "loss.yaml").write_text("defaults: [train, {override loss: focal}, _self_]\n")
-    ((_, config),) = check("train", Request("train", PLANES, str(tmp_path)))
+    ((_, config),) = compose_and_validate("train", Request("train", PLANES, str(tmp_path)))
     assert config.loss.name == "focal"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from segmeter.cli.app import check
+from segmeter.cli.app import compose_and_validate
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.model_schema import EvalConfig, ImagesConfig
 from segmeter.cli.config.trained_data import describe_data, own_data
@@ -49,13 +49,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def composed(*overrides: str) -> EvalConfig:
-    ((_, config),) = check("eval", Request("eval", overrides))
+    ((_, config),) = compose_and_validate("eval", Request("eval", overrides))
     return config
 
 
 def problems_of(*overrides: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        check("eval", Request("eval", overrides))
+        compose_and_validate("eval", Request("eval", overrides))
     return list(caught.value.problems)
 
 
@@ -169,7 +169,7 @@ def test_a_model_that_was_trained_on_cores_is_split_by_them(tmp_path: Path) -> N
     plain = write_run(tmp_path / "plain", InstancesConfig(root="gone", core_depth=None))
 
     def steps(command: str, *overrides: str) -> list[str]:
-        ((_, config),) = check(command, Request(command, overrides))
+        ((_, config),) = compose_and_validate(command, Request(command, overrides))
         return [step.name for step in config.postprocess.steps]
 
     for command, more in (("eval", ()), ("predict", ("input=images",)), ("tune", ("over=[threshold=0.3|0.5]",))):

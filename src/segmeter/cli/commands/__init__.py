@@ -1,6 +1,7 @@
-"""The commands, each a function `run_COMMAND`, and here their flags, and what help and completion say about them.
+"""Names the commands and their flags, with the texts that help and completion show, and imports a command to run.
 
-Each command has a module, which is imported only when the command runs: most import torch, which takes seconds.
+A command is a function `run_COMMAND`. Its module is imported only when the command runs, as most import torch, which
+takes seconds.
 """
 
 import argparse
@@ -30,7 +31,7 @@ COMMANDS = {
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
-_SHARED = {  # modules of several commands
+_SHARED = {  # the module of each command that shares one with others
     "predict": "eval",
     **dict.fromkeys(("compare", "merge", "report"), "finished"),
     **dict.fromkeys(("plan", "agree", "suspects"), "decide"),
@@ -90,9 +91,12 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}. See: {self.prog} --help.")
 
 
-def find_command(name: str) -> Callable[..., float | None]:
-    """Import the module of a command, and give the function that runs it."""
+def load_command(name: str) -> Callable[..., float | None]:
+    """Import the module of a command, and return the function that runs it.
+
+    This also switches the garbage collector on again. `main` switches it off while modules are imported.
+    """
     module = import_module(f"segmeter.cli.commands.{_SHARED.get(name, name)}")
-    gc.enable()  # off in `main` until here
-    found: Callable[..., float | None] = getattr(module, f"run_{name}")
-    return found
+    gc.enable()
+    run: Callable[..., float | None] = getattr(module, f"run_{name}")
+    return run

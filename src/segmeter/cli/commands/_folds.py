@@ -1,7 +1,7 @@
 """`segmeter train folds=5`: a whole cross-validation in one command, for data sets too small to set cases aside.
 
-Every fold is trained and evaluated on the cases that it did not see; the joined rows are the out-of-fold result, with
-each case once.
+One model is trained per fold, and evaluated on the cases that it did not see. The joined rows are the out-of-fold
+result, in which each case appears once.
 """
 
 import logging
@@ -24,21 +24,21 @@ from segmeter.errors import ConfigError
 from segmeter.schema import as_plain, defaults
 
 _LOG = logging.getLogger(__name__)
-FEW_IMAGES = 50  # below this, folds use every image for validation once
-_READING = ("max_pixels", "allow_links", "timeout_s")  # what a checkpoint does not say about its data
+FEW_IMAGES = 50  # a data set with fewer images gets the hint that folds validate on every image
+_READING = ("max_pixels", "allow_links", "timeout_s")  # the keys of data that a checkpoint does not store
 
 
 def run_folds(config: TrainConfig, job: Job, count: int) -> None:
-    """Train, evaluate and merge, each in a process of its own; all runs are below one folder.
+    """Train, evaluate and merge, each in a process of its own. All runs are below one folder.
 
-    `resume` takes that folder, and goes on where an earlier start was stopped.
+    With `resume` set to that folder, the command continues where an earlier one was stopped.
 
     Raises
     ------
     ConfigError
         The data set has no folds, one is chosen already, or they can't be run or resumed as asked.
     SystemExit
-        One of the runs failed. Its message is shown already.
+        One of the runs failed. Its message has been shown already.
     """
     _check(config, count)
     name = config.run.name or config.data.name
@@ -48,27 +48,32 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
         else new_root(config.run.root / "folds", f"{time.strftime('%Y-%m-%d_%H%M%S')}_{name}")
     )
     dropped = ("folds", "resume", "run.root", "run.name")
-    given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
+    train_overrides = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
     args = read_arguments("train", job.argv[2:])
-    files = {"--config-name": args.config_name, "--config-dir": args.config_dir}  # of the user's own
+    files = {"--config-name": args.config_name, "--config-dir": args.config_dir}  # the user's own files
     flags = [f"{flag}={value}" for flag, value in files.items() if value]
-    shared = {"device": config.device, "plugins": [*config.plugins]}  # with the evaluation, wherever they were set
-    for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
-        values, usual = as_plain(getattr(config, part)), defaults(type(getattr(config, part)))
-        shared |= {f"{part}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
-    evaluated = [f"{key}={written(value)}" for key, value in shared.items() if value != []]
-    place = _override("run.root", root)
+    # the evaluation takes these from the configuration of the training, wherever they were set
+    shared = {"device": config.device, "plugins": [*config.plugins]}
+    for group, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
+        values = as_plain(getattr(config, group))
+        usual = defaults(type(getattr(config, group)))
+        shared |= {f"{group}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
+    eval_overrides = [f"{key}={written(value)}" for key, value in shared.items() if value != []]
+    run_root = _override("run.root", root)
     for number in range(1, count + 1):
-        own = [place, _override("run.name", f"fold{number}")]
+        run_overrides = [run_root, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
-        run = _find(root / "train", number, holds=CHECKPOINTS)  # killed before its first, it starts anew
-        alone = ["folds=null", _override("resume", run) if run else "resume=null"]  # a file may set them
-        _run(["train", *flags, *given, _override("data.fold", f"{number}/{count}"), *own, *alone])
+        run = _find(root / "train", number, holds=CHECKPOINTS)  # None if it was killed before its first checkpoint
+        # given even if they are null, as one of the user's files may set them
+        resume_overrides = ["folds=null", _override("resume", run) if run else "resume=null"]
+        fold = _override("data.fold", f"{number}/{count}")
+        _run(["train", *flags, *train_overrides, fold, *run_overrides, *resume_overrides])
         if _find(root / "eval", number, holds="metrics.json") is None:
             trained = _find(root / "train", number, holds=CHECKPOINTS)
-            _run(["eval", _override("checkpoint", trained), _override("data.split", "val"), *evaluated, *own])
+            checkpoint = _override("checkpoint", trained)
+            _run(["eval", checkpoint, _override("data.split", "val"), *eval_overrides, *run_overrides])
     runs = _override("runs", *(_find(root / "eval", number, holds="metrics.json") for number in range(1, count + 1)))
-    _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
+    _run(["merge", runs, _override("kind", "folds"), run_root, _override("run.name", name)])
 
 
 def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: bool = True) -> dict[str, str]:
@@ -83,10 +88,11 @@ def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: b
         _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
     if getattr(config, "fold", "") is not None or config.name == "camvid":
         return {}
-    names, hints = (*data.case_ids, *val_data.case_ids), dict[str, str]()
-    if len(names) < FEW_IMAGES:
-        hints["few"] = f"{len(names)} images: `segmeter train folds=5 ...` validates on every one of them"
-    pairs = count_left_right(names)
+    case_ids = (*data.case_ids, *val_data.case_ids)
+    hints: dict[str, str] = {}
+    if len(case_ids) < FEW_IMAGES:
+        hints["few"] = f"{len(case_ids)} images: `segmeter train folds=5 ...` validates on every one of them"
+    pairs = count_left_right(case_ids)
     if pairs and not any(getattr(config, key, None) for key in ("group_by", "group_until")):
         hints["pairs"] = f"{pairs} names with a left and a right side: data.group_by=pair keeps them together"
     sys.stdout.write("".join(f"{name:<10}{hint}\n" for name, hint in hints.items()))
@@ -111,9 +117,10 @@ def _check(config: TrainConfig, count: int) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    """Run a command; leave with its exit code if it fails. A signal is passed on, so that a training saves first.
+    """Run a command, and exit with its code if it fails. A signal is passed on, so that a training saves first.
 
-    A second signal would end it unsaved, so Ctrl-C reaches only this process: the command has a group of its own.
+    A second signal would end the training unsaved. So the command has a process group of its own, and Ctrl-C reaches
+    only this process.
     """
     sys.stdout.flush()
     process = subprocess.Popen([sys.executable, "-m", "segmeter", *arguments], process_group=0)
@@ -129,11 +136,11 @@ def _run(arguments: list[str]) -> None:
 
 
 def _find(folder: Path, number: int, *, holds: str) -> Path | None:
-    """Find the newest run of a fold that has such a file, or return None."""
+    """Find the newest run of a fold that has a file `holds`, or return None."""
     return max((run for run in folder.glob(f"*_fold{number}") if any(run.glob(holds))), default=None)
 
 
 def _override(key: str, *values: object) -> str:
-    """Write an override of one value or of a list, in quotes."""
+    """Write an override with one value or a list of values, each in quotes."""
     texts = [quoted(str(value)) for value in values]
     return f"{key}={texts[0] if len(texts) == 1 else '[' + ','.join(texts) + ']'}"

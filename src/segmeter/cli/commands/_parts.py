@@ -1,4 +1,4 @@
-"""Builds the parts that several commands need, such as the device and the identity of a run, from the configuration."""
+"""Builds from the configuration the parts that several commands need, such as the device and the model card."""
 
 import logging
 from pathlib import Path
@@ -48,21 +48,21 @@ def open_device(name: str, local: int = 0) -> torch.device:
 
 
 def keep_threads(device: torch.device, resumed: Path | None, *, trains: bool = False) -> None:
-    """Let a resumed run compute with its original number of threads, on which the last bits depend on a CPU.
+    """Let a resumed run use its original number of threads: on a CPU the last bits of results depend on it.
 
-    The environment may set another number for a training.
+    For a training, the environment may set another number.
     """
     if device.type != "cpu" or resumed is None or (trains and count_is_set()):
         return
     facts = read_run(resumed).get("hardware", {}) if trains else read_run_manifest(resumed)["identity"]
-    began = facts.get("threads")
-    if isinstance(began, int) and began != torch.get_num_threads():
-        _LOG.warning("resume: %d threads, as the run began with, not %d.", began, torch.get_num_threads())
-        torch.set_num_threads(began)
+    n_threads = facts.get("threads")
+    if isinstance(n_threads, int) and n_threads != torch.get_num_threads():
+        _LOG.warning("resume: %d threads, as the run began with, not %d.", n_threads, torch.get_num_threads())
+        torch.set_num_threads(n_threads)
 
 
 def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Dataset:
-    """Open images for the model of a card, which also says whether they are volumes, and how it saw their planes."""
+    """Open images for the model of a card, which also says whether they are volumes and how these are cut."""
     return open_images(
         path,
         spec=card.spec,
@@ -77,28 +77,28 @@ def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Datas
     )
 
 
-def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
+def model_card(config: DataConfig, model: Any, train_report: DataReport) -> ModelCard:
     """Return the model card that a checkpoint will hold.
 
     Parameters
     ----------
-    seen
-        The report on the training split. The normalisation is checked on it, or computed from it if "auto".
+    train_report
+        The report on the training split. The normalisation is checked against it, or computed from it if "auto".
 
     Raises
     ------
     DataError
         The normalised inputs would be far from mean 0 and spread 1.
     """
-    mean, std = normalisation(config, seen.intensities, default_normalisation(config.in_channels))
-    planes = 1 + 2 * getattr(config, "context", 0)  # the network sees them side by side, each with all channels
+    mean, std = normalisation(config, train_report.intensities, default_normalisation(config.in_channels))
+    planes = 1 + 2 * getattr(config, "context", 0)  # planes are stacked as channels, each with all of its own
     return ModelCard(
         model=as_plain(model),
         spec=config.spec(),
         in_channels=config.in_channels * planes,
         mean=mean * planes,
         std=std * planes,
-        clip=clip_limits(config, seen.intensities) * planes,
+        clip=clip_limits(config, train_report.intensities) * planes,
         data=describe_data(config),
-        class_pixels=tuple(int(count) for count in seen.class_pixels),
+        class_pixels=tuple(int(count) for count in train_report.class_pixels),
     )

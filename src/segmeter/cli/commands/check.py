@@ -34,7 +34,7 @@ def run_check(config: CheckConfig, job: Job) -> None:
     ConfigError
         `output` is not a file, for example a folder or a device. Nothing was read.
     DataError
-        Every bad file of every split, and every case that two splits share, one line each.
+        One line for every bad file of every split, and for every case that two splits share.
     """
     if config.output is not None and config.output.exists() and not config.output.is_file():
         raise ConfigError(expected("config", "output", "to be a file", config.output))
@@ -47,15 +47,15 @@ def run_check(config: CheckConfig, job: Job) -> None:
 
         check_model(config, datasets[0], reports[0], console)
         return
-    opened = {dataset.split: dataset for dataset in datasets}
-    both = {"train", "val"} <= opened.keys()
-    folds = _count_folds(config.data, datasets, reports) if both and getattr(config.data, "fold", None) else []
+    by_split = {dataset.split: dataset for dataset in datasets}
+    can_train = {"train", "val"} <= by_split.keys()
+    folds = _count_folds(config.data, datasets, reports) if can_train and getattr(config.data, "fold", None) else []
     if folds:
         console.print(_folds(folds))
     suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
-    hints = advise(config.data, opened["train"], opened["val"]) if both else {}
+    hints = advise(config.data, by_split["train"], by_split["val"]) if can_train else {}
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
@@ -69,15 +69,19 @@ def run_check(config: CheckConfig, job: Job) -> None:
 
 def _count_folds(data: Any, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> list[dict[str, Any]]:
     """Count the cases of each fold, in total and per class."""
-    found, count = list[dict[str, Any]](), int(data.fold.partition("/")[2])
-    both = zip(datasets, reports, strict=True)
-    presence = {case_id: row for each, seen in both for case_id, row in zip(each.case_ids, seen.presence, strict=True)}
-    for number in range(1, count + 1):
-        cases = DATA.build(data.replace(fold=f"{number}/{count}"), split="val").case_ids
-        held = np.sum([presence[case_id] for case_id in cases], axis=0).tolist()
-        classes = dict(zip(data.spec().names, held, strict=True))
-        found.append({"fold": number, "cases": len(cases), "classes": classes})
-    return found
+    n_folds = int(data.fold.partition("/")[2])
+    presence = {
+        case_id: has_class
+        for dataset, report in zip(datasets, reports, strict=True)
+        for case_id, has_class in zip(dataset.case_ids, report.presence, strict=True)
+    }
+    folds: list[dict[str, Any]] = []
+    for number in range(1, n_folds + 1):
+        case_ids = DATA.build(data.replace(fold=f"{number}/{n_folds}"), split="val").case_ids
+        counts = np.sum([presence[case_id] for case_id in case_ids], axis=0).tolist()
+        classes = dict(zip(data.spec().names, counts, strict=True))
+        folds.append({"fold": number, "cases": len(case_ids), "classes": classes})
+    return folds
 
 
 def _folds(folds: list[dict[str, Any]]) -> Table:
@@ -90,16 +94,17 @@ def _folds(folds: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
+def _suggest(data: DataConfig, report: DataReport) -> dict[str, Any]:
     """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
-    training, augment = TrainingConfig(plan=True, batch_size="auto"), AugmentConfig()
-    plans = {device: plan_training(training, data, augment, train_report=seen, device=device) for device in _DEVICES}
-    mean, std = unit_moments(seen.intensities)
-    found: dict[str, Any] = {device: plan.overrides for device, plan in plans.items()}
-    found |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
-    if data.task == "multiclass" and seen.class_pixels.any():
-        found["loss.class_weights"] = class_weights(seen.class_pixels, "log").tolist()
-    return found
+    training = TrainingConfig(plan=True, batch_size="auto")
+    augment = AugmentConfig()
+    plans = {device: plan_training(training, data, augment, seen=report, device=device) for device in _DEVICES}
+    mean, std = unit_moments(report.intensities)
+    suggested: dict[str, Any] = {device: plan.overrides for device, plan in plans.items()}
+    suggested |= {"data.mean": mean.tolist(), "data.std": std.tolist()}
+    if data.task == "multiclass" and report.class_pixels.any():
+        suggested["loss.class_weights"] = class_weights(report.class_pixels, "log").tolist()
+    return suggested
 
 
 def _suggestions(suggested: dict[str, Any], split: str) -> Table:
@@ -118,8 +123,8 @@ def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tup
     table = Table("class", *columns, title="share of pixels in % (without ignored ones), and cases with the class")
     shares = [100 * (report.class_pixels / np.maximum(1, report.counted_pixels)) for report in reports]
     for index, name in enumerate(names):
-        both = zip(shares, reports, strict=True)
-        row = (f"{share[index]:.2f} ({report.class_cases[index]})" for share, report in both)
+        pairs = zip(shares, reports, strict=True)
+        row = (f"{share[index]:.2f} ({report.class_cases[index]})" for share, report in pairs)
         table.add_row(name, *row, end_section=index == len(names) - 1)
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
@@ -127,16 +132,16 @@ def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tup
     if any(report.n_planes > report.n_cases for report in reports):
         table.add_row("planes of volumes", *(str(report.n_planes) for report in reports))
     sizes = [[f"{height} x {width}" for height, width in report.sizes] for report in reports]
-    more = [f"\n and {len(each) - 3} more" if len(each) > 3 else "" for each in sizes]
-    table.add_row("height x width", *("\n".join(each[:3]) + rest for each, rest in zip(sizes, more, strict=True)))
+    cells = ["\n".join(texts[:3]) + (f"\n and {len(texts) - 3} more" if len(texts) > 3 else "") for texts in sizes]
+    table.add_row("height x width", *cells)
     table.add_row("content", *(report.content_sha256[:12] for report in reports))
     table.add_row("from", *(dataset.source for dataset in datasets))
     return table
 
 
 def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
-    numbers = ["min", *("median" if level == 50 else f"{level} %" for level in SHOWN), "max", "mean", "std"]
-    columns = [Column(name, justify="right", overflow="fold") for name in numbers]  # fold, so that no digits are cut
+    names = ["min", *("median" if level == 50 else f"{level} %" for level in SHOWN), "max", "mean", "std"]
+    columns = [Column(name, justify="right", overflow="fold") for name in names]  # fold, so that no digits are cut
     table = Table("split", "dtype", "channel", *columns, title="stored values of the images", pad_edge=False)
     for report in reports:
         for intensity in report.intensities:
@@ -144,6 +149,6 @@ def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
                 values = (intensity.low[c], *intensity.percentiles[:, c], intensity.high[c])
                 moments = (intensity.mean[c], intensity.std[c])
                 cells = [f"{value:.5g}" for value in values]
-                cells += [np.format_float_positional(each, 4, fractional=False, trim="-") for each in moments]
+                cells += [np.format_float_positional(moment, 4, fractional=False, trim="-") for moment in moments]
                 table.add_row(report.split, intensity.dtype, channel_label(config, c), *cells)
     return table

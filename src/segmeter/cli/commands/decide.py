@@ -1,4 +1,4 @@
-"""`segmeter plan`, `agree` and `suspects`: they read what is finished, and help to decide what to do next."""
+"""`segmeter plan`, `agree` and `suspects`: the commands that read finished runs and help to decide what to do next."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Decision:
     files
         Further files or folders to name on the terminal.
     numbers
-        For run.json; a sweep compares the first.
+        The results for run.json. A sweep compares the first.
     """
 
     result: dict[str, Any]
@@ -56,7 +56,7 @@ class Decision:
 def record(
     config: Common, job: Job, name: str, decide: Callable[[Path], Decision], *, facts: Mapping[str, Any]
 ) -> None:
-    """Decide in the folder of a new run, write the files of the answer, and print it; bad input leaves no folder."""
+    """Decide in the folder of a new run, write the files of the answer, and print it. Bad input leaves no folder."""
     with open_run(config, job, facts=dict(facts)) as folder:
         decision = decide(folder)
         write_json(folder / f"{name}.json", decision.result)
@@ -81,8 +81,7 @@ def run_plan(config: PlanConfig, job: Job) -> None:
     if config.sd is None:
         result = plan_runs(config.folders, config.metrics, aims, scores=config.scores)
     else:
-        mean, cases = config.mean, config.cases
-        result = plan_published(mean=mean, sd=config.sd, cases=cases, config=config.metrics, aims=aims)
+        result = plan_published(mean=config.mean, sd=config.sd, cases=config.cases, config=config.metrics, aims=aims)
     decision = Decision(result=result, rows=points_table(result), shown=show_plan(result))
     record(config, job, "plan", lambda _: decision, facts={"runs": result["runs"]})
 
@@ -98,13 +97,13 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
     check_readers(config.data)
     spec = config.data.spec()
     readers, models = name_readers(config)
-    runs = {place.resolve() for place in config.runs}
+    runs = {folder.resolve() for folder in config.runs}
     masks: dict[str, Path] = {
-        name: masks_of_run(place) if place.resolve() in runs else place for name, place in (readers | models).items()
+        name: masks_of_run(path) if path.resolve() in runs else path for name, path in (readers | models).items()
     }
     metrics = completed(config.metrics, spec, instances=config.data.instances)
     cases, left_out = find_cases(masks, spec, missing=config.missing)
-    agreeing = AgreeJob(
+    agree_job = AgreeJob(
         readers=readers,
         models=models,
         cases=cases,
@@ -115,12 +114,11 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
     )
 
     def decide(folder: Path) -> Decision:
-        result, rows = agree(agreeing, folder)
+        result, rows = agree(agree_job, folder)
         files = {"consensus": folder / "consensus"} if config.consensus and not config.data.instances else {}
         return Decision(result=result, rows=rows, shown=show_agreement(result), files=files)
 
-    places = {name: known_place(place) for name, place in masks.items()}
-    record(config, job, "agree", decide, facts={"readers": places})
+    record(config, job, "agree", decide, facts={"readers": {name: known_place(path) for name, path in masks.items()}})
 
 
 def run_suspects(config: SuspectsConfig, job: Job) -> None:
@@ -137,7 +135,7 @@ def run_suspects(config: SuspectsConfig, job: Job) -> None:
     def decide(folder: Path) -> Decision:
         if config.order == "label_next":
             result = rank_images(folders)
-            rows = pa.Table.from_pylist([{**one, "distance": float(one["distance"])} for one in result["images"]])
+            rows = pa.Table.from_pylist([{**image, "distance": float(image["distance"])} for image in result["images"]])
             return Decision(result=result, rows=rows, shown=show_label_next(result))
         result, rows = find_in_runs(runs, config.seed, folder, draw_crop)
         files = {"QuPath": folder / OUTLINES, "COCO": folder / COCO}
@@ -147,16 +145,16 @@ def run_suspects(config: SuspectsConfig, job: Job) -> None:
 
 
 def _open(folder: Path, *, unseen: bool) -> HeldOut:
-    """Open a finished evaluation by the configuration that it kept."""
+    """Open a finished evaluation with the configuration in its folder."""
     remedy = "Give the folder of a finished `segmeter eval`; score and predict know no training split."
     try:
         command = read_run(folder).get("command")
         if command != "eval":
             raise DataError(expected("suspects", "runs", "to be runs of eval", f"{folder}, of {command}", remedy))
-        evaluated = EvalConfig.model_validate(read_yaml(folder / CONFIG))
+        eval_config = EvalConfig.model_validate(read_yaml(folder / CONFIG))
     except OSError as error:
         given = f"{folder} ({error.strerror})"
         raise DataError(expected("suspects", "runs", "to be runs of eval", given, remedy)) from error
-    if evaluated.shard is not None:
+    if eval_config.shard is not None:
         raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
-    return open_held_out(folder, evaluated.data, unseen=unseen)
+    return open_held_out(folder, eval_config.data, unseen=unseen)

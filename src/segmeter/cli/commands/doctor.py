@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +10,7 @@ from rich.table import Table
 from segmeter.errors import ConfigError, RunError
 from segmeter.records import hardware, versions
 
-_OF_TORCH = ("torch", "torchvision", "segmentation-models-pytorch", "timm", "safetensors")
+_WITH_TORCH = ("torch", "torchvision", "segmentation-models-pytorch", "timm", "safetensors")
 _TWICE = (
     "segmeter and segmeter-score are both installed, and share their files. "
     "Run: pip uninstall segmeter-score; pip install --force-reinstall --no-deps segmeter"
@@ -29,26 +28,28 @@ def run_doctor(arguments: Sequence[str]) -> None:
     """
     if arguments:
         raise ConfigError(f"doctor: expected no arguments, got {' '.join(arguments)!r}.")
-    scores, whole = _is_installed("segmeter-score"), _is_installed("segmeter")
-    problems, facts = [_TWICE] if scores and whole else [], dict[str, Any]()
-    left_out = ["zarr"]
-    if scores and not whole:  # the distribution without torch
-        left_out += _OF_TORCH
+    has_score = _is_installed("segmeter-score")  # the distribution without torch
+    has_full = _is_installed("segmeter")
+    problems = [_TWICE] if has_score and has_full else []
+    torch_facts: dict[str, str] = {}
+    optional = ["zarr"]
+    if has_score and not has_full:
+        optional += _WITH_TORCH
     else:
-        torch = _fault("torch", lambda: __import__("torch").ones(1).sum())
-        vision = _fault("torchvision", lambda: __import__("torchvision").ops.nms, _PAIR)
-        problems += [fault for fault in (torch, vision) if fault]
-        facts = {} if torch else _torch_facts()
-    facts = hardware() | facts  # after torch is loaded, which decides how its threads wait
-    found = versions()
+        torch_fault = _fault("torch", lambda: __import__("torch").ones(1).sum())
+        vision_fault = _fault("torchvision", lambda: __import__("torchvision").ops.nms, _PAIR)
+        problems += [fault for fault in (torch_fault, vision_fault) if fault]
+        torch_facts = {} if torch_fault else _torch_facts()
+    facts = hardware() | torch_facts  # asked after torch is loaded, which decides how its threads wait
+    installed = versions()
     table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in found.items():
-        table.add_row(name, value or ("not installed" if name in left_out else "missing"))
+    for name, value in installed.items():
+        table.add_row(name, value or ("not installed" if name in optional else "missing"))
     table.add_row("", "")
     for name, fact in facts.items():
         table.add_row(name, ", ".join(map(str, fact)) or "none" if isinstance(fact, list) else str(fact))
     Console(markup=False, highlight=False).print(table)
-    missing = [name for name, value in found.items() if value is None and name not in left_out]
+    missing = [name for name, value in installed.items() if value is None and name not in optional]
     problems += [f"{name} is missing. Install segmeter again." for name in missing]
     if problems:
         raise RunError([f"doctor: {problem}" for problem in problems])
@@ -63,7 +64,7 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _fault(name: str, use: Callable[[], object], remedy: str = "") -> str:
-    """Say why a library does not work when it is used; "" if it does."""
+    """Say why a library does not work when it is used, or return "" if it works."""
     try:
         use()
     except Exception as error:  # a broken binary may raise anything

@@ -15,7 +15,7 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
-from segmeter.cli.folders import Job, find_resumed
+from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
 from segmeter.cli.objective import completed, find_objective, finish
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.dataset import Dataset
@@ -43,38 +43,45 @@ from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
 from segmeter.schema import as_plain
 
-_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
+# These groups decide the results, and so they identify a run, but for the keys in `_FREE`.
+_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")
 _FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
 _LOG = logging.getLogger(__name__)
 
 
 def run_eval(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate; returns the objective, which a sweep may optimise."""
+    """Evaluate, and return the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     card = checkpoint.card
     config = config.replace(metrics=completed(config.metrics, card.spec, instances=config.data.instances))
-    axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
-    if len(config.metrics.spacing or (1,) * axes) != axes:
-        rule = f"to have {axes} values, as {kind} do"
+    n_axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
+    if config.metrics.spacing and len(config.metrics.spacing) != n_axes:
+        rule = f"to have {n_axes} values, as {kind} do"
         raise ConfigError(expected("metrics", "spacing", rule, config.metrics.spacing))
     objective = find_objective(config.objective, config.metrics, card.spec)
     build_steps(config.postprocess.steps, card.spec)
-    weighted = fix_weights(config.loss, card.spec, checkpoint.class_pixels)
+    weighted_loss = fix_weights(config.loss, card.spec, checkpoint.class_pixels)
     resumed = find_resumed(config, job, holds=MANIFEST)
     keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
-    loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
-    unlike = mismatch_warnings(report.intensities, card.mean, card.std, card.clip)
-    for line in (*unlike, *tuning_warnings(checkpoint.folders, dataset.case_ids)):
+    loss = build_loss(weighted_loss, spec=dataset.spec, class_counts=checkpoint.class_pixels)
+    warnings = mismatch_warnings(report.intensities, card.mean, card.std, card.clip)
+    for line in (*warnings, *tuning_warnings(checkpoint.folders, dataset.case_ids)):
         _LOG.warning("%s", line)
-    measured = loss.to(device) if card.output == "logits" else None  # labels have none
-    content, decided = report.content_sha256, config.replace(loss=weighted)
+    measured_loss = loss.to(device) if card.output == "logits" else None  # a model that gives labels has no loss
     with predicting(
-        config, job, checkpoint, dataset, content=content, device=device, resumed=resumed, decided=decided
+        config,
+        job,
+        checkpoint,
+        dataset,
+        content=report.content_sha256,
+        device=device,
+        resumed=resumed,
+        decided=config.replace(loss=weighted_loss),
     ) as run:
-        summary = evaluate(run, metrics=config.metrics, loss=measured)
+        summary = evaluate(run, metrics=config.metrics, loss=measured_loss)
         draw_predicted(run, config, config.metrics)
         write_worst_list(run.folder, dataset.spec, config.metrics, config.report.worst)
         value = finish(run.folder, summary, config.report, objective)
@@ -118,13 +125,13 @@ def identify_run(config: Trained, facts: Mapping[str, Any], device: torch.device
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
     for group, key in _FREE:
         values[group].pop(key, None)
-    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    files = {name: facts[name] for name in ("checkpoint_sha256", "data")}
     threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}
     metrics = getattr(config, "metrics", None)  # predict has none
     if metrics is not None:
         values["tables"] = hash_tables(metrics)
-    computed = {"device": str(device), "precision": precision, **threads}
-    return {**values, "files": kept, **computed, "segmeter": __version__}
+    computing = {"device": str(device), "precision": precision, **threads}
+    return {**values, "files": files, **computing, "segmeter": __version__}
 
 
 @contextmanager
@@ -139,7 +146,7 @@ def predicting(
     resumed: Path | None,
     decided: EvalConfig | None = None,
 ) -> Iterator[CaseRun]:
-    """Open the run of a checkpoint on the cases of a data set, or on its shard; DICOM series are written at the end.
+    """Open the run of a checkpoint on a data set, or on a shard of it. DICOM series are written after the block.
 
     Parameters
     ----------
@@ -150,22 +157,24 @@ def predicting(
     decided
         The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
     """
-    place = config.export.dicom_series
-    if place is not None and config.shard is not None:
-        rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
-        raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
-    series = () if place is None else find_series(place, dataset, config.export)
-    cases, part = dataset, dict[str, Any]()
+    series_folder = config.export.dicom_series
+    if series_folder is not None and config.shard is not None:
+        rule = "to be null with a shard, which may hold a part of a series"
+        given = repr(str(series_folder))
+        raise ConfigError(expected("export", "dicom_series", rule, given, "Run without shard and launch."))
+    series = () if series_folder is None else find_series(series_folder, dataset, config.export)
+    cases = dataset
+    shard_identity: dict[str, Any] = {}
     batches: Sequence[int] | None = None
     if config.shard is not None:
         shard = parse_shard(config.shard)
         cases, batches = take_batches(dataset, shard, batch_size=config.inference.batch_size)
         _LOG.warning("%s", part_warning(shard, len(cases), len(dataset)))
-        part = {"shard": describe_shard(shard, dataset.case_ids)}
+        shard_identity = {"shard": describe_shard(shard, dataset.case_ids)}
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": content, "precision": predictor.precision}
-    identity = identify_run(decided or config, facts, device, precision=predictor.precision) | part
-    accept = partial(check_same, resumed or Path(), identity, cases.case_ids)
+    identity = identify_run(decided or config, facts, device, precision=predictor.precision) | shard_identity
+    accept = partial(check_same, resumed or NO_FOLDER, identity, cases.case_ids)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         yield CaseRun(
             predictor=predictor,
@@ -181,7 +190,7 @@ def predicting(
 
 
 def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None) -> None:
-    """Draw the chosen cases from the label maps that the run wrote, or warn if it wrote none that can be read.
+    """Draw the chosen cases from the label maps that the run wrote, or warn if it wrote no readable ones.
 
     Parameters
     ----------
@@ -197,7 +206,8 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
     DataError
         One line for each problem of a file that can't be read.
     """
-    report, dataset = config.report, run.dataset
+    report = config.report
+    dataset = run.dataset
     if not report.overlays and not (report.worst and metrics):
         return None
     if not config.export.labels:
@@ -205,13 +215,14 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
     if config.export.labels_format == "mha" and find_spec("SimpleITK") is None:
         return _LOG.warning("pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'.")
     if metrics is None:
-        ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
+        ranking = Ranking(case_ids=dataset.case_ids)
+        report = report.replace(worst=0)
     else:
         ranking = Ranking.of(build_scoreboard(open_cases([run.folder]), dataset.spec, metrics))
     gives_objects = run.predictor.segmenter.card.output == "instances"
-    numbered = gives_objects or any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
-    if numbered and not config.export.instances:
+    has_objects = gives_objects or any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
+    if has_objects and not config.export.instances:
         _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
         metrics = None
-    read = EvaluatedCases(predictions=run.folder / PREDICTIONS, dataset=dataset, metrics=metrics)
-    return draw_run(run.folder, ranking, read, report, dataset.spec)
+    cases = EvaluatedCases(predictions=run.folder / PREDICTIONS, dataset=dataset, metrics=metrics)
+    return draw_run(run.folder, ranking, cases, report, dataset.spec)

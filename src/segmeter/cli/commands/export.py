@@ -25,22 +25,23 @@ def run_export(config: DeployConfig, job: Job) -> None:
     share_cores()
     if any(map(find_source, config.checkpoints)):
         raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")
-    found = read_checkpoints(config.checkpoints)
+    checkpoints = read_checkpoints(config.checkpoints)
     if config.input is not None:
-        dataset = open_card_images(config.input, found.card, config.data)
+        dataset = open_card_images(config.input, checkpoints.card, config.data)
     else:
         try:
             dataset = build_dataset(own_data(config.checkpoints[0], config.data), split="test")
         except (ConfigError, DataError) as error:
             advice = "The exported labels are compared with ours on real images: name some with input=FOLDER_OR_FILE."
             raise ConfigError([*error.problems, f"export: {advice}"]) from error
-    with open_run(config, job, facts=found.facts()) as folder:
-        exported = export_model(found, folder, images=_images(dataset, config.cases), threshold=config.threshold)
+    with open_run(config, job, facts=checkpoints.facts()) as folder:
+        exported = export_model(checkpoints, folder, images=_images(dataset, config.cases), threshold=config.threshold)
     _show(exported)
 
 
-def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:
-    for index in np.unique(np.linspace(0, len(dataset) - 1, most).round().astype(int)):
+def _images(dataset: Dataset, limit: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the case ids and images of at most `limit` cases, spread evenly over the data set."""
+    for index in np.unique(np.linspace(0, len(dataset) - 1, limit).round().astype(int)):
         read = partial(dataset.read_image, int(index))
         yield dataset.pairs[index].case_id, dataset.limit(index)(read)[0]
 

@@ -1,4 +1,4 @@
-"""`segmeter compare`, `merge` and `report`: what can be done with finished runs."""
+"""`segmeter compare`, `merge` and `report`: the commands that work on finished runs."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.schema import CompareConfig, MergeConfig
-from segmeter.cli.folders import Job
+from segmeter.cli.folders import NO_FOLDER, Job
 from segmeter.cli.objective import find_objective, finish
 from segmeter.cli.run_folder import note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
@@ -46,7 +46,7 @@ def run_compare(config: CompareConfig, job: Job) -> None:
     InputError
         The runs are not comparable. Each difference has its line, and no folder is made.
     GateError
-        A requirement is violated or undecided. The files are written all the same.
+        A requirement is violated or undecided. The files are written anyway.
     """
     result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.require)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:
@@ -71,32 +71,32 @@ def run_merge(config: MergeConfig, job: Job) -> float | None:
         The runs are not parts of one run. Each difference has its line, and no folder is left.
     """
     pieces = read_pieces(config.runs)
-    merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=Path())
+    merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=NO_FOLDER)
     check_merge(merging)
     first, *others = (piece.record for piece in pieces)
-    shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
-    same = [key for key in shared if key in first and all(each.get(key) == first[key] for each in others)]
-    facts: dict[str, Any] = {key: first[key] for key in same}
-    joined = [known_place(piece.folder) for piece in pieces]
-    facts["merged"] = {"command": pieces[0].command, "kind": config.kind, "runs": joined}
+    keys = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
+    shared = [key for key in keys if key in first and all(record.get(key) == first[key] for record in others)]
+    facts: dict[str, Any] = {key: first[key] for key in shared}
+    folders = [known_place(piece.folder) for piece in pieces]
+    facts["merged"] = {"command": pieces[0].command, "kind": config.kind, "runs": folders}
     with open_run(config, job, facts=facts) as folder:
         summary, value = merge_into(replace(merging, folder=folder), config.report, None)
     show_merged(folder, summary)
     return value
 
 
-def merge_into(done: Merge, report: ReportConfig, objective: str | None) -> tuple[dict[str, Any], float | None]:
-    """Merge runs into a folder, with pictures and report; return the summary, and the score that a sweep compares."""
-    summary = merge(done)
-    take_pictures(done.pieces, report, done.metrics, done.folder)
-    spec = done.pieces[0].spec
-    if summary and done.metrics is not None and spec is not None:
-        objective = find_objective(objective, done.metrics, spec)
-    return summary, finish(done.folder, summary, report, objective)
+def merge_into(merging: Merge, report: ReportConfig, objective: str | None) -> tuple[dict[str, Any], float | None]:
+    """Merge runs into a folder, with pictures and report. Return the summary, and the score that a sweep compares."""
+    summary = merge(merging)
+    take_pictures(merging.pieces, report, merging.metrics, merging.folder)
+    spec = merging.pieces[0].spec
+    if summary and merging.metrics is not None and spec is not None:
+        objective = find_objective(objective, merging.metrics, spec)
+    return summary, finish(merging.folder, summary, report, objective)
 
 
 def metrics_of(piece: Piece) -> MetricsConfig | None:
-    """Read from a run's config.yaml how it was measured; `check_merge` compares that with the manifest."""
+    """Read the metrics from a run's config.yaml. `check_merge` compares them with the manifest."""
     if piece.command == "predict":
         return None
     path = piece.folder / CONFIG
@@ -121,17 +121,18 @@ def show_merged(folder: Path, summary: dict[str, Any]) -> None:
 
 
 def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path) -> None:
-    """Take over the pictures that an unsharded run would have: its worst cases are among the worst of each part."""
+    """Copy the pictures that an unsharded run would have. Its worst cases are among the worst of each piece."""
     spec = pieces[0].spec
     if spec is not None and metrics is not None:
         ranking = Ranking.of(build_scoreboard(open_cases([folder]), spec, metrics))
-    else:  # predict: without scores none is worst
+    else:  # predict has no scores, so no case is worst
         ranking = Ranking(case_ids=[case_id for piece in pieces for case_id in piece.cases])
         config = config.replace(worst=0)
-    chosen = sorted(choose_cases(ranking, config))
-    drawn = [picture_path(folder / OVERLAYS, case_id) for case_id in chosen]
-    drawn += [layers_path(folder, case_id) for case_id in chosen]
-    for target in (*drawn, *(crops_path(folder, case_id) for case_id in ranking.worst[: config.worst])):
+    case_ids = sorted(choose_cases(ranking, config))
+    targets = [picture_path(folder / OVERLAYS, case_id) for case_id in case_ids]
+    targets += [layers_path(folder, case_id) for case_id in case_ids]
+    targets += [crops_path(folder, case_id) for case_id in ranking.worst[: config.worst]]
+    for target in targets:
         sources = (piece.folder / target.relative_to(folder) for piece in pieces)
         source = next((path for path in sources if path.exists()), None)
         if source is not None:
@@ -142,31 +143,32 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
 
 
 def run_report(arguments: Sequence[str]) -> None:
-    """Rebuild report.html from a run's files, with the report settings of the run except for those given.
+    """Rebuild report.html from a run's files. The report settings are the run's, except for those that are given.
 
-    With ``runs=ROOT`` write ROOT/index.html.
+    With ``runs=ROOT``, write ROOT/index.html instead.
 
     Raises
     ------
     ConfigError
         There is not exactly one folder, it is not a run, or a setting is not one of the report.
     """
-    named = [argument for argument in arguments if not argument.startswith("report.")]
+    folders = [argument for argument in arguments if not argument.startswith("report.")]
     settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
-    lists = any(argument.startswith("runs=") for argument in named)
-    if len(named) != 1 or (lists and settings) or not all("=" in setting for setting in settings):
+    wants_index = any(argument.startswith("runs=") for argument in folders)
+    if len(folders) != 1 or (wants_index and settings) or not all("=" in setting for setting in settings):
         raise ConfigError(f"report: expected one run folder, got {' '.join(arguments) or 'none'}. {_USAGE}")
-    folder = Path(named[0].removeprefix("runs=").removeprefix("run="))
+    folder = Path(folders[0].removeprefix("runs=").removeprefix("run="))
     if not folder.is_dir():
         raise ConfigError(f"report: expected a run folder of this machine, got {folder.absolute()}.")
-    if lists:
+    if wants_index:
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
     given = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
     try:
-        own = read_yaml(folder / CONFIG).get("report")
+        saved = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:
-        own = None
-    known = own if isinstance(own, dict) else {}  # of another version, perhaps
-    kept = {key: value for key, value in known.items() if key in ReportConfig.model_fields}
-    sys.stdout.write(f"report    {write_report(folder, ReportConfig(**kept | given))}\n")
+        saved = None
+    saved = saved if isinstance(saved, dict) else {}
+    # another version may have saved keys that this one lacks
+    known = {key: value for key, value in saved.items() if key in ReportConfig.model_fields}
+    sys.stdout.write(f"report    {write_report(folder, ReportConfig(**known | given))}\n")

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.folders import Job, find_resumed
+from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
 from segmeter.cli.objective import completed, find_objective, finish
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.sniff import known_place, show
@@ -46,13 +45,13 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     spec = config.data.spec()
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     metrics = config.metrics
-    if nnunet and not metrics.groups:  # its regions
+    if nnunet and not metrics.groups:  # the regions of dataset.json
         metrics = metrics.replace(groups=dict(nnunet.groups))
     config = config.replace(metrics=completed(metrics, spec, instances=config.data.instances))
     objective = find_objective(config.objective, config.metrics, spec)
     scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
     resumed = find_resumed(config, job, holds=MANIFEST)
-    scoring = replace(scoring, folder=resumed or Path(), resume=resumed is not None)
+    scoring = replace(scoring, folder=resumed or NO_FOLDER, resume=resumed is not None)
     pairing = scoring.pairing
     if scoring.shard:
         _LOG.warning("%s", part_warning(scoring.shard, len(scoring.pairs), len(pairing.pairs)))
@@ -71,14 +70,20 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
-        gc.freeze()  # a walk of the garbage collector over all imports takes as long as 100 pairs
+        gc.freeze()  # spares the collector all that was imported: one pass over it takes as long as scoring 100 pairs
         summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
         if nnunet:
-            shown: dict[str, Any] = {"references": str(config.references), "predictions": str(config.predictions)}
-            shown |= {"regions": nnunet.regions, "file_ending": nnunet.file_ending}
-            write_summary(folder / NNUNET, open_cases([folder]), spec, **shown)
+            write_summary(
+                folder / NNUNET,
+                open_cases([folder]),
+                spec,
+                references=str(config.references),
+                predictions=str(config.predictions),
+                regions=nnunet.regions,
+                file_ending=nnunet.file_ending,
+            )
         write_worst_list(folder, spec, config.metrics, config.report.worst)
         value = finish(folder, summary, config.report, objective)
     print_summary(summary)
@@ -97,7 +102,9 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
         suffix=suffix,
     )
     reading = Reading.of(config.data, spec)
-    scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
+    scoring = Scoring(
+        pairing=pairing, reading=reading, metrics=config.metrics, folder=NO_FOLDER, workers=config.workers
+    )
     refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
@@ -107,7 +114,7 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
         scoring = replace(scoring, shard=shard)
     if config.probs:
         scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
-    if images and any(each.name == "content" for each in config.metrics.measures):
+    if images and any(measure.name == "content" for measure in config.metrics.measures):
         with_images = [replace(pair, image=images[pair.stem]) for pair in pairing.pairs]
         scoring = replace(scoring, pairing=replace(pairing, pairs=with_images))
     return scoring, images
@@ -130,13 +137,13 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     DataError
         One line per image that can't be read or has another size, and per case whose masks changed.
     """
-    from segmeter.report.pictures.chosen import Ranking  # they load what draws, which most runs don't need
+    from segmeter.report.pictures.chosen import Ranking  # these load drawing libraries, which most runs don't need
     from segmeter.report.pictures.finished import draw_run
     from segmeter.report.pictures.layers import DrawnCase
     from segmeter.report.pictures.objects import measured_objects
 
     pairs = {pair.case_id: pair for pair in scoring.pairs}
-    measured = hashes_of(read_records(scoring.folder))
+    measured_hashes = hashes_of(read_records(scoring.folder))
     scorer = scoring.scorer()
 
     def read(case_id: str) -> DrawnCase:
@@ -144,7 +151,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
         path = images[pair.stem]
         maps = scorer.read(pair)
         in_time = limit_of(replace(pair, image=path), scoring.reading.timeout_s)
-        in_time(partial(check_unchanged, pair, measured))
+        in_time(partial(check_unchanged, pair, measured_hashes))
         image, _ = in_time(partial(read_case_image, path, maps.shape, max_pixels=scoring.reading.max_pixels))
         return DrawnCase(
             image=image,

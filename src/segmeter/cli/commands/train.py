@@ -16,7 +16,7 @@ from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import keep_threads, model_card, open_device
 from segmeter.cli.config.model_schema import TrainConfig
-from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed
+from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
@@ -54,16 +54,14 @@ from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
 
 _LOG = logging.getLogger(__name__)
-BATCH_PANEL = 240  # longest side of a sample, pixels
-_GAP = 6  # between image and target
-CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
-TIMING_SHARE = 0.02  # of a time budget, for the steps that are timed to choose what fits
+BATCH_PANEL = 240  # the longest side of a sample in first_batch.png, in pixels
+_GAP = 6  # the pixels between an image and its target
+CASE_PANEL = 320  # the longest side of a panel of a validated case, in pixels: small, as there are many
+TIMING_SHARE = 0.02  # the share of a time budget that may go into timing steps, by which the plan is fitted
 
 
 def run_train(config: TrainConfig, job: Job) -> float | None:
-    """Train, and return the best score, which a sweep may optimise. Of several processes, only the first writes and
-    returns.
-    """
+    """Train, and return the best score, which a sweep may optimise. Only the first of several processes returns one."""
     if config.folds is not None:
         run_folds(config, job, config.folds)
         return None
@@ -77,38 +75,43 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     resumed = find_resumed(config, job, holds=CHECKPOINTS) if world.leads else None
     if world.size == 1:
         keep_threads(device, resumed, trains=True)
-    # before any data is read, or drawn
+    # refuses an unknown monitor before any data is read or drawn
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
-        (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
-    plan = plan_training(config.training, config.data, config.augment, train_report=seen, device=device.type)
-    prepared = partial(
-        _job, train_data=train_data, val_data=val_data, seen=seen, world=world, device=device, resumed=resumed
+        (train_data, val_data), (train_report, val_report) = open_splits(config.data, ["train", "val"], unread=["test"])
+    plan = plan_training(config.training, config.data, config.augment, seen=train_report, device=device.type)
+    build_job = partial(
+        _build_job,
+        train_data=train_data,
+        val_data=val_data,
+        train_report=train_report,
+        world=world,
+        device=device,
+        resumed=resumed,
     )
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
-        plan = _fit(plan, config, job, prepared, seen=seen, val_cases=val_seen.n_planes)
+        plan = _fit(plan, config, job, build_job, train_report=train_report, val_cases=val_report.n_planes)
     config = world.share(_planned(config, plan))
-    training = prepared(config)
+    train_job = build_job(config)
     if not world.leads:
-        follow(training)
+        follow(train_job)
         return None
-    check_job(training)
-    weights = getattr(training.segmenter.network, "start", None)
+    check_job(train_job)
+    weights = getattr(train_job.segmenter.network, "start", None)
     facts = {
-        "data": seen.content_sha256,
-        "val_data": val_seen.content_sha256,
+        "data": train_report.content_sha256,
+        "val_data": val_report.content_sha256,
         "data_root": known_place(Path(config.data.root).expanduser()),  # where eval finds the data again
         "planned": as_plain(plan.chosen),
     } | ({} if weights is None else {"initial_weights": weights})
-    with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, training)) as folder:
+    with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
         _say(plan)
         advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
-        result = train(replace(training, folder=folder))
+        result = train(replace(train_job, folder=folder))
         planned = {"planned_steps": plan.steps} if plan.steps else {}
-        done = {"steps": result.steps, **planned, "seconds": round(result.seconds, 1)}
-        note_done(folder, {**_scores(result), **done})
+        note_done(folder, {**_scores(result), "steps": result.steps, **planned, "seconds": round(result.seconds, 1)})
         write_report(folder)
     _show(folder, config.training, result, plan.steps)
     return result.score
@@ -123,55 +126,59 @@ def _fit(
     plan: TrainPlan,
     config: TrainConfig,
     job: Job,
-    prepared: Callable[[TrainConfig], TrainJob],
+    build_job: Callable[[TrainConfig], TrainJob],
     *,
-    seen: DataReport,
+    train_report: DataReport,
     val_cases: int,
 ) -> TrainPlan:
-    """Time warm steps, show the first loss, and choose what the time budget can hold; then time and choose once more.
+    """Time some warm steps, show the first loss, and fit the plan to the time budget. Then time and fit once more.
 
-    The second choice starts again from the open plan, so a first measurement that was too slow does no lasting harm.
+    The second fit starts again from the given plan, so a first measurement that was too slow does no lasting harm.
     """
-    given = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
+    chosen_keys = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
     def is_open(key: str) -> bool:
         group, _, name = key.partition(".")
         values = getattr(config, group)
-        usual = type(values).model_fields.get(name)
-        return usual is not None and key not in given and getattr(values, name) == usual.default
+        field = type(values).model_fields.get(name)
+        return field is not None and key not in chosen_keys and getattr(values, name) == field.default
 
-    start, step_s, limit_s = plan, 0.0, TIMING_SHARE * (plan.training.budget_seconds or 0)
-    for turn in range(2):
-        now = _planned(config, plan)
-        timed = prepared(now)
-        seconds, loss = time_step(timed, limit_s=limit_s)
-        step_s = step_s * seconds / plan.step_s if turn else seconds  # of the plan before it was fitted
-        if not turn:
-            threads = f" in {torch.get_num_threads()} threads" if timed.settings.device == "cpu" else ""
+    unfitted = plan
+    step_s = 0.0  # seconds that a step of the unfitted plan takes
+    limit_s = TIMING_SHARE * (plan.training.budget_seconds or 0)
+    for is_second in (False, True):
+        planned = _planned(config, plan)
+        train_job = build_job(planned)
+        seconds, loss = time_step(train_job, limit_s=limit_s)
+        step_s = step_s * seconds / plan.step_s if is_second else seconds
+        if not is_second:
+            threads = f" in {torch.get_num_threads()} threads" if train_job.settings.device == "cpu" else ""
             sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
             sys.stdout.flush()
-        plan = fit_budget(start, config.model, step_s=step_s, train_report=seen, val_cases=val_cases, is_open=is_open)
-        if _planned(config, plan) == now:
+        plan = fit_budget(
+            unfitted, config.model, step_s=step_s, seen=train_report, val_cases=val_cases, is_open=is_open
+        )
+        if _planned(config, plan) == planned:
             break
     return plan
 
 
-def _job(
+def _build_job(
     config: TrainConfig,
     train_data: Dataset,
     val_data: Dataset,
     *,
-    seen: DataReport,
+    train_report: DataReport,
     world: World,
     device: torch.device,
     resumed: Path | None,
 ) -> TrainJob:
-    """Return the parts of the training, with the first weights."""
-    loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
+    """Return the job to train, with its first weights. A new run gets its folder later."""
+    loss = build_loss(config.loss, spec=train_data.spec, class_counts=train_report.class_pixels)
     torch.manual_seed(config.training.seed)
-    segmenter = build_segmenter(model_card(config.data, config.model, seen))
+    segmenter = build_segmenter(model_card(config.data, config.model, train_report))
     return TrainJob(
-        folder=resumed or Path(),
+        folder=resumed or NO_FOLDER,
         settings=TrainSettings(
             training=config.training,
             optimizer=config.optimizer,
@@ -184,7 +191,7 @@ def _job(
             steps=_steps(config),
             allow_changes=config.allow_changes,
         ),
-        data=_open_data(config, train_data, val_data, seen=seen, world=world, device=device),
+        data=_open_data(config, train_data, val_data, train_report=train_report, world=world, device=device),
         segmenter=segmenter,
         loss=loss,
         cores=bool(_steps(config)),
@@ -196,24 +203,31 @@ def _job(
 
 
 def _open_data(
-    config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
+    config: TrainConfig,
+    data: Dataset,
+    val_data: Dataset,
+    *,
+    train_report: DataReport,
+    world: World,
+    device: torch.device,
 ) -> TrainData:
-    """Return the samples to train on and the cases to validate on; those of volumes are their planes."""
-    budget, presence = Budget(int(config.training.cache_gb * 1e9)), seen.presence
-    overfit = config.training.overfit_batches
-    if overfit:  # on the first cases alone, which are validated on too
-        data = val_data = data.subset(range(min(len(data), overfit * int(config.training.batch_size))))
+    """Return the samples to train on and the cases to validate on. Volumes are replaced by their planes."""
+    cache_budget, presence = Budget(int(config.training.cache_gb * 1e9)), train_report.presence
+    overfit_batches = config.training.overfit_batches
+    if overfit_batches:  # train and validate on the first cases only
+        data = val_data = data.subset(range(min(len(data), overfit_batches * int(config.training.batch_size))))
         presence = presence[: len(data)]
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     val_cases: Dataset | PlaneCases = val_data
     if isinstance(data, VolumeSet) and isinstance(val_data, VolumeSet):
-        planes, val_cases = PlaneCases(data, empty=config.data.empty_planes), PlaneCases(val_data)
-        cases, presence = CachedDataset(planes, Budget(0)), planes.presence  # unpacked planes need no cache
+        planes = PlaneCases(data, empty=config.data.empty_planes)
+        val_cases = PlaneCases(val_data)
+        cases = CachedDataset(planes, Budget(0))  # unpacked planes need no cache
+        presence = planes.presence
         sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
     else:
-        cases = CachedDataset(
-            replace(data, core_depth=getattr(config.data, "core_depth", None)), budget, parts=PartReader(data)
-        )
+        data_with_cores = replace(data, core_depth=getattr(config.data, "core_depth", None))
+        cases = CachedDataset(data_with_cores, cache_budget, parts=PartReader(data))
     source = SampleSource(
         cases,
         config.augment,
@@ -231,18 +245,18 @@ def _open_data(
     return TrainData(
         source=source,
         train_cases=cases,
-        val_cases=CachedDataset(val_cases, budget) if len(val_cases) else None,
-        augment=None if overfit else Augment(config.augment, data.spec),
+        val_cases=CachedDataset(val_cases, cache_budget) if len(val_cases) else None,
+        augment=None if overfit_batches else Augment(config.augment, data.spec),
     )
 
 
 def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
-    """Return the post-processing of a validation that matches objects, which eval takes for such a checkpoint."""
+    """Return the post-processing by which validation separates touching objects. eval uses the same steps."""
     return () if getattr(config.data, "core_depth", None) is None else SEPARATING
 
 
 def _say(plan: TrainPlan) -> None:
-    """Show what was decided, in the words in which it can be set."""
+    """Show what was planned, as overrides that could be typed."""
     if plan.chosen:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
@@ -254,12 +268,12 @@ def _say(plan: TrainPlan) -> None:
 
 
 def _scores(result: TrainResult) -> dict[str, float | None]:
-    """Return the scores of the best checkpoint, led by the one that chose it; none without validation."""
+    """Return the scores of the best checkpoint, the one that chose it first; {} without validation."""
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
 def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
-    """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
+    """Print how the training ended, its best checkpoint, and the answers of debug=overfit and debug=profile."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
@@ -279,53 +293,57 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
     if config.profile_steps and (folder / FOLDER / TABLE).is_file():
         sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
-        fits = result.reason.startswith("stop_at")
+        is_fitted = result.reason.startswith("stop_at")
+        verdict = "fits" if is_fitted else f"DOES NOT FIT: below {config.stop_at:g}"
         score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"
-        sys.stdout.write(f"overfit   {'fits' if fits else f'DOES NOT FIT: below {config.stop_at:g}'}: {score}\n")
-        if not fits:
+        sys.stdout.write(f"overfit   {verdict}: {score}\n")
+        if not is_fitted:
             sys.stdout.write(f"          look at masks and predictions in {folder / 'validation'}\n")
 
 
 def draw_batch(
     images: NDArray[Any], targets: NDArray[Any], case_ids: Sequence[str], folder: Path, *, spec: ClassSpec
 ) -> Path:
-    """Draw the samples of a batch side by side as first_batch.png, the targets under the images.
+    """Draw the samples of a batch side by side as first_batch.png, with the targets under the images.
 
     Parameters
     ----------
     images : (B, H, W, C)
-        As `display_image` takes them.
+        In the form that `display_image` takes.
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
-        Classes of each pixel.
+        The classes of each pixel.
     """
     if not spec.is_ignored(CORE):
         targets = np.where(targets == CORE, 1, targets)
-    drawn = [
+    samples = [
         draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
     ]
-    sides = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in drawn]
-    gap = np.full((_GAP, sides[0][0].shape[1], 3), 22, np.uint8)
+    pairs = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in samples]
+    gap = np.full((_GAP, pairs[0][0].shape[1], 3), 22, np.uint8)
     panels = [
-        (name, np.concatenate([image, gap, painted])) for name, (image, painted) in zip(case_ids, sides, strict=True)
+        (name, np.concatenate([image, gap, target])) for name, (image, target) in zip(case_ids, pairs, strict=True)
     ]
-    hatched = any(entry.get("hatched") for layers in drawn for each in layers.maps for entry in each.entries)
+    is_hatched = any(entry.get("hatched") for layers in samples for layer in layers.maps for entry in layer.entries)
     picture = compose(
         panels,
         title="first batch, as the network is given it",
         figure=f"{images.shape[1]} x {images.shape[2]} pixels",
-        legend=[[*class_legend(drawn), *([("ignored", HATCHED)] if hatched else [])]],
+        legend=[[*class_legend(samples), *([("ignored", HATCHED)] if is_hatched else [])]],
     )
     return write_overlay(folder, Path(FIRST_BATCH).stem, picture)
 
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
-    sample, labels, scored = prediction.sample, prediction.labels, dict[str, Any]()
+    sample, labels = prediction.sample, prediction.labels
+    headline, score = "", None
     if sample.target is not None:
-        counts, (height, width) = count_case(sample.target, labels, spec), labels.shape[-2:]
+        height, width = labels.shape[-2:]
+        counts = count_case(sample.target, labels, spec)
         row = CaseRow(case_id=sample.case_id, height=height, width=width, counts=counts)
         board = build_scoreboard([row], spec, MetricsConfig())
-        scored = {"headline": board.headline, "score": float(board.values(board.headline)[0])}
+        headline = board.headline
+        score = float(board.values(headline)[0])
     maps = (sample.image, sample.target, labels, spec)
-    picture = draw_overlay(*maps, title=sample.case_id, panel=CASE_PANEL, **scored)
+    picture = draw_overlay(*maps, title=sample.case_id, headline=headline, score=score, panel=CASE_PANEL)
     return write_overlay(folder, sample.case_id, picture)

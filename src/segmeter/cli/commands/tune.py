@@ -42,41 +42,47 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     share_cores()
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     spec = checkpoint.card.spec
-    maps_winners = bool(checkpoint.card.class_map)
-    if maps_winners and spec.task == "binary":
-        given, remedy = f"{checkpoint.card.model['name']}, whose best class decides", "Compare runs of eval instead."
-        raise ConfigError(expected("tune", "checkpoint", "to decide by a threshold in a binary task", given, remedy))
-    if maps_winners and config.probs is not None:
+    best_class_decides = bool(checkpoint.card.class_map)  # such a model has no threshold
+    if best_class_decides and spec.task == "binary":
+        rule = "to decide by a threshold in a binary task"
+        given = f"{checkpoint.card.model['name']}, whose best class decides"
+        raise ConfigError(expected("tune", "checkpoint", rule, given, "Compare runs of eval instead."))
+    if best_class_decides and config.probs is not None:
         rule = f"to be null for {checkpoint.card.model['name']}, whose best class decides each pixel"
         raise ConfigError(expected("tune", "probs", rule, config.probs))
-    asked = config.metrics.replace(headline=config.by or config.metrics.headline)
-    metrics = completed(asked, spec, instances=config.data.instances)
+    metrics = config.metrics.replace(headline=config.by or config.metrics.headline)
+    metrics = completed(metrics, spec, instances=config.data.instances)
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)
-    facts, inference, kept = {**checkpoint.facts(), "data": report.content_sha256}, config.inference, False
+    facts = {**checkpoint.facts(), "data": report.content_sha256}
+    inference = config.inference
+    keeps_probs = False
     predictions: Iterator[Prediction]
     if config.probs is None:
-        predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
+        device = pick_device(config.device)
+        predictor = Predictor(checkpoint.load(device), inference, device)
         pixels = report.total_pixels // (spec.num_classes if spec.is_multilabel else 1)
-        has_probs = checkpoint.card.output == "logits" and not maps_winners
-        kept = has_probs and has_room(pixels, spec, keep_gb=config.keep_gb)
-        predictions = predictor.predict(dataset, probs=settings.need_probs or kept)
+        has_probs = checkpoint.card.output == "logits" and not best_class_decides
+        keeps_probs = has_probs and has_room(pixels, spec, keep_gb=config.keep_gb)
+        predictions = predictor.predict(dataset, probs=settings.need_probs or keeps_probs)
         facts["precision"] = predictor.precision
     else:
         predictions, inference = stored_predictions(config.probs, dataset, facts)
 
     def decide(folder: Path) -> Decision:
-        passing = keep_probs(predictions, folder, dataset, needed=settings.need_probs) if kept else predictions
-        result = tune(passing, dataset, metrics, settings)
+        tried = keep_probs(predictions, folder, dataset, needed=settings.need_probs) if keeps_probs else predictions
+        result = tune(tried, dataset, metrics, settings)
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], inference, note)
         note_tuned(checkpoint.folders, tuned, result, dataset)
-        numbers = {result["by"]: result["score"]}
-        files = {"tuned": tuned}
         return Decision(
-            result=result, rows=settings_table(result), shown=show_tuned(result), files=files, numbers=numbers
+            result=result,
+            rows=settings_table(result),
+            shown=show_tuned(result),
+            files={"tuned": tuned},
+            numbers={result["by"]: result["score"]},
         )
 
     record(config, job, "tune", decide, facts=facts)

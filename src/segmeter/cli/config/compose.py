@@ -37,10 +37,10 @@ from segmeter.cli.config.hydra_rules import (
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, defaults
 
-SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
-_OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-Choices = dict[str, list[str]]  # the options of each group that the command has; none of the other groups
-# AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
+SWEEP_LIMIT = 1000  # a sweep has at most this many jobs, as all are checked before the first one starts
+_RESOLVER_PREFIX = "ValueError raised while resolving interpolation: "
+Choices = dict[str, list[str]]  # the options of each group; [] for a group that the command lacks
+# AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is not a list
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
 
@@ -55,16 +55,25 @@ class Request:
 
     @cached_property
     def folders(self) -> list[Path]:
-        """The folders of YAML files, ours and the user's own: first the one that holds the root file."""
+        """The folders of YAML files, ours and the user's. The one that holds the root file comes first."""
         folders = [CONFIGS, *([Path(self.config_dir).absolute()] if self.config_dir else [])]
         return sorted(folders, key=lambda folder: not (folder / f"{self.config_name}.yaml").is_file())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """One job: its overrides as written, its plain values, the same before resolving ${...}, and what it says to Hydra.
+    """One job as Hydra composed it.
 
-    `own_files` tells whether the user's YAML files were among those that it was composed from.
+    Parameters
+    ----------
+    overrides
+        As written.
+    values, raw
+        The plain values, after and before each ${...} is resolved.
+    hydra
+        The settings of Hydra itself.
+    own_files
+        Whether a folder of the user's YAML files was given.
     """
 
     overrides: tuple[str, ...]
@@ -85,49 +94,52 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
         if not folder.is_dir():
             raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
         check_files(folder)
-    name, known = request.config_name, sorted(path.stem for each in request.folders for path in each.glob("*.yaml"))
+    name = request.config_name
+    known = sorted(path.stem for folder in request.folders for path in folder.glob("*.yaml"))
     if name not in known:
         raise ConfigError(f"config: no configuration is named {name!r}. {nearest(name, known)}")
     roots = [name] if name in ROOTS else [*ROOTS]  # a root file of the user's may start from any
     groups = [group for group in GROUPS if any(group in groups_of(root) for root in roots)]
     choices: Choices = {group: [] for group in GROUPS} | options(request.folders, groups)
+    parsed = parse_overrides(request.overrides, problems)
     overrides = list[Override]()
-    for override in (given := parse_overrides(request.overrides, problems)):
+    for override in parsed:
         faults = [*_faults(override, choices | PLUGINS, sweep=request.sweep)]
         problems.extend(faults)
         overrides += [] if faults else [override]
     for key in TEXTS:  # Hydra takes the last value of a key, and a gate would lose the first one
-        if (times := [override.key_or_group for override in given].count(key)) > 1:
+        count = [override.key_or_group for override in parsed].count(key)
+        if count > 1:
             remedy = f"Write a list: '{key}=[A,B]'."
-            problems.append(f"config: `{key}` is given {times} times, and only the last would count. {remedy}")
+            problems.append(f"config: `{key}` is given {count} times, and only the last would count. {remedy}")
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
     stored: list[tuple[Any, str, Any]] = [(None, f"schema_{root}", ROOTS[root]) for root in roots]
     stored += [(group, option, schema) for group in groups for option, schema in schemas_of(group).items()]
-    for each in (*stored, ("hydra/sweeper", "optuna", SearchConfig)):
-        _store(*each)
+    for group, option, schema in (*stored, ("hydra/sweeper", "optuna", SearchConfig)):
+        _store(group, option, schema)
     ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
     with initialize_config_dir(str(request.folders[0]), job_name=name, version_base="1.3"):
-        alone = tuple(override.input_line or "" for override in overrides)
-        jobs = _combinations(overrides, problems) if request.sweep else [alone]
-        found = [_composed(request, choices, job, problems) for job in jobs[:1]]
-        if len(jobs) > 1 and not (found[0] and is_searched(found[0])):
-            if len(jobs) > SWEEP_LIMIT:
+        single_job = tuple(override.input_line or "" for override in overrides)
+        combinations = _combinations(overrides, problems) if request.sweep else [single_job]
+        jobs = [_compose_job(request, choices, lines, problems) for lines in combinations[:1]]
+        if len(combinations) > 1 and not (jobs[0] and is_searched(jobs[0])):
+            if len(combinations) > SWEEP_LIMIT:
                 problems.append(
                     f"config: expected a sweep to be of at most {SWEEP_LIMIT} jobs, got more. Split it, or let "
                     "hydra/sweeper=optuna choose among its values."
                 )
-            found += [_composed(request, choices, job, problems) for job in jobs[1:SWEEP_LIMIT]]
+            jobs += [_compose_job(request, choices, lines, problems) for lines in combinations[1:SWEEP_LIMIT]]
     try:
-        if found and found[0]:
-            read_search(found[0].hydra)
+        if jobs and jobs[0]:
+            read_search(jobs[0].hydra)
     except ConfigError as error:
         problems.extend(error.problems)
-    return [job for job in found if job]
+    return [job for job in jobs if job]
 
 
 @cache
 def _store(group: str | None, name: str, schema: type[BaseModel]) -> None:
-    """Store one schema, once in a process, as it takes longer than composing a small configuration."""
+    """Store one schema, once per process, as this takes longer than composing a small configuration."""
     ConfigStore.instance().store(group=group, name=name, node=defaults(schema))
 
 
@@ -141,8 +153,9 @@ def _environment(name: str, default: str | None = None) -> str | None:
 
 
 def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]:
-    """Say why an override can't be composed: its group or option is unknown, a comma is stray, or it is Hydra's own."""
-    key, line = override.key_or_group, override.input_line or ""
+    """Say why an override can't be composed: an unknown group or option, a stray comma, or a setting of Hydra's own."""
+    key = override.key_or_group
+    line = override.input_line or ""
     if PACKAGE.search(line) and not key.startswith("hydra."):
         yield f"config: {line!r} can't be set here: its package is 'hydra'. {OUTPUTS}"
     elif key.partition(".")[0] == "hydra" and (fault := setting_fault(key)):
@@ -158,8 +171,9 @@ def _faults(override: Override, known: Choices, *, sweep: bool) -> Iterator[str]
         yield f"config: {line!r} gives several values. Add --multirun to run each; {remedy}"
     elif key in known and not override.is_delete():
         rule = f"to be one of {', '.join(known[key])}"
-        for name in (name for name in _chosen(override) if name not in known[key]):
-            yield expected("config", key, rule, repr(name), close_name(name, known[key]))
+        for name in _chosen(override):
+            if name not in known[key]:
+                yield expected("config", key, rule, repr(name), close_name(name, known[key]))
 
 
 def _chosen(override: Override) -> list[str]:
@@ -173,11 +187,12 @@ def _chosen(override: Override) -> list[str]:
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
     """Return the overrides of every job of a sweep over listed values, up to one job above the limit.
 
-    Ranges for an optimiser are left out: the values are checked once it has chosen them.
+    Ranges for an optimiser are left out, as values are checked once the optimiser has chosen them.
     """
     axes = []
     for override in overrides:
-        key, line = override.get_key_element(), override.input_line or ""
+        key = override.get_key_element()
+        line = override.input_line or ""
         if not override.is_sweep_override():
             axes.append([line])
         elif override.is_discrete_sweep():
@@ -191,22 +206,25 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
 
 
 def is_searched(job: Composed) -> bool:
-    """Tell whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
+    """Tell whether an optimiser chooses the jobs. If so, only the first combination is checked beforehand."""
     return bool(job.hydra["runtime"]["choices"].get("hydra/sweeper") == "optuna")
 
 
-def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], problems: list[str]) -> Composed | None:
+def _compose_job(
+    request: Request, choices: Choices, overrides: tuple[str, ...], problems: list[str]
+) -> Composed | None:
     lines = []
     for line in overrides:
         key, _, value = line.partition("=")
-        as_it_is = key.startswith(("+", "~")) or (key.startswith("hydra.") and not value.startswith("{"))
+        is_kept = key.startswith(("+", "~")) or (key.startswith("hydra.") and not value.startswith("{"))
         is_group = "/" in key or key.partition("@")[0] in choices
-        lines.append(line if as_it_is or is_group else f"++{line}")  # which sets any key, and the schema knows them
+        # ++ sets even a key that the YAML files lack, and the schema refuses an unknown one later
+        lines.append(line if is_kept or is_group else f"++{line}")
     config = _compose(request, lines)
-    if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed alone
-        alone = [(line, fault) for line in lines if isinstance(fault := _compose(request, [line]), str)]
-        problems.extend(f"config: {line.lstrip('+')}: {fault.removeprefix('config: ')}" for line, fault in alone)
-        problems.extend([] if alone else [config])
+    if isinstance(config, str):  # Hydra stops at the first problem, so each override is also composed by itself
+        faults = [(line, fault) for line in lines if isinstance(fault := _compose(request, [line]), str)]
+        problems.extend(f"config: {line.lstrip('+')}: {fault.removeprefix('config: ')}" for line, fault in faults)
+        problems.extend([] if faults else [config])
         return None
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
@@ -222,11 +240,11 @@ def _composed(request: Request, choices: Choices, overrides: tuple[str, ...], pr
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
-    """Return what Hydra composes, or its message on one line."""
-    others = [quoted(f"file://{folder}") for folder in request.folders[1:]]
-    found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
+    """Return the configuration that Hydra composes, or Hydra's error message on one line."""
+    folders = [quoted(f"file://{folder}") for folder in request.folders[1:]]
+    searchpath = [f"hydra.searchpath=[{','.join(folders)}]"] if folders else []
     try:
-        return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
+        return compose(request.config_name, overrides=[*overrides, *searchpath], return_hydra_config=True)
     except RecursionError:
         return one_line(HydraException(f"the defaults of a file in {request.config_dir} lead back to that file"))
     except _FAULTS as error:
@@ -234,13 +252,13 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig | str:
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:
-    """Resolve a value into plain ones; a failing interpolation adds a line to `problems`."""
+    """Resolve a value into plain values. An interpolation that fails adds a line to `problems`."""
     if OmegaConf.is_missing(parent, key):
         return REQUIRED
     try:
         value = parent[key]
     except OmegaConfBaseException as error:
-        reason = one_line(error).removeprefix("config: ").removeprefix(_OF_A_RESOLVER)
+        reason = one_line(error).removeprefix("config: ").removeprefix(_RESOLVER_PREFIX)
         problems.append(f"config: can't resolve `{path}`: {reason}. Write a value, or the path of another key.")
         return None
     if isinstance(value, DictConfig):

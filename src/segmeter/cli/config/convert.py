@@ -21,10 +21,10 @@ from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.invalid import problems_by_key
 from segmeter.schema.registry import name_of
 
-_OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring these along
+_NEW_KEYS = ("resume", "allow_changes", "plugins")  # a resumed run takes these from the command line, never its own
 AUTO = "auto"
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
-PLANNED_RATE = 3e-3  # of AdamW from random weights, with training=auto
+PLANNED_RATE = 3e-3  # the learning rate of AdamW with training=auto, from random weights
 
 
 def convert(
@@ -37,57 +37,60 @@ def convert(
     root
         The schema of the command.
     command
-        Its name, for lines that name the help to look at.
+        The name of the command, for lines that point to its help.
     problems
-        Takes a line per problem; the result is then None.
+        Gets one line per problem; the result is then None.
     fill
         Whether to complete the values first.
     """
-    values, told = job.values, tuple[str, ...]()
+    values = job.values
+    fill_problems: tuple[str, ...] = ()
     try:
         if fill:
             values = fill_resumed(job)
         if fill and command in (*WITH_TRAINED_DATA, "predict"):
             from segmeter.cli.config.trained_data import fill_trained
 
-            values = fill_trained(values, job.overrides, data=command in WITH_TRAINED_DATA)
+            values = fill_trained(command, values, job.overrides, data=command in WITH_TRAINED_DATA)
         if fill and command == "train":
             values = fill_recipe(values, job)
     except InputError as error:
-        told = error.problems
-    no_data = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED  # as no checkpoint is given
-    left_out = {"data"} if no_data or told else set()
-    values = {key: value for key, value in values.items() if key not in left_out}
+        fill_problems = error.problems
+    # without a checkpoint, its data is unknown
+    lacks_data = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED
+    unreported = {"data"} if lacks_data or fill_problems else set()
+    values = {key: value for key, value in values.items() if key not in unreported}
 
     def advice(key: str) -> str:
         group = key.partition(".")[0]
         page = f" {group}" if "." in key and group in root.model_fields else ""
         return f"See: segmeter {command} --help{page}."
 
-    problems.extend(told)
+    problems.extend(fill_problems)
     try:
         config = root.model_validate(values)
     except ValidationError as error:
-        found = problems_by_key(error, root, values, advice=advice)
-        left_out |= set(_followers(job, found))  # a line on the followed key is enough
-        left_out |= set(_UNREAD.findall("\n".join(problems)))  # as a line on its own text is
-        problems.extend(line for key, lines in found.items() if key not in left_out for line in lines)
+        by_key = problems_by_key(error, root, values, advice=advice)
+        unreported |= set(_followers(job, by_key))  # a line on the followed key is enough
+        unreported |= set(_UNREAD.findall("\n".join(problems)))  # these have a line already
+        problems.extend(line for key, lines in by_key.items() if key not in unreported for line in lines)
         return None
-    return None if told else config
+    return None if fill_problems else config
 
 
 def fill_resumed(job: Composed) -> dict[str, Any]:
     """Return the values of a job that resumes a run: the run's own, except for those that the job sets.
 
-    A preset sets many keys at once, so with one the job's values count; the run's own only fill in what must be given
-    and is not. Without the folder of a run, or with "auto", which repeats the command line, the values stay.
+    A preset sets many keys at once. With one, the job's values count, and the run's own only fill in required values
+    that are missing. Without the folder of a run, or with "auto", which repeats the command line, the values stay.
 
     Raises
     ------
     ConfigError
         The run's configuration can't be read, or it used plugins that are not named again.
     """
-    values, resume = job.values, job.values.get("resume")
+    values = job.values
+    resume = values.get("resume")
     if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
     saved = read_yaml(Path(resume) / "config.yaml")
@@ -97,42 +100,42 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
         raise ConfigError(expected("resume", "plugins", f"to name those of {resume}", missing, remedy))
     keys = [line.partition("=")[0].lstrip("+~").partition("@")[0] for line in job.overrides]
     if set(PRESETS) & set(keys):
-        return {key: _given(value, saved.get(key)) for key, value in values.items()}
+        return {key: _fill_required(value, saved.get(key)) for key, value in values.items()}
     filled = copy.deepcopy({**values, **saved})
-    for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job, keys)]:
-        _take(key, values, filled)
+    for key in [*(key for key in keys if key in GROUPS), *_NEW_KEYS, *keys, *_followers(job, keys)]:
+        _copy_key(key, values, filled)
     return filled
 
 
-def _take(key: str, values: Mapping[str, Any], filled: dict[str, Any]) -> None:
-    """Set a key as the job has it; a group that the run had chosen already keeps its values."""
+def _copy_key(key: str, values: Mapping[str, Any], filled: dict[str, Any]) -> None:
+    """Set a key to the job's value. A group whose option is the run's own keeps the run's values."""
     if key in GROUPS and name_of(values.get(key)) and name_of(values[key]) == name_of(filled.get(key)):
         return
-    *above, last = key.split(".")
-    for part in above:
-        values, filled = values.get(part, {}), filled.setdefault(part, {})
+    *groups, last = key.split(".")
+    for group in groups:
+        values, filled = values.get(group, {}), filled.setdefault(group, {})
         if not isinstance(values, Mapping) or not isinstance(filled, dict):
             return
     if last in values:
         filled[last] = copy.deepcopy(values[last])
-    elif above:
+    elif groups:
         filled.pop(last, None)  # deleted with ~key
 
 
-def _given(value: Any, saved: Any) -> Any:
-    """Return a value, or the saved one if none was given."""
+def _fill_required(value: Any, saved: Any) -> Any:
+    """Return a value, with saved ones wherever a required one is missing."""
     if isinstance(value, dict) and isinstance(saved, dict):
-        return {key: _given(each, saved.get(key)) for key, each in value.items()}
+        return {key: _fill_required(inner, saved.get(key)) for key, inner in value.items()}
     return saved if value == REQUIRED else value
 
 
 def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
     """Choose the loss and the learning rate of a training that leaves them open.
 
-    Planes of volumes, cores of objects and `training=auto` train with focal loss and Dice, as they miss small objects
-    with focal loss alone. `training=auto` also weighs rare classes a little more, and trains random weights at three
-    times the usual rate, so that few steps suffice (docs/results.md). A chosen loss or optimizer stays. With a user's
-    own folder of configurations both stay, as a file there may have chosen them.
+    Planes of volumes, cores of objects and `training=auto` train with the sum of focal loss and Dice loss, because
+    focal loss alone misses small objects there. `training=auto` also weighs rare classes a little more, and trains
+    random weights at three times the usual rate, so that few steps suffice (docs/results.md). A chosen loss or
+    optimizer stays. With a user's own folder of configurations both stay, as a file there may have chosen them.
     """
     from segmeter.losses.config import FocalConfig, SumConfig
     from segmeter.training.config import AdamWConfig
@@ -141,16 +144,17 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
         return values
     chosen = {line.lstrip("+~").partition("=")[0].partition(".")[0] for line in job.overrides}
     data, model, training = (values.get(group) or {} for group in ("data", "model", "training"))
-    planned, filled = bool(training.get("plan")), dict(values)
-    needs_dice = planned or data.get("planes") is not None or data.get("core_depth") is not None
+    filled = dict(values)
+    is_planned = bool(training.get("plan"))
+    needs_dice = is_planned or data.get("planes") is not None or data.get("core_depth") is not None
     if needs_dice and "loss" not in chosen and values.get("loss") == defaults(FocalConfig):
         filled["loss"] = defaults(SumConfig)
-        if planned and data.get("task") == "multiclass":
+        if is_planned and data.get("task") == "multiclass":
             filled["loss"]["focal"] = filled["loss"]["focal"] | {"class_weights": "mild"}
-    usual = defaults(AdamWConfig)
-    is_open = planned and "optimizer" not in chosen and values.get("optimizer") == usual
+    adamw = defaults(AdamWConfig)
+    is_open = is_planned and "optimizer" not in chosen and values.get("optimizer") == adamw
     if is_open and model.get("weights") is None:
-        filled["optimizer"] = usual | {"lr": PLANNED_RATE}
+        filled["optimizer"] = adamw | {"lr": PLANNED_RATE}
     return filled
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from segmeter.checks import expected
 from segmeter.errors import ConfigError
 from segmeter.schema import Registry
 
 # A wheel holds the configurations inside the package; a checkout keeps them in its top folder
 _PACKAGE = Path(__file__).parents[2]
-_PLACES = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
-CONFIGS = next((path for path in _PLACES if path.is_dir()), _PLACES[0])
+_CANDIDATES = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
+CONFIGS = next((path for path in _CANDIDATES if path.is_dir()), _CANDIDATES[0])
 
 
 class Declared(dict[str, Any]):
@@ -60,20 +61,20 @@ GROUPS = Declared(
     launch="distributed.config:LAUNCHES",
 )
 PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
-TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
-WITH_TRAINED_DATA = ("eval", "tune")
+TRAINED = "checkpoint"  # the option of data that stands for the set that the checkpoint was trained on
+WITH_TRAINED_DATA = ("eval", "tune")  # the commands that have this option
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @cache
 def groups_of(command: str) -> dict[str, str]:
-    """Return the groups that a command's file lists, with presets, each with its default option; "" if it has none."""
+    """Return the groups, presets included, that a command's file lists, each with its default option or ""."""
     listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text("utf-8"))["defaults"]
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
 
 def schemas_of(group: str) -> dict[str, type[BaseModel]]:
-    """Return the options of a group that are defined by schemas alone, with the defaults as their values."""
+    """Return the options of a group that need no YAML file: each is a schema with its defaults."""
     choice = GROUPS[group]
     if isinstance(choice, Registry):
         return {name: choice.schema(name) for name in choice.names()}
@@ -82,13 +83,13 @@ def schemas_of(group: str) -> dict[str, type[BaseModel]]:
 
 def options(folders: Sequence[Path] = (CONFIGS,), groups: Iterable[str] = tuple(GROUPS)) -> dict[str, list[str]]:
     """Return the options of groups: YAML files in the given folders, and schemas."""
-    found = {group: set(schemas_of(group)) if group in GROUPS else set[str]() for group in groups}
-    if "data" in found:
-        found["data"].add(TRAINED)
+    by_group = {group: set(schemas_of(group)) if group in GROUPS else set[str]() for group in groups}
+    if "data" in by_group:
+        by_group["data"].add(TRAINED)
     for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
-        if path.parent.name not in GROUPS or path.parent.name in found:
-            found.setdefault(path.parent.name, set()).add(path.stem)
-    return {group: sorted(names) for group, names in found.items()}
+        if path.parent.name not in GROUPS or path.parent.name in by_group:
+            by_group.setdefault(path.parent.name, set()).add(path.stem)
+    return {group: sorted(names) for group, names in by_group.items()}
 
 
 def load_plugins(modules: Sequence[str]) -> None:
@@ -99,17 +100,22 @@ def load_plugins(modules: Sequence[str]) -> None:
     ConfigError
         A module can't be imported; the line says why.
     """
-    found = {each.name: None for each in distributions() if "[segmeter." in (each.read_text("entry_points.txt") or "")}
-    # reading the text first saves 20 ms: most packages have no plugins; of one that is there twice, the first counts
-    for point in (point for name in found for point in distribution(name).entry_points):
+    # Most packages have no plugins, so reading the text first saves 20 ms. Of a package that is installed twice, the
+    # first one counts.
+    names = {
+        package.name: None
+        for package in distributions()
+        if "[segmeter." in (package.read_text("entry_points.txt") or "")
+    }
+    for point in (point for name in names for point in distribution(name).entry_points):
         if point.group.startswith("segmeter."):
             _load(f"entry point {point.value!r}", point.load)
-    if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
+    if modules and str(Path.cwd()) not in sys.path:  # appended last, so that it hides no installed module
         sys.path.append(str(Path.cwd()))
     for module in modules:
         if not _MODULE.fullmatch(module):
             rule = "to name modules, for example my_package.my_module"
-            raise ConfigError(f"config: expected `plugins` {rule}, got {module!r}.")
+            raise ConfigError(expected("config", "plugins", rule, repr(module)))
         _load(f"plugin {module!r}", partial(import_module, module))
 
 

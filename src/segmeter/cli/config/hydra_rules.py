@@ -1,8 +1,8 @@
-"""The rules for what a user's files and overrides may say to Hydra: how jobs are swept and launched, and nothing else.
+"""Restricts the settings of Hydra that a user's files and overrides can change: how jobs are swept and launched.
 
 Hydra only composes values here, so most of its own settings would do nothing. A search path in a root file, however,
 would import the package that it names, so the user's files are read before Hydra sees them. Overrides are read and
-written in Hydra's grammar, with the quotes that a person is likely to leave out.
+written in Hydra's grammar, and missing quotes are added where people are likely to leave them out.
 """
 
 import json
@@ -32,14 +32,15 @@ LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
     "submitit_local": ("launch=slurm", "launch.cluster=local"),
     "submitit_slurm": ("launch=slurm",),
 }
-PLUGINS = {"hydra/launcher": [*LAUNCHERS], "hydra/sweeper": ["basic", "optuna"]}  # groups of Hydra's own, and options
-MOST_NODES = 100_000  # of one YAML file when its aliases are written out
+# The groups of Hydra's own that can be chosen from, with their options.
+PLUGINS = {"hydra/launcher": [*LAUNCHERS], "hydra/sweeper": ["basic", "optuna"]}
+MOST_NODES = 100_000  # one YAML file has at most this many nodes when its aliases are written out
 OUTPUTS = (
     "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
     "hydra.sweeper). launch says where jobs run."
 )
 _SETTABLE = ("hydra.sweep.dir", "hydra.sweeper.", "hydra.mode")
-PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
+PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # a package that puts keys into Hydra's own node
 _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
     "found duplicate key": "Keep one of the two.",
@@ -52,44 +53,45 @@ NO_GROUP = (
     "KEY=VALUE."
 )
 
-TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
-_TEXT = r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""  # in quotes
-_KEY = rf"(?P<key>{_TEXT})(?=\s*:)"  # in quotes, which Hydra allows only for values
+TEXTS = ("require", "over")  # the values of these keys contain characters that Hydra wants quoted
+_TEXT = r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""  # matches a text in quotes
+_KEY = rf"(?P<key>{_TEXT})(?=\s*:)"  # matches a key in quotes, which Hydra allows only for values
 _SWEEPS = ("choice(", "range(", "interval(")
 _PARTS = re.compile(f"{_KEY}|{_TEXT}")
 
 
 def parse_overrides(lines: Sequence[str], problems: list[str]) -> list[Override]:
-    """Read overrides; a line that can't be read adds a problem, with the quotes that it lacks."""
+    """Read overrides. A line that can't be read adds a problem, which shows missing quotes if they are the cause."""
     parser = OverridesParser.create()
     overrides = []
     for line in lines:
-        key, mark, value = line.partition("=")
-        fixed = _PARTS.sub(lambda part: _escaped(part["key"][1:-1]) if part["key"] else part[0], line)
+        key, equals, value = line.partition("=")
+        parsable = _PARTS.sub(lambda part: _escaped(part["key"][1:-1]) if part["key"] else part[0], line)
+        # add the quotes that Hydra wants around a text such as "a >= b"
         if key.lstrip("+") in TEXTS and value.strip("[] ") and not value.lstrip("[ ").startswith(("'", '"')):
-            listed = value.startswith("[") and value.endswith("]")  # text with signs that Hydra lacks: "a >= b"
-            items = ",".join(quoted(item.strip()) for item in (value[1:-1].split(",") if listed else [value]))
-            fixed = f"{key}=[{items}]" if listed else f"{key}={items}"
+            is_list = value.startswith("[") and value.endswith("]")
+            items = ",".join(quoted(item.strip()) for item in (value[1:-1].split(",") if is_list else [value]))
+            parsable = f"{key}=[{items}]" if is_list else f"{key}={items}"
         try:
-            overrides.extend(parser.parse_overrides([fixed]))
+            overrides.extend(parser.parse_overrides([parsable]))
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
             remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
-            if mark and (not line.isascii() or ("(" in value and not value.startswith(_SWEEPS))):
+            if equals and (not line.isascii() or ("(" in value and not value.startswith(_SWEEPS))):
                 remedy = _advise_quotes(key, value)
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
 
 
 def _advise_quotes(key: str, value: str) -> str:
-    """Write an override with the quotes that it lacks. No quotes help a key beyond ASCII."""
+    """Advise how to quote an override. No quotes help a key beyond ASCII."""
     if not key.isascii() or value.startswith("{"):
         remedy = "A key beyond ASCII needs a YAML file, see --config-dir."
         return f"Each text beyond ASCII or with ( ) in a mapping needs quotes: 'key={{a: \"\u00e4\"}}'. {remedy}"
     items = value[1:-1].split(",") if value.startswith("[") else [value]
     texts = ",".join(quoted(item.strip().strip("'\"")) for item in items)
-    fixed = shlex.quote(f"{key}=[{texts}]" if value.startswith("[") else f"{key}={texts}")
-    return f"Text beyond ASCII or with ( ) needs quotes that reach the program: {fixed}."
+    override = shlex.quote(f"{key}=[{texts}]" if value.startswith("[") else f"{key}={texts}")
+    return f"Text beyond ASCII or with ( ) needs quotes that reach the program: {override}."
 
 
 def quoted(text: str) -> str:
@@ -100,11 +102,11 @@ def quoted(text: str) -> str:
     >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
     "größe" "C:\data" "a \"b\""
     """
-    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
+    return '"' + re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + ('\\"' if match[2] else ""), text) + '"'
 
 
 def written(value: Any) -> str:
-    r"""Write a plain value as Hydra's overrides do, which name keys without quotes.
+    r"""Write a plain value as Hydra's overrides do. Keys of mappings get no quotes.
 
     Examples
     --------
@@ -112,7 +114,7 @@ def written(value: Any) -> str:
     {steps:["größe",null,true],0\,0\,0:0.5}
     """
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_escaped(str(key))}:{written(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{_escaped(str(key))}:{written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{','.join(map(written, value))}]"
     return quoted(value) if isinstance(value, str) else json.dumps(value)
@@ -158,8 +160,8 @@ def check_files(folder: Path) -> None:
         One line per file.
     """
     pattern = f"{glob_escape(str(folder))}/**/*.y*ml"
-    found = sorted(map(Path, glob(pattern, recursive=True, include_hidden=True)))  # noqa: PTH207 - follows links
-    problems = [f"config: {path}: {fault}" for path in found if (fault := _fault(path, path.relative_to(folder)))]
+    paths = sorted(map(Path, glob(pattern, recursive=True, include_hidden=True)))  # noqa: PTH207 - follows links
+    problems = [f"config: {path}: {fault}" for path in paths if (fault := _fault(path, path.relative_to(folder)))]
     if problems:
         raise ConfigError(problems)
 
@@ -184,14 +186,14 @@ def _fault(path: Path, inner: Path) -> str | None:
     return _content_fault(text, values) if isinstance(values, Mapping) else None
 
 
-def _count(node: yaml.Node, known: dict[int, float]) -> float:
-    """Count the values of a YAML node with its aliases written out, by which a short file could fill the memory."""
-    if id(node) not in known:
-        known[id(node)] = float("inf")  # an alias that contains itself
+def _count(node: yaml.Node, counts: dict[int, float]) -> float:
+    """Count the nodes in a YAML node with all aliases written out. With aliases a short file could fill the memory."""
+    if id(node) not in counts:
+        counts[id(node)] = float("inf")  # the count of an alias that contains itself
         values = node.value if isinstance(node, yaml.CollectionNode) else []
-        inner = [each for pair in values for each in pair] if isinstance(node, yaml.MappingNode) else values
-        known[id(node)] = 1 + sum(_count(each, known) for each in inner)
-    return known[id(node)]
+        children = [child for pair in values for child in pair] if isinstance(node, yaml.MappingNode) else values
+        counts[id(node)] = 1 + sum(_count(child, counts) for child in children)
+    return counts[id(node)]
 
 
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
@@ -234,9 +236,9 @@ def read_search(node: Mapping[str, Any]) -> SearchConfig:
     known = PLUGINS["hydra/sweeper"]
     if chosen not in known:
         raise ConfigError(expected("config", "hydra/sweeper", f"to be one of {', '.join(known)}", repr(chosen)))
-    own = ("_target_", "max_batch_size")  # of Hydra's own plain sweeper, whose `params` may be null
-    given: dict[str, Any] = {key: value for key, value in node["sweeper"].items() if key not in own}
-    return _Hydra(hydra={"sweeper": given | {"params": given.get("params") or {}}}).hydra.sweeper  # type: ignore[arg-type]
+    basic_keys = ("_target_", "max_batch_size")  # keys of Hydra's basic sweeper, whose `params` may also be null
+    search: dict[str, Any] = {key: value for key, value in node["sweeper"].items() if key not in basic_keys}
+    return _Hydra(hydra={"sweeper": search | {"params": search.get("params") or {}}}).hydra.sweeper  # type: ignore[arg-type]
 
 
 def one_line(error: Exception) -> str:
@@ -246,6 +248,6 @@ def one_line(error: Exception) -> str:
     if group := _NO_GROUP.match(text):
         return f"config: {NO_GROUP.format(group[1])}"
     lines = (line.strip() for line in text.splitlines())
-    kept = [line for line in lines if line and not line.startswith(("full_key", "object_type", "reference_type"))]
-    line = f"config: {' '.join(kept)}"
-    return line.rstrip(".") + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")
+    shown = [line for line in lines if line and not line.startswith(("full_key", "object_type", "reference_type"))]
+    message = f"config: {' '.join(shown)}"
+    return message.rstrip(".") + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in message), "")

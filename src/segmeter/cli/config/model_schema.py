@@ -1,4 +1,7 @@
-"""Declares the root configuration of each command that trains, runs or tries a model, or helps to decide."""
+"""Declares the keys of each command that trains, runs or checks a model, or helps to decide.
+
+This is not a schema of models. The commands that only read masks and finished runs have theirs in `schema`.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,4 +1,7 @@
-"""Every key in words, as commented YAML and as JSON Schema: for help, reference page, completion, --cfg and editors."""
+"""Describes every key in words, as commented YAML and as JSON Schema.
+
+Help, reference page, completion, --cfg and editors are all made from these descriptions.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +30,10 @@ from segmeter.schema import REQUIRED, Registry
 from segmeter.schema.declared import MISSING, Node, node_of, text_of
 from segmeter.schema.registry import REGISTRIES, name_of
 
-_OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # from the value beside it
+_OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # a comment leaves these out: the value shows them
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS = Declared(  # files that commands write; their modules import pyarrow, which the build of a wheel does without
+# The files that commands write. Their modules import pyarrow, which isn't there when a wheel is built.
+RESULTS = Declared(
     {
         "plan.json": "metrics.summary.plan:Plan",
         "tune.json": "metrics.summary.tune:Tuned",
@@ -52,7 +56,7 @@ class Key:
 
     @property
     def range(self) -> str:
-        """The values that the key takes, with the unit."""
+        """The values that the key takes, and their unit."""
         return "; ".join(filter(None, (self.node.describe(), self.node.unit)))
 
     @property
@@ -67,7 +71,7 @@ def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator
     Parameters
     ----------
     values
-        Set by an option instead of the schema's defaults.
+        The values that an option sets instead of the schema's defaults.
     """
     for name, key in node.keys.items():
         if is_component_name(name, key) or key.choice:
@@ -80,7 +84,7 @@ def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator
 
 
 def is_component_name(name: str, node: Node) -> bool:
-    """Tell whether a key is the name by which a component is chosen, which is not a setting of it."""
+    """Tell whether a key is the name that chooses a component. Such a name is not one of its settings."""
     return name == "name" and node.schema.get("type") == "string"
 
 
@@ -97,12 +101,12 @@ def own_keys(command: str) -> Iterator[Key]:
 
 
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
-    """Return the options of a group that a command can choose; eval alone takes the data of its checkpoint."""
+    """Return the options of a group that a command can choose. Only eval and tune can take a checkpoint's data."""
     return [name for name in options(folders).get(group, []) if name != TRAINED or command in WITH_TRAINED_DATA]
 
 
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:
-    """Return the schema of an option, and the values that its YAML file, if there is one, sets instead of defaults."""
+    """Return the schema of an option, and the values that its YAML file, if it has one, sets instead of defaults."""
     if (group, name) == ("data", TRAINED):
         return DataConfig, {}
     path = _file(group, name, folders)
@@ -151,22 +155,25 @@ def yaml_text(node: Node | None, values: Any, *, part: str | None) -> str:
         known = values if isinstance(values, dict) else {}
         if name not in known:
             raise ConfigError(f"config: there is no {part!r} to show. {nearest(name, known) if known else ''}".rstrip())
-        key, values = node.keys.get(name) if node else None, known[name]
+        values = known[name]
+        key = node.keys.get(name) if node else None
         node = key.group(values) if key else None
-    return "".join(f"{line}\n" for line in (_lines(node, values) if isinstance(values, dict) else [as_yaml(values)]))
+    lines = _lines(node, values) if isinstance(values, dict) else [as_yaml(values)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(node: Node | None, values: dict[Any, Any], indent: str = "") -> Iterator[str]:
     for key, value in values.items():
-        inside = value if isinstance(value, dict) else {}
-        declared, comment = node.keys.get(str(key)) if node else None, ""
-        if declared and not is_component_name(str(key), declared):  # the first sentence, and what it takes
-            takes = ", ".join(filter(None, (declared.describe(), declared.unit)))
-            comment = declared.meaning.partition(". ")[0].rstrip(".")
-            comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
-        text = f"{indent}{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}"
+        inner_values = value if isinstance(value, dict) else {}
+        key_node = node.keys.get(str(key)) if node else None
+        comment = ""
+        if key_node and not is_component_name(str(key), key_node):  # the first sentence, and the allowed values
+            allowed = ", ".join(filter(None, (key_node.describe(), key_node.unit)))
+            comment = key_node.meaning.partition(". ")[0].rstrip(".")
+            comment += "" if allowed in _OBVIOUS or key_node.choice else f" [{allowed}]"
+        text = f"{indent}{as_yaml(key)}:{'' if inner_values else f' {as_yaml(value)}'}"
         yield f"{text}  # {comment}" if comment else text
-        yield from _lines(declared.group(value) if declared else None, inside, f"{indent}  ")
+        yield from _lines(key_node.group(value) if key_node else None, inner_values, f"{indent}  ")
 
 
 def names() -> list[str]:
@@ -187,13 +194,14 @@ def json_schema(name: str) -> dict[str, Any]:
     if name in RESULTS:
         schema = RESULTS[name].model_json_schema(by_alias=True)
         return {"$schema": DIALECT, "$defs": {}, **schema, "title": f"segmeter: {name}"}
-    command, definitions = _COMMANDS.get(name), dict[str, Any]()
+    command = _COMMANDS.get(name)
+    definitions: dict[str, Any] = {}
     choice = ROOTS[command] if command else GROUPS[name]
     if isinstance(choice, Registry):
         content: dict[str, Any] = {"anyOf": _references(choice.group, definitions)}
     else:
         content = _model(choice, definitions)
-    if command in WITH_TRAINED_DATA:  # any key of the kind of data that its checkpoint was trained on
+    if command in WITH_TRAINED_DATA:  # allows any key, as the checkpoint decides which kind of data it is
         named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
         definitions[f"data.{TRAINED}"] = {"type": "object", **named}
         content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})
@@ -205,16 +213,17 @@ def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]
     """Define every component of a group, and refer to each."""
     choice = REGISTRIES[group]
     for name in choice.names():
-        key, model = f"{group}.{name}", choice.schema_of(name)
+        key = f"{group}.{name}"
+        model = choice.schema_of(name)
         if key not in definitions and model is not None:
-            definitions[key] = {}  # a component may hold others of its kind
+            definitions[key] = {}  # ends the recursion if the component holds others of its kind
             definitions[key] = _model(model, definitions)
             definitions[key]["properties"]["name"] = {"const": name}
     return [{"$ref": f"#/$defs/{group}.{name}"} for name in choice.names()]
 
 
 def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a model, with references to its components, which are added to the definitions."""
+    """Return the schema of a model, with references to its components, and add these to the definitions."""
 
     def for_editors(node: dict[str, Any]) -> dict[str, Any]:
         if "component" in node:
@@ -222,7 +231,7 @@ def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any
             node["anyOf"] = [{"enum": REGISTRIES[group].names()}, *_references(group, definitions)]
         if node.get("type") == "object" and "properties" in node:
             node["properties"] = {"defaults": _DEFAULTS, **node["properties"]}
-            node.pop("required", None)  # a file holds a part of the values
+            node.pop("required", None)  # a file may hold only some of the values
         return node
 
     schema: dict[str, Any] = json.loads(json.dumps(node_of(model).schema), object_hook=for_editors)

@@ -1,4 +1,4 @@
-"""Declares the keys that commands share, and the root configuration of each command that needs no model."""
+"""Declares the keys that commands share, and the keys of score, merge and compare, which need no model."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal

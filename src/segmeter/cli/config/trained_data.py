@@ -1,8 +1,8 @@
-"""Completes the data configuration of `eval` from its checkpoint, so that users need not repeat it.
+"""Completes the configuration of `eval`, `tune` and `predict` from the checkpoint, so that users need not repeat it.
 
 Command-line values override the checkpoint's, and these override defaults. A checkpoint holds values only, and the
-schema checks them like any others. The user alone sets the split and the limits that protect the reader of files
-(`max_pixels`, `timeout_s`, `allow_links`).
+schema checks them like any others. Only the user sets the split and the limits that protect the reading of files
+(`max_pixels`, `timeout_s`, `allow_links`). `describe_data` gives the values that `train` stores in a checkpoint.
 """
 
 import logging
@@ -22,23 +22,26 @@ from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-_CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
+_CARD_KEYS = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # stored in the model card
 _LOG = logging.getLogger(__name__)
-_USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
+_USER_KEYS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")  # only the user sets these
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
     """Return the settings of the data that a checkpoint stores, in addition to classes, channels and normalisation."""
-    return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
+    return {key: value for key, value in as_plain(config).items() if key not in (*_CARD_KEYS, *_USER_KEYS)}
 
 
-def fill_trained(values: Mapping[str, Any], overrides: Sequence[str], *, data: bool) -> dict[str, Any]:
-    """Complete the composed values of eval, tune or predict with what the checkpoint says.
+def fill_trained(command: str, values: Mapping[str, Any], overrides: Sequence[str], *, data: bool) -> dict[str, Any]:
+    """Complete the composed values of eval, tune or predict from the checkpoint.
 
-    Objects are split by the cores that a checkpoint was trained on, unless steps are chosen.
+    A checkpoint trained with `data.core_depth` gets the post-processing that splits touching objects, unless the user
+    chose steps.
 
     Parameters
     ----------
+    command
+        "eval", "tune" or "predict", for messages.
     values
         As composed. A data set with classes of its own, such as camvid, keeps them unless the checkpoint was trained
         on the same kind.
@@ -54,45 +57,53 @@ def fill_trained(values: Mapping[str, Any], overrides: Sequence[str], *, data: b
     CheckpointError
         The checkpoint can't be read.
     """
-    given, filled = values.get("checkpoint"), dict(values)
-    paths = [str(path) for path in (given if isinstance(given, list | tuple) else [given])]
-    if given in (None, REQUIRED) or not paths:
-        return filled  # the schema reports what is missing
+    filled = dict(values)
+    checkpoint = values.get("checkpoint")
+    paths = [str(path) for path in (checkpoint if isinstance(checkpoint, list | tuple) else [checkpoint])]
+    if checkpoint in (None, REQUIRED) or not paths:
+        return filled  # the schema reports that the checkpoint is missing
     from segmeter.models.foreign.opened import find_source  # imports torch
 
     source = find_source(Path(paths[0]))
     if data and isinstance(values.get("data"), Mapping):
-        own = source is None
-        filled["data"] = _of_ours(paths, values["data"], overrides) if own else _of_foreign(source, values, overrides)
-    chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
-    resumed = values.get("resume") not in (None, "auto")  # its own configuration has the steps, or none
-    group = values.get("postprocess")
-    is_open = not chosen and not resumed and isinstance(group, Mapping) and not group.get("steps")
+        filled["data"] = (
+            _data_of_ours(command, paths, values["data"], overrides)
+            if source is None
+            else _data_of_foreign(command, source, values, overrides)
+        )
+    is_chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
+    is_resumed = values.get("resume") not in (None, "auto")  # the run's own configuration says which steps it has
+    postprocess = values.get("postprocess")
+    is_open = not is_chosen and not is_resumed and isinstance(postprocess, Mapping) and not postprocess.get("steps")
     if is_open and source is None and _read(paths[0])[0].data.get("core_depth") is not None:
         filled["postprocess"] = {**filled["postprocess"], "steps": [as_plain(step) for step in SEPARATING]}
     return filled
 
 
-def _of_ours(paths: Sequence[str], data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the data for checkpoints of ours, which are all of the same classes."""
+def _data_of_ours(
+    command: str, paths: Sequence[str], data: Mapping[str, Any], overrides: Sequence[str]
+) -> dict[str, Any]:
+    """Return the data for checkpoints of ours, which all have the same classes."""
     card, root = _read(paths[0])
     if data["name"] == TRAINED:
-        filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
+        trained_data = _trained_data(command, card, root)
+        filled = trained_data | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
     elif data["name"] in DATA.names():
-        chosen, known = _chosen(data, overrides), dict[str, Any]()
+        chosen = _chosen(data, overrides)
+        known: dict[str, Any] = {}
         if data["name"] == card.data.get("name"):
-            known = _own(card, root)
+            known = _trained_data(command, card, root)
         elif _asks_for_classes(data["name"]):
-            known = _of_card(card)
+            known = _card_values(card)
         filled = {**data, **{key: value for key, value in known.items() if key in data and key not in chosen}}
     else:
         return dict(data)
-    theirs = _of_card(card)
-    theirs |= {"channels": card.data.get("channels") or filled.get("channels"), "clip": card.data.get("clip")}
+    trained = _card_values(card)
+    trained |= {"channels": card.data.get("channels") or filled.get("channels"), "clip": card.data.get("clip")}
     problems = [
-        expected("eval", f"data.{key}", f"to be the checkpoint's {theirs[key]}", filled[key], "Leave it out.")
+        expected(command, f"data.{key}", f"to be the checkpoint's {trained[key]}", filled[key], "Leave it out.")
         for key in ("task", "classes", "in_channels", "channels", "mean", "std", "clip")
-        if as_plain(filled.get(key)) not in (None, [], REQUIRED, theirs[key])
+        if as_plain(filled.get(key)) not in (None, [], REQUIRED, trained[key])
     ]
     if problems:
         raise ConfigError(problems)
@@ -101,16 +112,16 @@ def _of_ours(paths: Sequence[str], data: Mapping[str, Any], overrides: Sequence[
     return filled
 
 
-def _of_foreign(source: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the data for a model that others trained, with its classes if the data has none."""
+def _data_of_foreign(command: str, source: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the data for a model that others trained. Data without classes gets those of the model."""
     from segmeter.models.foreign.opened import describe, open_foreign  # imports torch
 
     data = dict(values["data"])
     if data["name"] == TRAINED:
-        raise _untold(source.text)
+        raise _unknown_data(command, source.text)
     if _asks_for_classes(data["name"]) and "classes" not in _chosen(data, overrides):
         card = open_foreign(describe(source, ForeignConfig(**values["model"])), None).card
-        data |= {key: value for key, value in _of_card(card).items() if key in data and key not in ("mean", "std")}
+        data |= {key: value for key, value in _card_values(card).items() if key in data and key not in ("mean", "std")}
     return data
 
 
@@ -124,9 +135,9 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
     Raises
     ------
     ConfigError
-        The checkpoint names none, it is no longer there, or its settings are not valid (any more).
+        The checkpoint names none, the data is no longer there, or its settings are not valid (any more).
     """
-    values = _own(*_read(checkpoint))
+    values = _trained_data("export", *_read(checkpoint))
     root = values.get("root")
     if root in (None, REQUIRED) or not ("://" in str(root) or Path(str(root)).is_dir()):
         raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
@@ -140,39 +151,41 @@ def _read(path: str | Path) -> tuple[ModelCard, str | None]:
     """Return the model card, and the root of the data in the record of the checkpoint's run."""
     from segmeter.models.checkpoint import read_checkpoint  # imports torch, which --cfg must not
 
-    found, root = read_checkpoint(path, verify_weights=False), None
+    checkpoint = read_checkpoint(path, verify_weights=False)
+    root = None
     try:
-        root = read_run(found.folder.parents[1]).get("data_root")
+        root = read_run(checkpoint.folder.parents[1]).get("data_root")
     except FileNotFoundError:  # a checkpoint outside a run
         pass
     except (OSError, InputError) as error:
         _LOG.warning("%s So the location of the training data is unknown.", error)
-    return found.card, root if isinstance(root, str) else None
+    return checkpoint.card, root if isinstance(root, str) else None
 
 
-def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
+def _trained_data(command: str, card: ModelCard, root: str | None) -> dict[str, Any]:
     """Return the data set that the checkpoint was trained on, with defaults for missing settings."""
     if "name" not in card.data:
-        raise _untold("this checkpoint")
+        raise _unknown_data(command, "this checkpoint")
     usual = defaults(DATA.schema(card.data["name"]))
-    return {**usual, **card.data, **_of_card(card), **({} if root is None else {"root": root})}
+    return {**usual, **card.data, **_card_values(card), **({} if root is None else {"root": root})}
 
 
-def _untold(model: str) -> ConfigError:
+def _unknown_data(command: str, model: str) -> ConfigError:
     remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
-    return ConfigError(f"eval: {model} does not say which data it was trained on. {remedy}")
+    return ConfigError(f"{command}: {model} does not say which data it was trained on. {remedy}")
 
 
-def _of_card(card: ModelCard) -> dict[str, Any]:
+def _card_values(card: ModelCard) -> dict[str, Any]:
+    """Return the settings of the data that a model card has itself."""
     spec = card.spec.model_dump()
-    own = card.plane_channels
-    known = {**spec, "classes": spec["names"], "in_channels": own, "mean": card.mean[:own], "std": card.std[:own]}
-    return {key: as_plain(known[key]) for key in _CARD}
+    n = card.plane_channels
+    values = {**spec, "classes": spec["names"], "in_channels": n, "mean": card.mean[:n], "std": card.std[:n]}
+    return {key: as_plain(values[key]) for key in _CARD_KEYS}
 
 
 def _chosen(data: Mapping[str, Any], overrides: Sequence[str]) -> set[str]:
-    """Return the keys that the user set, on the command line or in a file with values other than the defaults."""
+    """Return the keys that the user set, on the command line or, with values other than the defaults, in a file."""
     usual = defaults(DATA.schema(data["name"]))
     keys = [line.partition("=")[0].lstrip("+~") for line in overrides]
-    named = {key.split(".")[1] for key in keys if key.startswith("data.")}
-    return named | {"name"} | {key for key, value in data.items() if value not in (REQUIRED, usual.get(key))}
+    typed = {key.split(".")[1] for key in keys if key.startswith("data.")}
+    return typed | {"name"} | {key for key, value in data.items() if value not in (REQUIRED, usual.get(key))}
