@@ -98,7 +98,7 @@ def _suggest(data: DataConfig, report: DataReport) -> dict[str, Any]:
     """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
     training = TrainingConfig(plan=True, batch_size="auto")
     augment = AugmentConfig()
-    plans = {device: plan_training(training, data, augment, seen=report, device=device) for device in _DEVICES}
+    plans = {device: plan_training(training, data, augment, train_report=report, device=device) for device in _DEVICES}
     mean, std = unit_moments(report.intensities)
     suggested: dict[str, Any] = {device: plan.overrides for device, plan in plans.items()}
     suggested |= {"data.mean": mean.tolist(), "data.std": std.tolist()}

@@ -79,7 +79,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
         (train_data, val_data), (train_report, val_report) = open_splits(config.data, ["train", "val"], unread=["test"])
-    plan = plan_training(config.training, config.data, config.augment, seen=train_report, device=device.type)
+    plan = plan_training(config.training, config.data, config.augment, train_report=train_report, device=device.type)
     build_job = partial(
         _build_job,
         train_data=train_data,
@@ -156,7 +156,7 @@ def _fit(
             sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
             sys.stdout.flush()
         plan = fit_budget(
-            unfitted, config.model, step_s=step_s, seen=train_report, val_cases=val_cases, is_open=is_open
+            unfitted, config.model, step_s=step_s, train_report=train_report, val_cases=val_cases, is_open=is_open
         )
         if _planned(config, plan) == planned:
             break
