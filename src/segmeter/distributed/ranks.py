@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ def find_unused(model: nn.Module, image: Tensor) -> list[str]:
 
 
 @contextmanager
-def joined(place: Place | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
+def joined(place: Rank | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
     """Join the other processes while the block runs: by gloo, and on GPUs by nccl too.
 
     Parameters

@@ -90,7 +90,7 @@ def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """A process's number among all, from 0, and its number on its machine."""
 
     rank: int
@@ -98,14 +98,14 @@ class Place:
     local: int
 
 
-def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
+def find_rank(environment: Mapping[str, str] = os.environ) -> Rank | None:
     """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None without any.
 
     Examples
     --------
-    >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
-    Place(rank=1, size=4, local=1)
-    >>> find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # the batch script itself, outside srun
+    >>> find_rank({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+    Rank(rank=1, size=4, local=1)
+    >>> find_rank({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # the batch script itself, outside srun
     True
     """
     torchrun, srun = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
@@ -115,7 +115,7 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
     if names is None:
         return None
     rank, size, local = (int(environment[name]) for name in names)
-    return Place(rank, size, local) if size > 1 else None
+    return Rank(rank, size, local) if size > 1 else None
 
 
 def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) -> None:
@@ -126,7 +126,7 @@ def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) 
     ConfigError
         torchrun or srun started several processes, and this one has no shard.
     """
-    place = find_place(environment) if shard is None else None
+    place = find_rank(environment) if shard is None else None
     if place is not None:
         rule = "to be set where torchrun or srun starts several processes, as each would do the whole job"
         number = f"{place.rank + 1}/{place.size}"

@@ -24,7 +24,7 @@ from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, MemoryBudget, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
@@ -94,7 +94,7 @@ def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = N
     manifest = run_cases(run, "evaluating", sees_all_probs=sums is not None)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
+    return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), calibration=sums)
 
 
 def predict(job: CaseRun) -> int:
@@ -186,7 +186,7 @@ def _finish_all(
 
     Predictions that wait take at most ``export.queue_mb`` of memory, or are one case.
     """
-    room = Room(job.export.queue_mb << 20)
+    room = MemoryBudget(job.export.queue_mb << 20)
 
     def held(part: range) -> Iterator[tuple[Prediction, int]]:
         for prediction in job.predictions(part, probs=probs, probs_dtype=probs_dtype):

@@ -128,7 +128,7 @@ def merge(job: Merge) -> dict[str, Any]:
         sums = empty_sums(first.spec)  # exact sums, so adding those of all runs is exact
         for piece in job.pieces:
             sums.add(read_sums(piece.folder, first.spec))
-    return conclude(manifest, rows, first.spec, job.metrics, facts=facts | mark, sums=sums, **at_end)
+    return conclude(manifest, rows, first.spec, job.metrics, facts=facts | mark, calibration=sums, **at_end)
 
 
 def _calibrated(job: Merge) -> bool:

@@ -189,7 +189,7 @@ def _finished(job: CaseRun, prediction: Prediction, cleaned: Cleaned, *, kind: l
     with stages.timed("write"):
         of_model = {"probs": prediction.probs, "predicted": prediction.labels}
         files = job.writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
-    return Entry(case_id=case_id, row=row, record={"image": kind, "files": files})
+    return Entry(case_id=case_id, row=row, resume_facts={"image": kind, "files": files})
 
 
 class Spool:

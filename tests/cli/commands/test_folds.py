@@ -14,7 +14,7 @@ from segmeter.cli.folders import Job
 from segmeter.cli.main import main
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from tests.data.crafted import make_folder
@@ -95,7 +95,7 @@ def test_folds_that_can_not_be_run_or_resumed_are_refused(tmp_path, started, mon
     ):
         with pytest.raises(ConfigError, match=said):
             folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
-    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
+    monkeypatch.setattr(folds, "find_rank", lambda: Rank(0, 2, 0))
     with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
         folds.run_folds(config(tmp_path), Job("train", (), None), 2)
     assert started == []

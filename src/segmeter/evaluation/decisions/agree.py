@@ -20,8 +20,8 @@ from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
-from segmeter.evaluation.drive import Room, collect
-from segmeter.evaluation.pair_maps import PairReader
+from segmeter.evaluation.drive import MemoryBudget, collect
+from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
@@ -193,7 +193,7 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
         Files can't be read or don't fit together, one line each.
     """
     measures = build_measures(job.metrics, job.spec)
-    work = partial(_compare_case, job, folder, PairReader(job.reading, job.metrics.spacing), Room(), measures)
+    work = partial(_compare_case, job, folder, PairLoader(job.reading, job.metrics.spacing), MemoryBudget(), measures)
     rows, tied = defaultdict[Compared, list[CaseRow]](list), defaultdict[str, list[float]](list)
     for compared, shares in collect(work, [*job.cases.items()], what="comparing"):
         for key, row in compared.items():
@@ -217,8 +217,8 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
 def _compare_case(
     job: AgreeJob,
     folder: Path,
-    reader: PairReader,
-    room: Room,
+    reader: PairLoader,
+    room: MemoryBudget,
     measures: Sequence[Measure],
     case: tuple[str, list[tuple[Path, ...]]],
 ) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
@@ -226,10 +226,10 @@ def _compare_case(
     case_id, files = case
     paths = tuple(path for each in files for path in each)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    _, pixels = reader.look(pair)
+    pixels = reader.measure_files(pair).pixels
     what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
     with room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
-        maps, spacing = reader.load_readers(case_id, files)
+        maps, spacing = reader.load_annotations_of(case_id, files)
         rows, tied = _compare(job, folder, measures, maps)
     known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
     return {key: replace(row, **known) for key, row in rows.items()}, tied
