@@ -114,7 +114,8 @@ def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
 
 def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
     """Pad (B, H, W, C) as `pad_to_multiple` does. The traced program itself chooses between mirroring and repeating."""
-    sizes, multiple, least = images.shape[1:3], segmenter.size_multiple, segmenter.size_least
+    sizes = images.shape[1:3]
+    multiple, least = segmenter.size_multiple, segmenter.size_least
     large: Any = [torch.sym_max(size, least) if least > 1 else size for size in sizes]
     padded = [(size + multiple - 1) // multiple * multiple for size in large]  # symbols: int() would fix their values
     pairs = zip(sizes, padded, strict=True)

@@ -34,11 +34,11 @@ class Ensemble(nn.Module):
         self.card = members[0].card
         wanted = self.card.spec.meaning | {"in_channels": self.card.in_channels}
         for card in (member.card for member in members[1:]):
-            given = card.spec.meaning | {"in_channels": card.in_channels}
+            facts = card.spec.meaning | {"in_channels": card.in_channels}
             for what, value in wanted.items():
-                if value != given[what]:
+                if value != facts[what]:
                     rule = f"to name models of the same {what}"
-                    raise ConfigError(expected("config", "checkpoint", rule, f"{value} and {given[what]}"))
+                    raise ConfigError(expected("config", "checkpoint", rule, f"{value} and {facts[what]}"))
         self.members = nn.ModuleList(members)
         self.size_multiple = math.lcm(*(member.size_multiple for member in members))
         self.size_least = max(member.size_least for member in members)

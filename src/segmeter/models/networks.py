@@ -120,9 +120,9 @@ def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
     with refusing(ConfigError, f"{what} does not run", "Choose another encoder or depth."):
         logits = network.eval()(torch.zeros(1, in_channels, *size))
     network.train(training)
-    given = tuple(logits.shape[-2:])
-    if given != size:
-        raise ConfigError(f"{what} gives logits of {given} for an image of {size}. Choose model.depth=5.")
+    logits_size = tuple(logits.shape[-2:])
+    if logits_size != size:
+        raise ConfigError(f"{what} gives logits of {logits_size} for an image of {size}. Choose model.depth=5.")
 
 
 def start_from(network: nn.Module, source: str) -> None:

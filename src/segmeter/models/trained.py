@@ -68,13 +68,13 @@ class Checkpoints:
 
 
 def read_checkpoints(
-    paths: Sequence[Path], *, told: ForeignConfig | None = None, spec: ClassSpec | None = None
+    paths: Sequence[Path], *, user_card: ForeignConfig | None = None, spec: ClassSpec | None = None
 ) -> Checkpoints:
     """Open one or several checkpoints, and verify their manifests and weights; or a model that others trained.
 
     Parameters
     ----------
-    told
+    user_card
         The configuration's card of a model that others trained.
     spec
         The data's classes, to which its classes are mapped; None takes those of its card.
@@ -89,7 +89,7 @@ def read_checkpoints(
     """
     sources = [find_source(path) for path in paths]
     if len(sources) == 1 and sources[0] is not None:
-        described = describe(sources[0], told or ForeignConfig())
+        described = describe(sources[0], user_card or ForeignConfig())
         if described.guessed:
             keys = ", ".join(f"model.{key}" for key in described.guessed)
             _LOG.warning("%s: guessed %s. segmeter check checkpoint=... writes a card to confirm.", paths[0], keys)
@@ -97,7 +97,7 @@ def read_checkpoints(
     if any(sources):
         rule = "to be a single model if others trained it"
         raise ConfigError(expected("config", "checkpoint", rule, ", ".join(map(str, paths))))
-    if told not in (None, ForeignConfig()):
+    if user_card not in (None, ForeignConfig()):
         raise ConfigError("model: its keys describe models that others trained; this checkpoint has its own card.")
     members = tuple(read_checkpoint(path) for path in paths)
     folders = [str(member.folder) for member in members]

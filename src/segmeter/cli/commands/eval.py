@@ -51,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
+    checkpoint = read_checkpoints(config.checkpoints, user_card=config.model, spec=config.data.spec())
     config = config.replace(metrics=completed(config.metrics, checkpoint.card.spec, instances=config.data.instances))
     axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
     if len(config.metrics.spacing or (1,) * axes) != axes:
@@ -89,7 +89,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
 def run_predict(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints, told=config.model)
+    checkpoint = read_checkpoints(config.checkpoints, user_card=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, holds=MANIFEST)

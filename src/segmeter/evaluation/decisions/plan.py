@@ -121,9 +121,17 @@ def _plan_slice(
     rows = []
     for s, (kind, name) in enumerate([*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]):
         points = _drawn_points(pilots[s], smaller, (ends[0][:, :, s], ends[1][:, :, s]), aims)
-        facts: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "slice": part}
-        facts["design_effect"] = None if first.clusters is None else plain(effects[s])
-        rows.append(plan_row(pilots[s], aims, points, **facts))
+        row = plan_row(
+            pilots[s],
+            aims,
+            points,
+            score=name,
+            kind=kind,
+            n_cases=count,
+            slice=part,
+            design_effect=None if first.clusters is None else plain(effects[s]),
+        )
+        rows.append(row)
     return sorted(rows, key=lambda row: names.index(row.score))
 
 

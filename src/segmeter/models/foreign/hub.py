@@ -24,7 +24,7 @@ _WANTED = ["*.json", "*.safetensors"]
 _EXPORT = "Export it to ONNX, and give that file."
 
 
-def describe(source: Source, told: ForeignConfig) -> Facts:
+def describe(source: Source, user_card: ForeignConfig) -> Facts:
     """Read the card of a model from its `config.json` and `preprocessor_config.json`.
 
     Raises

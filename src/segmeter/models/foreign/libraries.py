@@ -14,16 +14,16 @@ from segmeter.remote import fetch
 _FORM = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/ENCODER, such as Unet/resnet34."
 
 
-def describe(source: Source, told: ForeignConfig) -> Facts:
+def describe(source: Source, user_card: ForeignConfig) -> Facts:
     """Read the card of a network. It guesses ImageNet's normalisation, and the user must give the classes."""
-    if told.weights is None:
+    if user_card.weights is None:
         rule = "to name the file of the network's weights"
         raise ConfigError(expected("model", "weights", rule, "null", "Set model.weights=FILE."))
-    images: dict[str, Any] = {"channels": told.input.channels or 3}
+    images: dict[str, Any] = {"channels": user_card.input.channels or 3}
     if images["channels"] == 3:
         images["mean"], images["std"] = default_normalisation(3)
     size = {"fit": "any" if source.family == "torchvision" else "multiple:32"}
-    return Facts({}, (fetch(told.weights),), {"input": images, "size": size})
+    return Facts({}, (fetch(user_card.weights),), {"input": images, "size": size})
 
 
 def load(source: Source, config: ForeignConfig) -> nn.Module:

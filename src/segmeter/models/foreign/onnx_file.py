@@ -31,7 +31,7 @@ _MOST_OBJECTS = 300
 _APART = 7680.0  # Boxes of each class are moved by this many pixels times its number, so that classes don't overlap
 
 
-def describe(source: Source, told: ForeignConfig) -> Facts:
+def describe(source: Source, user_card: ForeignConfig) -> Facts:
     """Read the card of an ONNX file from its metadata and graph.
 
     Raises
@@ -58,7 +58,7 @@ def describe(source: Source, told: ForeignConfig) -> Facts:
             text = f"keeps weights in {name}, which is not a file of its folder"
             raise CheckpointError(f"{path}: {text}. Save it as one file.")
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    values, guesses = _of_graph(model.graph, told)
+    values, guesses = _of_graph(model.graph, user_card)
     with refusing(CheckpointError, f"{path}: its metadata can't be read", "Export it again."):
         if _OURS in metadata:
             values |= _ours(json.loads(metadata[_OURS]))
@@ -150,14 +150,14 @@ def _tensors(message: Any) -> Iterator[Any]:
                 yield from _tensors(inner)
 
 
-def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+def _of_graph(graph: Any, user_card: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of a card that a graph decides, and values that it suggests."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs, outputs = (
         {value.name: value.type.tensor_type for value in side if value.name not in weights}
         for side in (graph.input, graph.output)
     )
-    name = told.output.name or next(iter(outputs))
+    name = user_card.output.name or next(iter(outputs))
     if name not in outputs:
         raise ConfigError(expected("model", "output.name", f"to be one of {', '.join(outputs)}", name))
     axes = {input_name: len(tensor.shape.dim) for input_name, tensor in inputs.items()}

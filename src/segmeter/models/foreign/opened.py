@@ -72,7 +72,7 @@ def find_source(checkpoint: str | Path) -> Source | None:
     return Source(text, "onnx", text) if text.endswith(".onnx") else None
 
 
-def describe(source: Source, told: ForeignConfig) -> Described:
+def describe(source: Source, user_card: ForeignConfig) -> Described:
     """Complete the card of a model from its own files, its card file, and the command line, which comes first.
 
     Raises
@@ -82,10 +82,10 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     CheckpointError
         The model can't be read, or would run code.
     """
-    facts: Facts = _FAMILIES[source.family].describe(source, told)
-    path = beside(source, told) if told.card is None else fetch(told.card)
-    written = read_yaml(path) if path is not None and (told.card is not None or path.is_file()) else {}
-    layers = [config.model_dump(mode="json") for config in (ForeignConfig(**written), told)]
+    facts: Facts = _FAMILIES[source.family].describe(source, user_card)
+    path = beside(source, user_card) if user_card.card is None else fetch(user_card.card)
+    written = read_yaml(path) if path is not None and (user_card.card is not None or path.is_file()) else {}
+    layers = [config.model_dump(mode="json") for config in (ForeignConfig(**written), user_card)]
     values = overlay(facts.values, *layers)
     guesses = overlay(_GUESSED, facts.guesses or {})
     config = ForeignConfig(**overlay(_DEFAULTS, guesses, values))
@@ -163,9 +163,9 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
     return ForeignCheckpoint(**vars(described), card=card)
 
 
-def beside(source: Source, told: ForeignConfig) -> Path | None:
+def beside(source: Source, user_card: ForeignConfig) -> Path | None:
     """Return the path of a model's card, beside its file or in its folder; None if the model has neither here."""
-    path = Path(told.weights or source.place)
+    path = Path(user_card.weights or source.place)
     if source.family == "plugin":  # a folder of its name is unrelated
         return None
     return path / CARD if path.is_dir() else path.parent / CARD if path.is_file() else None
@@ -218,5 +218,5 @@ def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ..
 # Each family has `describe`, which finds the Facts of a Source, and `load`, which builds the network by its card
 _FAMILIES: dict[str, Any] = {"hf": hub, "onnx": onnx_file, "torchvision": libraries, "smp": libraries}
 _FAMILIES["plugin"] = SimpleNamespace(
-    describe=lambda source, told: PLUGINS[source.place][1], load=lambda source, config: PLUGINS[source.place][0]
+    describe=lambda source, user_card: PLUGINS[source.place][1], load=lambda source, config: PLUGINS[source.place][0]
 )
