@@ -81,7 +81,7 @@ def time_journal(folder: Path, classes: int, cases: int) -> Result:
     spec = name_classes(classes)
     manifest = Manifest.begin(folder, {}, [f"case{number:07d}" for number in range(cases)])
     for row in draw_rows(spec, cases):
-        manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, record=RECORD))
+        manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, resume_facts=RECORD))
     manifest.close()
     return measure(lambda: write_json(folder / "metrics.json", summarise(manifest.table(spec), spec, MetricsConfig())))
 

@@ -68,7 +68,7 @@ def write_journal(folder: Path, rows: Iterable[CaseRow], identity: dict[str, Any
     """Write the journal that scoring keeps until it has counted the last case."""
     manifest = Manifest.begin(folder, identity, names)
     for row in rows:
-        manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, record=RECORD))
+        manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, resume_facts=RECORD))
     manifest.close()
     return manifest
 

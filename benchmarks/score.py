@@ -32,7 +32,7 @@ from segmeter.evaluation import drive
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.pair_maps import PairReader
+from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.evaluation.pairing import MaskPair, find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -98,7 +98,7 @@ def score_on_one_core(job: Scoring) -> None:
 
 
 PARTS = (  # where a part's time is spent: module or class, function
-    ("read a pair", PairReader, "load"),
+    ("read a pair", PairLoader, "load"),
     ("count it", row, "count_case_and_hidden"),
     ("the rest of a case", CaseScorer, "__call__"),
     ("journal", Manifest, "add"),

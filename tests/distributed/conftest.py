@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from segmeter.distributed.ranks import joined
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from tests.distributed.asked import work
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the program that started the processes has the store
@@ -29,5 +29,5 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def _start(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    with joined(Place(rank, 2, rank), torch.device("cpu"), 300.0) as world:
+    with joined(Rank(rank, 2, rank), torch.device("cpu"), 300.0) as world:
         torch.save(work(world, folder), folder / f"rank{rank}.pt")

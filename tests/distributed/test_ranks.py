@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from segmeter.distributed.ranks import ALONE, Order, World, find_unused, joined
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from segmeter.errors import PeerError
 from segmeter.losses.config import LOSSES
 from tests.distributed.asked import LOSS_CASES, Unfinished, batches, gradient_of, three_steps, validate_each_way
@@ -57,7 +57,7 @@ def test_gpus_have_nccl_and_their_hosts_gloo(device: str, backend: str, monkeypa
     monkeypatch.setattr(dist, "destroy_process_group", lambda: asked.append("left"))
     monkeypatch.setattr(torch.cuda, "set_device", asked.append)
     monkeypatch.setattr(dist, "rendezvous", lambda url, timeout: iter([(dist.HashStore(), 1, 2)]))
-    with joined(Place(1, 2, 1), torch.device(device), None) as world:
+    with joined(Rank(1, 2, 1), torch.device(device), None) as world:
         assert (world.rank, world.size) == (1, 2)
         world.store.set("last", "")  # as rank 0 does
     own = [torch.device(device)] if device != "cpu" else []
@@ -89,7 +89,7 @@ def test_one_that_failed_after_its_last_step_keeps_nobody_waiting(monkeypatch: p
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **values: None)
     monkeypatch.setattr(dist, "rendezvous", lambda url, timeout: iter([(store, 0, 2)]))
     monkeypatch.setattr("segmeter.distributed.ranks._trainings", iter([7]))
-    with pytest.raises(OSError, match="disk full"), joined(Place(0, 2, 0), torch.device("cpu"), None):
+    with pytest.raises(OSError, match="disk full"), joined(Rank(0, 2, 0), torch.device("cpu"), None):
         raise OSError("disk full")
     with pytest.raises(PeerError, match="another process failed after its last step"):
         World(1, 2, dist.PrefixStore("segmeter/0/7", store)).leave(timedelta(seconds=5))

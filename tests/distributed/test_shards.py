@@ -11,11 +11,11 @@ from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import (
-    Place,
+    Rank,
     Shard,
     check_alone,
     describe_shard,
-    find_place,
+    find_rank,
     hash_names,
     own_batches,
     parse_shard,
@@ -58,11 +58,11 @@ def test_a_manifest_names_the_place_and_the_cases_of_the_whole_run() -> None:
 
 def test_variables_of_torchrun_and_srun_are_found() -> None:
     srun = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}
-    assert find_place(srun) == Place(5, 8, 1)
+    assert find_rank(srun) == Rank(5, 8, 1)
     here = {"SUBMITIT_LOCAL_GLOBALID": "1", "SUBMITIT_LOCAL_NTASKS": "2", "SUBMITIT_LOCAL_LOCALID": "1"}
-    assert find_place({**srun, **here}) == Place(1, 2, 1)
-    assert find_place({}) is None
-    assert find_place({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
+    assert find_rank({**srun, **here}) == Rank(1, 2, 1)
+    assert find_rank({}) is None
+    assert find_rank({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
 
 
 def test_several_processes_do_not_each_do_the_whole_job() -> None:

@@ -18,7 +18,7 @@ from segmeter.data.sample import Reading
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Entry
-from segmeter.evaluation.pair_maps import PairReader
+from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.evaluation.pairing import MaskPair, hash_pair
 from segmeter.evaluation.score import measure_probs, score
 from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig, SurfaceConfig
@@ -174,10 +174,10 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     for side in ("references", "predictions"):
         paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
         Image.fromarray(labels).save(*paths[side])
-    reader, pair = PairReader(READING, None), MaskPair(case_id="a", stem="a", **paths)
-    assert reader.look(pair) == (True, 0)
+    loader, pair = PairLoader(READING, None), MaskPair(case_id="a", stem="a", **paths)
+    assert loader.measure_files(pair) == (True, 0)
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
-    assert reader.look(pair) == (False, 300 * 300)
+    assert loader.measure_files(pair) == (False, 300 * 300)
 
 
 @pytest.fixture

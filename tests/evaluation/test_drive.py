@@ -15,7 +15,7 @@ from segmeter.cli.main import main
 from segmeter.errors import DataError, InputError, RunError
 from segmeter.evaluation import drive as memory
 from segmeter.evaluation import evaluate
-from segmeter.evaluation.drive import SMALL, Room, check_memory
+from segmeter.evaluation.drive import SMALL, MemoryBudget, check_memory
 from segmeter.evaluation.evaluate import run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
 from segmeter.evaluation.predicted import finish
@@ -71,7 +71,7 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
     """Label maps of 256 bytes."""
     changes, finish_one = [], evaluate.finish
 
-    class Watched(Room):
+    class Watched(MemoryBudget):
         def enter(self, needed):
             super().enter(needed)
             changes.append(needed)
@@ -80,7 +80,7 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
             changes.append(-needed)
             super().leave(needed)
 
-    monkeypatch.setattr(evaluate, "Room", lambda limit: Watched(most))
+    monkeypatch.setattr(evaluate, "MemoryBudget", lambda limit: Watched(most))
     monkeypatch.setattr(evaluate, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
     run_cases(job, "running")
     held = np.cumsum(changes)
@@ -153,7 +153,7 @@ def test_a_case_is_post_processed_measured_and_written(job):
     entry = finish(cleaning, prediction)
     ((given, cleaned),) = seen
     assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
-    assert list(entry.record["files"]) == ["labels/case00.png", "confidence/case00.tif"]
+    assert list(entry.resume_facts["files"]) == ["labels/case00.png", "confidence/case00.tif"]
     folder = job.folder / PREDICTIONS
     with Image.open(folder / "labels" / "case00.png") as image:
         np.testing.assert_array_equal(np.asarray(image), cleaned)
@@ -181,7 +181,7 @@ def test_what_can_not_fit_is_refused(monkeypatch):
 
 def test_what_fits_only_alone_waits_for_its_turn(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
-    room, changes = Room(), []
+    room, changes = MemoryBudget(), []
 
     def work(size):
         with room.hold(size * SMALL, what="it", remedy=""):

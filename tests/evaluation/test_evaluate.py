@@ -263,7 +263,7 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_o
     records = parse_records(read_records(tmp_path))
     manifest = Manifest.begin(tmp_path, job.identity, job.dataset.case_ids)
     for case_id, record in list(records.items())[:noted]:
-        manifest.add(Entry(case_id=case_id, record=record))
+        manifest.add(Entry(case_id=case_id, resume_facts=record))
     manifest.close()
     left = tmp_path / PREDICTIONS / "labels" / f"{TEMPORARY}left"
     left.write_bytes(b"half")

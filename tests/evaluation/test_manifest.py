@@ -20,7 +20,7 @@ SPEC = class_spec(2)
 
 def entry(case_id, **fields):
     row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)
-    return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), record={"unit": "mm"})
+    return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), resume_facts={"unit": "mm"})
 
 
 def begun(folder, count=3):
@@ -54,7 +54,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
     assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
     records = read_records(tmp_path)
     assert module.hashes_of(records) == {"a": given.sha256}
-    assert module.parse_records(records) == {"a": given.record}
+    assert module.parse_records(records) == {"a": given.resume_facts}
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
     with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
         opened()
     manifest = opened(resume=False)
-    manifest.add(Entry(case_id="x", sha256="78", record={"unit": "mm"}))
+    manifest.add(Entry(case_id="x", sha256="78", resume_facts={"unit": "mm"}))
     manifest.close()
     assert module.read_run_manifest(tmp_path / "run")["state"] == "running"
     before = read_records(opened().folder)
@@ -196,7 +196,7 @@ def test_sound_cases_are_noted_and_all_problems_raised_together(open_run):
     results = iter([Entry(case_id="a"), ("b: damaged",), Entry(case_id="c"), ("d: gone", "d: too large")])
     seen = []
     with pytest.raises(DataError) as caught:
-        drive((each for each in results), open_run, what="scoring", total=4, each=seen.append)
+        drive((each for each in results), open_run, what="scoring", total=4, on_case=seen.append)
     assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
     assert [entry.case_id for entry in seen] == ["a", "c"] == read_records(open_run.folder)["case_id"].to_pylist()
 
@@ -215,6 +215,6 @@ def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
         raise DataError(f"{entry.case_id}: another unit")
 
     with pytest.raises(DataError, match="a: another unit"):
-        drive(results(), open_run, what="scoring", total=2, each=refuse)
+        drive(results(), open_run, what="scoring", total=2, on_case=refuse)
     assert closed
     assert read_records(open_run.folder)["case_id"].to_pylist() == ["a"]

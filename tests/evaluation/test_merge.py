@@ -134,7 +134,7 @@ def predicted(folder, number, cases, every=("a", "b")):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         files = {f"labels/{case_id}.png": describe_file(path)}
-        manifest.add(Entry(case_id=case_id, record={"image": [1, 1, 3, "uint8"], "files": files}))
+        manifest.add(Entry(case_id=case_id, resume_facts={"image": [1, 1, 3, "uint8"], "files": files}))
     manifest.finish()
     write_json(folder / "run.json", {"command": "predict"})
     return folder

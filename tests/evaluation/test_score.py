@@ -122,7 +122,7 @@ def invented(pair):
     rng = np.random.default_rng(number := int(pair.stem))
     counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
     row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
-    return Entry(case_id=pair.case_id, row=row, sha256=f"{number:064}", record=vars(UNKNOWN_SPACING))
+    return Entry(case_id=pair.case_id, row=row, sha256=f"{number:064}", resume_facts=vars(UNKNOWN_SPACING))
 
 
 def peak(folder, count):

@@ -22,7 +22,7 @@ from segmeter.models.segmenter import Segmenter
 
 INPUT, OUTPUT = "images", "labels"
 AXES = ("batch", "height", "width")
-KEY = "segmeter"  # of ONNX's metadata
+KEY = "segmeter"  # Our facts have this key in ONNX's metadata
 
 
 class LabelModel(nn.Module):
@@ -31,7 +31,7 @@ class LabelModel(nn.Module):
     Parameters
     ----------
     model
-        Gives the networks, their normalisation and padding.
+        The networks, with their normalisation and padding.
     threshold
         Binary and multilabel: a class is present where its probability is above this.
     """
@@ -45,7 +45,7 @@ class LabelModel(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Predict labels of (B, H, W, C) images: (B, H, W), for multilabel (B, K, H, W)."""
-        if len(self.members) == 1:  # labels are cropped, which are fewer bytes than logits
+        if len(self.members) == 1:  # cropping labels moves fewer bytes than cropping logits
             return _cropped(self._decode(_padded_logits(self.members[0], images)), images)
         logits = (_cropped(_padded_logits(member, images).float(), images) for member in self.members)
         return self._decode(mean_logits(logits, self.spec.task))
@@ -58,7 +58,7 @@ class LabelModel(nn.Module):
 
 
 def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> tuple[ExportedProgram, int]:
-    """Trace a segmenter, or several that are averaged, on the device that it is on.
+    """Trace a segmenter, or several that are averaged, on its own device.
 
     Networks that distinguish maps of one pixel are traced for images larger than their stride.
 
@@ -69,7 +69,7 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
     threshold
         As in `LabelModel`.
     dtype
-        Of the images: "uint8", "uint16" or "float32".
+        The images' dtype: "uint8", "uint16" or "float32".
 
     Returns
     -------
@@ -78,7 +78,7 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
     Raises
     ------
     ConfigError
-        The network can't be traced for sizes that are not known yet.
+        The network can't be traced for unknown sizes.
     """
     model = LabelModel(segmenter, threshold=threshold).eval()
     first = cast(Segmenter, model.members[0])
@@ -89,7 +89,7 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
     for least in (1, stride + 1):
         axes = {number: Dim(name, min=1 if name == "batch" else least) for number, name in enumerate(AXES)}
         try:
-            # oblivious: no axis is taken to be larger than 1 because that of the example is
+            # Oblivious: the tracer must not conclude from the example that an axis is always larger than 1
             with torch.no_grad(), shapes.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
                 return export(model, (example,), dynamic_shapes=(axes,)), least
         except UserError as error:  # the network distinguishes sizes
@@ -106,15 +106,16 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> t
 
 def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
     """Compute the logits of (B, H, W, C) images, with the rows and columns that the network's stride adds."""
-    # a clone, as strides like those of channels_last would make the tracer tell sizes of 1 from all others
+    # A contiguous clone: with channels_last strides, the tracer would treat sizes of 1 as a special case
     padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
     logits: Tensor = segmenter.padded_logits(segmenter.normalise(padded))
     return logits
 
 
 def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
-    """Pad (B, H, W, C) as `pad_to_multiple` does, in steps that leave its choice of two ways to the traced program."""
-    sizes, multiple, least = images.shape[1:3], segmenter.size_multiple, segmenter.size_least
+    """Pad (B, H, W, C) as `pad_to_multiple` does. The traced program itself chooses between mirroring and repeating."""
+    sizes = images.shape[1:3]
+    multiple, least = segmenter.size_multiple, segmenter.size_least
     large: Any = [torch.sym_max(size, least) if least > 1 else size for size in sizes]
     padded = [(size + multiple - 1) // multiple * multiple for size in large]  # symbols: int() would fix their values
     pairs = zip(sizes, padded, strict=True)
@@ -123,9 +124,9 @@ def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
     )
     tiny = rows | columns
     for axis, size, wanted in zip((1, 2), sizes, padded, strict=True):
-        places = torch.arange(wanted, device=images.device)
-        mirrored = torch.where(places < size, places, 2 * size - 2 - places)
-        images = images.index_select(axis, torch.where(tiny, places.clamp(max=size - 1), mirrored))
+        indices = torch.arange(wanted, device=images.device)
+        mirrored = torch.where(indices < size, indices, 2 * size - 2 - indices)
+        images = images.index_select(axis, torch.where(tiny, indices.clamp(max=size - 1), mirrored))
     return images
 
 
@@ -160,9 +161,9 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
             for axis in value.type.tensor_type.shape.dim:
                 if axis.dim_param in names:
                     axis.dim_param = names[axis.dim_param]
-        del model.graph.value_info[:]  # sizes of inner values, in symbols that are gone
+        del model.graph.value_info[:]  # sizes of inner values, in symbols that no longer exist
         for node in model.graph.node:
-            del node.metadata_props[:]  # where it was traced, with the paths of this machine's sources
+            del node.metadata_props[:]  # has the paths of this machine's sources
         model.metadata_props.add(key=KEY, value=json.dumps(facts, ensure_ascii=False))
         content: bytes = model.SerializeToString()
     return content

@@ -26,17 +26,19 @@ from segmeter.models.trained import Checkpoints
 Model = Callable[[np.ndarray], np.ndarray]
 
 MODEL, COMPARISON = "model.onnx", "comparison.json"
-LEAST_EQUAL = 0.9999  # share of pixels
-TIE = 1e-3  # of the larger logit, or of 1: sums of float32 in another order differ by about 1e-5 of it
-LARGEST = 1024  # pixels: of larger images a corner of this edge is compared
+LEAST_EQUAL = 0.9999  # At least this share of the pixels must have equal labels
+# Logits closer than this share of the larger one (or of 1) are a near-tie. Sums of float32 in another order differ by
+# about 1e-5 of it.
+TIE = 1e-3
+LARGEST = 1024  # Larger images are compared in a corner of this height and width, in pixels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """The compared cases by id, their pixels (for multilabel those of every plane), and how many pixels differ.
+    """The compared cases by id, their pixels (for multilabel, the pixels of every plane), and how many pixels differ.
 
-    `widest` is the largest difference, among the pixels that differ, between the two logits that compete for the pixel,
-    as a share of the larger one (or of 1).
+    `widest` is the largest margin among the pixels that differ: the difference between the two logits that compete for
+    the pixel, as a share of the larger one (or of 1).
     """
 
     cases: tuple[str, ...]
@@ -62,7 +64,7 @@ def export_model(
     images: Iterable[tuple[str, np.ndarray]],
     threshold: float = 0.5,
 ) -> Exported:
-    """Write ``model.onnx`` and comparison.json into a folder.
+    """Write model.onnx and comparison.json into a folder.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def export_model(
     folder
         Exists. The file appears in it complete, or not at all.
     images
-        Ids and (H, W, C) images of one dtype, which becomes that of the model's input. At least one.
+        Ids and (H, W, C) images, at least one, all of one dtype, which the model's input will have.
     threshold
         Binary and multilabel: a class is present where its probability is above this.
 
@@ -86,7 +88,8 @@ def export_model(
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         need(name, "onnx", "ONNX files")
-    place, config = torch.device("cpu"), InferenceConfig(precision="float32", threshold=threshold)
+    cpu = torch.device("cpu")
+    config = InferenceConfig(precision="float32", threshold=threshold)
     cases = list(images)
     dtypes = {image.dtype.name: case_id for case_id, image in cases}
     if len(dtypes) != 1:
@@ -94,14 +97,14 @@ def export_model(
         rule = "to be at least one, and of one dtype, which the model will take"
         raise DataError(expected("export", "images", rule, given, "Set input=FOLDER_OR_FILE."))
     (dtype,) = dtypes
-    program, least = onnx_file.trace(checkpoint.load(place), threshold=threshold, dtype=dtype)
+    program, least = onnx_file.trace(checkpoint.load(cpu), threshold=threshold, dtype=dtype)
     content = onnx_file.encode(program, describe(checkpoint, threshold=threshold, dtype=dtype, least=least))
     session = open_session(content)
 
     def run(batch: np.ndarray) -> np.ndarray:
         return cast(np.ndarray, session.run([onnx_file.OUTPUT], {onnx_file.INPUT: batch})[0])
 
-    agreement = compare(run, Predictor(checkpoint.load(place), config, place), cases)
+    agreement = compare(run, Predictor(checkpoint.load(cpu), config, cpu), cases)
     write_json(folder / COMPARISON, {**asdict(agreement), "least_equal": LEAST_EQUAL, "near_tie": TIE})
     path = folder / MODEL
     write_bytes(path, content)
@@ -132,12 +135,12 @@ def describe(checkpoint: Checkpoints, *, threshold: float, dtype: str, least: in
 
 
 def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.ndarray]]) -> Agreement:
-    """Compare a model's labels with those that our own code computes for the same images.
+    """Compare a model's labels with the labels that our own code computes for the same images.
 
     Parameters
     ----------
     model
-        From (B, H, W, C) to labels.
+        A function from (B, H, W, C) images to labels.
     predictor
         In float32, without tiles and flips.
     images
@@ -146,10 +149,13 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
     Raises
     ------
     RunError
-        A pixel differs that is no near-tie, or more pixels differ than the bar allows.
+        A pixel differs that is not a near-tie, or more pixels differ than `LEAST_EQUAL` allows.
     """
-    spec, threshold = predictor.segmenter.card.spec, predictor.config.threshold
-    cases, pixels, differing, widest = list[str](), 0, 0, 0.0
+    spec = predictor.segmenter.card.spec
+    threshold = predictor.config.threshold
+    cases = list[str]()
+    pixels = differing = 0
+    widest = 0.0
     for case_id, image in images:
         for batch in _batches(image, odd=not cases):
             remedy = "Nothing was written. Use a network such as model=unet."
@@ -194,14 +200,15 @@ def _margins(theirs: np.ndarray, computed: Tensor, spec: ClassSpec, threshold: f
             f"export: expected {ours.dtype} {ours.shape} for case {case_id!r}, got {theirs.dtype} {theirs.shape}. "
             "Nothing was written."
         )
-    margins, logits = np.full(ours.shape, np.nan), to_numpy(computed)
-    places = np.nonzero(ours != theirs)
+    margins = np.full(ours.shape, np.nan)
+    logits = to_numpy(computed)
+    differing = np.nonzero(ours != theirs)
     if spec.task == "multiclass":
-        batch, rows, columns = places
-        won, lost = (logits[batch, labels[places], rows, columns] for labels in (ours, theirs))
+        batch, rows, columns = differing
+        won, lost = (logits[batch, labels[differing], rows, columns] for labels in (ours, theirs))
     else:
-        won = (logits if spec.is_multilabel else logits[:, 0])[places]
+        won = (logits if spec.is_multilabel else logits[:, 0])[differing]
         lost = np.full_like(won, decision_level(threshold, double=False))
     larger = np.maximum(np.maximum(np.abs(won), np.abs(lost)), 1)
-    margins[places] = np.abs(won - lost) / larger
+    margins[differing] = np.abs(won - lost) / larger
     return margins

@@ -25,21 +25,21 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)
 _FOR_EVER = timedelta(days=365)
-# The keys by which rank 0 says that it has read the data, or written all results, and any process that it failed
+# Keys of the store: rank 0 has read the data; rank 0 has written all results; a process failed
 _FIRST, _LAST, _FAILED = "first", "last", "failed"
-_OF_PEERS = re.compile("gloo|nccl|TCPStore|connection|timed out|timeout", re.IGNORECASE)
+_PEER_ERRORS = re.compile("gloo|nccl|TCPStore|connection|timed out|timeout", re.IGNORECASE)
 _NO_ANSWER = "another process ended, or did not answer for as long as training.stall_minutes says"
-_trainings = count()  # a sweep's trainings share torchrun's store
+_trainings = count()  # numbers a sweep's trainings, which share torchrun's store
 _STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
 
 class Order(NamedTuple):
-    """Rank 0's order to all processes: the step of this number or, before it, a validation."""
+    """Rank 0's order to all processes: to take the step of this number, or to validate before it."""
 
     step: int
     progress: float
@@ -68,7 +68,7 @@ class World:
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """Add up a tensor over all processes."""
+        """Add up a tensor over all processes, in place."""
         if self.size > 1:
             dist.all_reduce(values)
         return values
@@ -88,15 +88,15 @@ class World:
         return torch.load(io.BytesIO(box[0]), map_location="cpu", weights_only=False)
 
     def gather(self, content: Any) -> list[Any]:
-        """Return the content of each process, by rank, in rank 0, and nothing in the others; all call it."""
+        """Return the content of each process, by rank, in rank 0, and an empty list in the others; all call it."""
         if self.size == 1:
             return [content]
-        found = [None] * self.size if self.leads else None
-        dist.gather_object(None if self.leads else content, found, dst=0)
-        return [] if found is None else [content, *found[1:]]
+        contents = [None] * self.size if self.leads else None
+        dist.gather_object(None if self.leads else content, contents, dst=0)
+        return [] if contents is None else [content, *contents[1:]]
 
     def copy_first(self, tensors: Iterable[Tensor]) -> None:
-        """Copy rank 0's tensors into those of the others; all call it."""
+        """Copy rank 0's tensors into the tensors of all others; all call it."""
         for tensor in tensors if self.size > 1 else ():
             sent = tensor.contiguous()
             dist.broadcast(sent, src=0)
@@ -117,21 +117,21 @@ class World:
 
         Returns
         -------
-        The highest number of a signal that any process received, 0 without one.
+        The highest signal number that any process received; 0 without a signal.
         """
         kind = _VALIDATE if order.validates else _STEP
         return signal if self.size == 1 else self._agree([kind, float(order.step), order.progress], signal)[1]
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Let the others leave, unless an error ended this process. All call it, however they end."""
+        """Let the others leave, unless an error ended this process. Every process calls it, however it ends."""
         if self.leads and self.size > 1 and (error is None or isinstance(error, Interrupted)):
             with suppress(RuntimeError):  # the steps are done, so a process may be gone
                 self._agree([_STOP, 0.0, 0.0], 0)
 
     def leave(self, patience: timedelta) -> None:
-        """Wait until every process is at its end: a launcher would wait forever for one that hangs there.
+        """Wait until every process is at its end, as a launcher would wait forever for a process that hangs there.
 
-        Rank 0 says when it has written all results. The others answer, as the store may be rank 0's and end with it.
+        Rank 0 says when it has written all results, and waits for the others' answers: the store may end with rank 0.
 
         Raises
         ------
@@ -141,27 +141,27 @@ class World:
         answers = [f"{_LAST}/{rank}" for rank in range(1, self.size)]
         if self.leads:
             self.store.set(_LAST, "")
-        ends = time.monotonic() + patience.total_seconds()
+        deadline = time.monotonic() + patience.total_seconds()
         while not self.store.check(answers if self.leads else [_LAST]):  # not store.wait: no signal would end it
             if self.store.check([_FAILED]):
                 raise PeerError("training: another process failed after its last step; its own message says why.")
-            if time.monotonic() > ends:
+            if time.monotonic() > deadline:
                 raise PeerError(f"training: {_NO_ANSWER} (it hangs after its last step).")
             time.sleep(0.05)
         if not self.leads:
             self.store.set(answers[self.rank - 1], "")
 
     def next_order(self, signal: int) -> Order | None:
-        """Wait for rank 0's next order, None at the end; the other processes call it."""
+        """Wait for rank 0's next order; None at the end. The other processes call it."""
         (kind, step, progress), _ = self._agree([0.0, 0.0, 0.0], signal)
         return None if kind == _STOP else Order(int(step), progress, validates=kind == _VALIDATE)
 
     def _agree(self, order: list[float], signal: int) -> tuple[list[float], int]:
-        """Share rank 0's order, whose values are >= 0 while the others give 0, and the highest signal."""
+        """Share rank 0's order and the highest signal. An order's values are >= 0, and the others contribute 0."""
         values = torch.tensor([*order, float(signal)], dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        *told, highest = values.tolist()
-        return told, int(highest)
+        *shared_order, highest = values.tolist()
+        return shared_order, int(highest)
 
 
 ALONE = World()
@@ -170,9 +170,9 @@ ALONE = World()
 class Averaged:
     """Runs a model in `DistributedDataParallel`; a single process runs the model itself.
 
-    The wrapper averages the gradients of the parameters that learn when it is made. So it is made again when that
-    changes, as when an encoder is no longer frozen. It waits for a gradient of each of them, so it is told if some get
-    none, like the last layers of some encoders. Running statistics are each process's own, and rank 0's are saved.
+    The wrapper averages the gradients of the parameters that learn when it is made, so it is made again when that set
+    changes, as when an encoder thaws. It waits for a gradient of each parameter unless it is told that some get none,
+    like the last layers of some encoders. Each process keeps its own running statistics, and rank 0's are saved.
     Synchronised batch norm computes them over all processes.
 
     Parameters
@@ -195,7 +195,7 @@ class Averaged:
 
     @contextmanager
     def gathering(self, image: Tensor, *, last: bool) -> Iterator[None]:
-        """Average in the last backward pass of a step only; until then gradients add up here. `image` is a batch."""
+        """Average only in the last backward pass of a step; until then gradients add up here. `image` is a batch."""
         if last or self.world.size == 1:
             yield
         else:
@@ -219,7 +219,7 @@ class Averaged:
 
 
 def find_unused(model: nn.Module, image: Tensor) -> list[str]:
-    """Name the learning parameters that the output for `image` does not depend on. The model does not change.
+    """Name the learning parameters that the output for `image` doesn't depend on. The model stays as it is.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def find_unused(model: nn.Module, image: Tensor) -> list[str]:
 
 
 @contextmanager
-def joined(place: Place | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
+def joined(process: Rank | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
     """Join the other processes while the block runs: by gloo, and on GPUs by nccl too.
 
     Parameters
@@ -252,25 +252,25 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
     PeerError
         Another process ended, or did not answer in time.
     """
-    if place is None:
+    if process is None:
         yield ALONE
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
     # torchrun sets the address and port at which the processes find each other. A step of srun, or submitit's tasks on
     # this machine, take the node that launched the job, and a port that follows from the job's number.
-    os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
+    os.environ.update(RANK=str(process.rank), WORLD_SIZE=str(process.size), LOCAL_RANK=str(process.local))
     os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
     job = os.environ.get("SUBMITIT_LOCAL_JOB_ID") or os.environ.get("SLURM_JOB_ID", "9500")
     os.environ.setdefault("MASTER_PORT", str(20000 + int(job) % 20000))
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     patience = _FOR_EVER if limit_s is None else timedelta(seconds=limit_s)
-    part = f"segmeter/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_trainings)}"
+    prefix = f"segmeter/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_trainings)}"
     try:
-        whole, _, _ = next(dist.rendezvous("env://", timeout=patience))  # type: ignore[attr-defined]
-        store = dist.PrefixStore(part, whole)  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=patience)
-        world = World(place.rank, place.size, store)
+        shared_store, _, _ = next(dist.rendezvous("env://", timeout=patience))  # type: ignore[attr-defined]
+        store = dist.PrefixStore(prefix, shared_store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=process.rank, world_size=process.size, timeout=patience)
+        world = World(process.rank, process.size, store)
         try:
             yield world
         except Interrupted:  # rank 0 has saved, and the others end well
@@ -282,7 +282,7 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
             raise
         world.leave(patience)
     except RuntimeError as error:
-        if isinstance(error, PeerError) or not _OF_PEERS.search(str(error)):
+        if isinstance(error, PeerError) or not _PEER_ERRORS.search(str(error)):
             raise
         reason = str(error).splitlines()[0]
         raise PeerError(f"training: {_NO_ANSWER} ({reason}).") from error

@@ -1,4 +1,4 @@
-"""Divides a job: finds which process of how many this is, and which part of the sorted cases `shard=2/7` takes.
+"""Divides a job: finds this process's rank, and the part of the sorted cases that `shard=2/7` takes.
 
 A prediction is divided by whole batches.
 """
@@ -80,7 +80,7 @@ def check_filled(shard: Shard, parts: int, what: str, remedy: str) -> None:
 
 
 def part_warning(shard: Shard, cases: int, whole: int) -> str:
-    """Write a line about the part of the cases that a job covers."""
+    """Write a line that says which part of the cases a job covers."""
     return f"shard {shard}: {cases} of {whole} cases; `segmeter merge` joins the shards."
 
 
@@ -90,32 +90,33 @@ def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A process's number among all, from 0, and its number on its machine."""
+class Rank:
+    """A process's number among all, from 0; the number of processes; and its number on its own machine."""
 
     rank: int
     size: int
     local: int
 
 
-def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
+def find_rank(environment: Mapping[str, str] = os.environ) -> Rank | None:
     """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None without any.
 
     Examples
     --------
-    >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
-    Place(rank=1, size=4, local=1)
-    >>> find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # the batch script itself, outside srun
+    >>> find_rank({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+    Rank(rank=1, size=4, local=1)
+    >>> find_rank({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None  # the batch script itself, outside srun
     True
     """
-    torchrun, srun = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+    torchrun = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    srun = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
     local_tasks = ("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_LOCALID")
-    kinds = (torchrun, local_tasks, srun)  # a stand-in may run in a step of srun
-    names = next((names for names in kinds if all(name in environment for name in names)), None)
+    launchers = (torchrun, local_tasks, srun)  # a stand-in may run in a step of srun
+    names = next((names for names in launchers if all(name in environment for name in names)), None)
     if names is None:
         return None
     rank, size, local = (int(environment[name]) for name in names)
-    return Place(rank, size, local) if size > 1 else None
+    return Rank(rank, size, local) if size > 1 else None
 
 
 def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) -> None:
@@ -126,16 +127,16 @@ def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) 
     ConfigError
         torchrun or srun started several processes, and this one has no shard.
     """
-    place = find_place(environment) if shard is None else None
-    if place is not None:
+    process = find_rank(environment) if shard is None else None
+    if process is not None:
         rule = "to be set where torchrun or srun starts several processes, as each would do the whole job"
-        number = f"{place.rank + 1}/{place.size}"
+        number = f"{process.rank + 1}/{process.size}"
         remedy = f"Set shard={number} in this one and so on, then merge; or start one, with launch=processes."
         raise ConfigError(expected("config", "shard", rule, f"null in process {number}", remedy))
 
 
 def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """Yield the batches of images of these kinds: one kind each, and at most `size` images.
+    """Divide images into batches of one kind each and at most `size` images.
 
     Examples
     --------
@@ -152,7 +153,7 @@ def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
 
 
 def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[int]]:
-    """Return the cases of every n-th batch, and the number of each one's batch.
+    """Return the cases of every n-th batch, and for each case the number of its batch.
 
     Batches stay whole, as a network's outputs may differ in their last bits if an image is predicted among others.
 
@@ -162,8 +163,8 @@ def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int
     (([0, 1, 3], [0, 0, 2]), ([2], [1]))
     """
     batches = shard.take(list(enumerate(split_batches(kinds, size))))
-    taken = [(index, number) for number, batch in batches for index in batch]
-    return [index for index, _ in taken], [number for _, number in taken]
+    numbered = [(index, number) for number, batch in batches for index in batch]
+    return [index for index, _ in numbered], [number for _, number in numbered]
 
 
 def take_batches(dataset: "Dataset", shard: Shard, *, batch_size: int) -> tuple["Dataset", list[int]]:
@@ -173,7 +174,7 @@ def take_batches(dataset: "Dataset", shard: Shard, *, batch_size: int) -> tuple[
 
     Returns
     -------
-    The cases of the shard, and the number of each one's batch.
+    The cases of the shard, and for each case the number of its batch.
 
     Raises
     ------

@@ -39,18 +39,18 @@ def compare(
     folders
         Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. The first of each pair is the base.
     config
-        Convention, background, bootstrap, interval, cluster and seed. Those that change a score must be as in the runs.
-        Measures are those of the runs, and so are clusters and groups unless given.
+        Convention, background, bootstrap, interval, cluster and seed. Keys that change a score must have the runs'
+        values. Measures come from the runs, and so do clusters and groups unless given.
     rank_by
         The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean". None is the
         headline.
     require
-        Requirements for the new one of two runs, see `compare_runs`.
+        Requirements for the new run of two, see `compare_runs`.
 
     Returns
     -------
     dict
-        The content of compare.json: what `segmeter.metrics.summary.compare.compare_runs` returns, with ``schema``,
+        The content of compare.json: the result of `segmeter.metrics.summary.compare.compare_runs`, with ``schema``,
         ``convention``, the classes' `ClassSpec.meaning`, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
         ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
 
@@ -65,9 +65,9 @@ def compare(
     named, spec, config = read_runs(folders, config)
     laid_out = lay_out({name: open_cases([folder]) for name, folder in named.items()}, spec, config, require=require)
     boards = list(laid_out.boards.values())
-    effective = [count_effective(board) for board in boards]
+    counts_by_run = [count_effective(board) for board in boards]
     compared = compare_laid_out(laid_out)
-    least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
+    least = {name: min(counts[name] or np.inf for counts in counts_by_run) for name in spec.names}
     return {
         "schema": SCHEMA,
         "convention": config.convention,
@@ -95,7 +95,7 @@ def read_runs(
     DataError
         A folder is not a finished evaluation.
     InputError
-        There are too few, one is given twice, or the runs differ in classes, convention, clusters or settings of
+        There are too few, a folder is given twice, or the runs differ in classes, convention, clusters or settings of
         measures.
     """
     resolved = find_runs("compare", folders, keep=lambda name: not name.startswith(("predictions/", "overlays/")))
@@ -106,10 +106,13 @@ def read_runs(
     summaries = {name: _summary(folder, config) for name, folder in named.items()}
     specs = {name: read_spec(folder) for name, folder in named.items()}
     first, spec = next(iter(specs.items()))
-    measured = {name: {one["name"]: one for one in run.get("measure_settings", ())} for name, run in summaries.items()}
-    shared = [measure for measure in measured[first] if all(measure in run for run in measured.values())]
-    known = [measured[first][measure] for measure in shared if measure in MEASURES.names()]
-    problems = _differences({name: each.meaning for name, each in specs.items()}, {})
+    settings_by_run = {
+        name: {settings["name"]: settings for settings in run.get("measure_settings", ())}
+        for name, run in summaries.items()
+    }
+    shared = [measure for measure in settings_by_run[first] if all(measure in run for run in settings_by_run.values())]
+    measures = [settings_by_run[first][measure] for measure in shared if measure in MEASURES.names()]
+    problems = _differences({name: classes.meaning for name, classes in specs.items()}, {})
     if not problems:
         asked = {_CONVENTION: config.convention, _MEANS: [spec.names[k] for k in mean_classes(config, spec)]}
         facts = {
@@ -117,58 +120,64 @@ def read_runs(
                 _CONVENTION: run["convention"],
                 _MEANS: run.get("mean_classes", list(spec.names)),
                 **({} if config.cluster else {_CLUSTER: run["bootstrap"]["cluster"]}),
-                **{f"metrics.measures.{one}.{key}": v for one in shared for key, v in measured[name][one].items()},
+                **{
+                    f"metrics.measures.{measure}.{key}": value
+                    for measure in shared
+                    for key, value in settings_by_run[name][measure].items()
+                },
             }
             for name, run in summaries.items()
         }
         problems = _differences(facts, asked)
     if problems:
         raise InputError(problems)
-    config = _inherit(list(summaries.values()), config, known)
+    config = _inherit(list(summaries.values()), config, measures)
     check_metrics(config, spec)
     return named, spec, config
 
 
 def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
     """Name what runs don't share with the first run, or with the settings requested for all."""
-    first, one = next(iter(facts.items()))
+    first, first_facts = next(iter(facts.items()))
     return [
         expected(
             "compare",
             "runs",
             f"to have the same {what}, as {'this comparison' if what in asked else repr(first)} with {_shown(value)}",
-            f"{_shown(each.get(what))} in {name!r}",
+            f"{_shown(run_facts.get(what))} in {name!r}",
             _REMEDIES.get(what, ""),
         )
-        for name, each in facts.items()
-        for what, value in {**one, **asked}.items()
-        if each.get(what) != value
+        for name, run_facts in facts.items()
+        for what, value in {**first_facts, **asked}.items()
+        if run_facts.get(what) != value
     ]
 
 
 def _inherit(
     summaries: Sequence[Mapping[str, Any]], config: MetricsConfig, measures: Sequence[Mapping[str, Any]]
 ) -> MetricsConfig:
-    """Take clusters, measures, groups and headline from the runs, which share them, if none are given."""
+    """Take the runs' shared measures, and their clusters, groups and headline where the configuration has none."""
     headlines = {run.get("headline_score") for run in summaries}
-    groups = [{name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()} for run in summaries]
+    groups = [{name: tuple(group["classes"]) for name, group in run.get("per_group", {}).items()} for run in summaries]
     return config.replace(
         headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
         cluster=config.cluster or summaries[0]["bootstrap"]["cluster"],
         measures=tuple(
-            MEASURES.schema(one["name"])(**{k: tuple(v) if isinstance(v, list) else v for k, v in one.items()})
-            for one in measures
+            MEASURES.schema(settings["name"])(
+                **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+            )
+            for settings in measures
         ),
         groups=config.groups
-        or {name: held for name, held in groups[0].items() if all(other.get(name) == held for other in groups)},
+        or {name: classes for name, classes in groups[0].items() if all(run.get(name) == classes for run in groups)},
     )
 
 
 def short_names(places: Sequence[Path]) -> list[str]:
-    """Name places by their last part, without the date of a run if that is enough, or by their path if it is not."""
+    """Name places by their last part, without a run's date if the names still differ; otherwise by their path."""
     names = [str(place) for place in places]
-    own = [path.parent.name if is_nnunet(path) else path.name for path in places]
-    for shorter in (own, [_DATE.sub("", name) for name in own]):
+    last_parts = [path.parent.name if is_nnunet(path) else path.name for path in places]
+    for shorter in (last_parts, [_DATE.sub("", name) for name in last_parts]):
         names = shorter if len(set(shorter)) == len(places) else names
     return names
 
@@ -194,7 +203,7 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
     Raises
     ------
     InputError
-        `rank_by`, which the user gave as `key`, is no metric of all runs.
+        `rank_by`, which the user gave as `key`, is not a metric of all runs.
     """
     ranked = {name: entry["ranking"]["order"] for name, entry in metrics.items() if entry["ranking"]}
     chosen = rank_by if rank_by in ranked else f"{rank_by}/mean"
@@ -202,12 +211,13 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
         rule = "to be a metric of all runs whose better direction is known"
         raise InputError(expected("compare", key, rule, repr(rank_by), nearest(rank_by, ranked)))
     ranks = metrics[chosen]["ranking"]["ranks"]
-    others = {}
-    for name, order in ranked.items():  # that disagree on a pair that neither of them ties
-        theirs = metrics[name]["ranking"]["ranks"]
-        if any((ranks[a] - ranks[b]) * (theirs[a] - theirs[b]) < 0 for a in ranks for b in ranks):
-            others[name] = order
-    return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
+    other_orders = {}
+    for name, order in ranked.items():
+        other_ranks = metrics[name]["ranking"]["ranks"]
+        # Two metrics disagree if they order a pair of runs in opposite ways; a tie in either is no disagreement
+        if any((ranks[a] - ranks[b]) * (other_ranks[a] - other_ranks[b]) < 0 for a in ranks for b in ranks):
+            other_orders[name] = order
+    return {"rank_by": chosen, "order": ranked[chosen], "other_orders": other_orders}
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,9 @@ writes their files.
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -24,22 +26,25 @@ from segmeter.parallel import free_bytes, map_in_threads
 from segmeter.progress import Report, track
 from segmeter.threads import count_cores
 
+if TYPE_CHECKING:  # few runs measure calibration
+    from segmeter.metrics.probabilities import Calibration
+
 SUMMARY = "metrics.json"
-SMALL = 64 << 20  # bytes; for less, free memory is not looked up
+SMALL = 64 << 20  # Work that needs fewer bytes starts without a look at free memory
 Case = TypeVar("Case")
 Result = TypeVar("Result")
-Outcome = Entry | tuple[str, ...]
+CaseResult = Entry | tuple[str, ...]
 """A finished case, or the problems of its files."""
 
 
 def drive(
-    results: Generator[Outcome, None, None],
+    results: Generator[CaseResult, None, None],
     manifest: Manifest,
     *,
     what: str,
     total: int,
     parts: Callable[[Report], None] | None = None,
-    each: Callable[[Entry], None] = lambda entry: None,
+    on_case: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
     """Record every finished case in the manifest, in order, and close it.
 
@@ -49,8 +54,8 @@ def drive(
         The result of each case that the manifest lacks.
     what, total, parts
         As `segmeter.progress.track` shows them.
-    each
-        Called with each finished case once it is noted.
+    on_case
+        Called with each finished case once the manifest has it.
 
     Raises
     ------
@@ -62,7 +67,7 @@ def drive(
         for result in track(results, what, total, parts=parts):
             if isinstance(result, Entry):
                 manifest.add(result)
-                each(result)
+                on_case(result)
             else:
                 problems.extend(result)
     if problems:
@@ -76,8 +81,9 @@ def conclude(
     metrics: MetricsConfig,
     *,
     facts: Mapping[str, Any],
-    sums: Any = None,
-    **noted: Any,
+    calibration: "Calibration | None" = None,
+    inputs: Mapping[str, str] | None = None,
+    records: pa.Table | None = None,
 ) -> dict[str, Any]:
     """Summarise the rows of a run, write its results, and mark it as done.
 
@@ -85,10 +91,10 @@ def conclude(
     ----------
     facts
         Further entries of metrics.json.
-    sums
-        The `Calibration` over all cases, or None.
-    noted
-        Passed to `Manifest.finish`.
+    calibration
+        The sums over all cases, or None.
+    inputs, records
+        As for `Manifest.finish`.
 
     Returns
     -------
@@ -100,17 +106,19 @@ def conclude(
     DataError
         A table of the metrics changed while it was used.
     """
-    summary, folder, kept = {**summarise(rows, spec, metrics), **facts}, manifest.folder, list[str]()
+    summary = {**summarise(rows, spec, metrics), **facts}
     check_tables(metrics, manifest.identity)
-    if sums is not None:
+    folder = manifest.folder
+    calibration_files = list[str]()
+    if calibration is not None:
         from segmeter.metrics.calibration_file import NAME, summarise_calibration, write_sums  # few runs have them
 
-        summary["calibration"] = summarise_calibration(sums.compute(), spec)
-        write_sums(folder, sums)
-        kept = [NAME]
-    written = write_cases(folder, rows, spec, mean_classes(metrics, spec))
+        summary["calibration"] = summarise_calibration(calibration.compute(), spec)
+        write_sums(folder, calibration)
+        calibration_files = [NAME]
+    case_files = write_cases(folder, rows, spec, mean_classes(metrics, spec))
     write_json(folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written, *kept), **noted)
+    manifest.finish((SUMMARY, *case_files, *calibration_files), inputs=inputs, records=records)
     return summary
 
 
@@ -148,7 +156,7 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
     needed
         Estimated bytes.
     what, remedy
-        For the message: what needs them, and what to do about it.
+        The message says what needs the memory, and what to do about it.
 
     Raises
     ------
@@ -159,25 +167,26 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
-class Room:
-    """Memory that threads share. Work that fits only alone waits until the others are done.
+class MemoryBudget:
+    """Memory that threads share. A thread waits until its bytes fit beside those of the others, or until it is alone.
 
     Parameters
     ----------
     limit
-        Bytes; None takes the memory that is free when nothing is held.
+        Bytes; None takes the memory that is free while no thread holds any.
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self._fixed, self._limit = limit is not None, limit
+        self._limit = limit
+        self._is_fixed = limit is not None
         self._held = 0
         self._changed = threading.Condition()
 
     def enter(self, needed: int, *, what: str = "", remedy: str = "") -> None:
-        """Wait until `needed` bytes fit, and hold them; without a limit, raise as `check_memory` if they never fit."""
+        """Wait until `needed` bytes fit, and hold them. Without a fixed limit, `check_memory` may refuse."""
         with self._changed:
             self._changed.wait_for(lambda: not self._held or self._held + needed <= (self._limit or 0))
-            if not self._held and not self._fixed:
+            if not self._held and not self._is_fixed:
                 check_memory(needed, what=what, remedy=remedy)
                 self._limit = free_bytes()
             self._held += needed
@@ -189,13 +198,13 @@ class Room:
             self._changed.notify_all()
 
     def hold(self, needed: int, *, what: str, remedy: str) -> ExitStack:
-        """Hold bytes until the returned context ends; less than `SMALL` needs no room."""
-        held = ExitStack()
+        """Hold bytes until the returned context ends. Fewer than `SMALL` are not counted."""
+        stack = ExitStack()
         if needed >= SMALL:
             self.enter(needed, what=what, remedy=remedy)
-            held.callback(self.leave, needed)
-        return held
+            stack.callback(self.leave, needed)
+        return stack
 
 
-def _show(count: int) -> str:
-    return f"{max(count, 0) / 2**30:.1f} GiB"
+def _show(size: int) -> str:
+    return f"{max(size, 0) / 2**30:.1f} GiB"

@@ -24,7 +24,7 @@ from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.drive import SUMMARY, Room, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, MemoryBudget, conclude, drive
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
@@ -44,7 +44,8 @@ from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
 
-BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
+# Images that are run in tiles are read in bands beyond this size. Smaller ones are read whole, several ahead.
+BANDED_PIXELS = 1 << 23
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,9 +61,9 @@ def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = N
     job
         Each case of its data set must have a target.
     metrics
-        Its group of the configuration.
+        The group `metrics` of the configuration.
     loss
-        Reported beside the metrics, per case and of all cases as one batch, or None.
+        Reported beside the metrics, for each case and for all cases as one batch; or None.
 
     Returns
     -------
@@ -82,31 +83,32 @@ def evaluate(job: CaseRun, *, metrics: MetricsConfig, loss: nn.Module | None = N
     dataset, spec = job.dataset, job.dataset.spec
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
-    sums = empty_sums(spec) if metrics.calibration else None
+    calibration = empty_sums(spec) if metrics.calibration else None
     measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
     def see(prediction: Prediction) -> None:
-        if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
-            sums.update(prediction.sample.target, prediction.probs)
+        if calibration is not None and prediction.probs is not None and prediction.sample.target is not None:
+            calibration.update(prediction.sample.target, prediction.probs)
 
     run = replace(job, measure=measure, terms=None if loss is None else additive(loss, spec), see=see)
     check_streamable(run, metrics)
-    manifest = run_cases(run, "evaluating", sees_all_probs=sums is not None)
+    manifest = run_cases(run, "evaluating", sees_all_probs=calibration is not None)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
+    rows = manifest.table(spec)
+    return conclude(manifest, rows, spec, metrics, facts=note_shard(job.identity), calibration=calibration)
 
 
 def predict(job: CaseRun) -> int:
     """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
 
-    A resumed run keeps finished cases up to the first whose files are missing or changed. Warns once if the images are
-    not on the scale of those that the model was trained on.
+    A resumed run keeps finished cases up to the first whose files are missing or changed. Warns once if the images have
+    another scale than the model's training images.
 
     Returns
     -------
     int
-        The number of predicted images in all.
+        The number of all images, those of an interrupted run included.
 
     Raises
     ------
@@ -147,7 +149,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     Returns
     -------
     Manifest
-        It is done if the run was finished before, and all its files are whole.
+        It is done if the run was finished before and all its files are whole.
 
     Raises
     ------
@@ -160,17 +162,18 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     if manifest.done:
         return manifest
     done = restore_cases(job, manifest, none=sees_all_probs) if job.resume else 0
-    rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    rest = range(done, len(job.dataset))
+    streamed = job.dataset.streamed_cases()
     if job.resume and streamed.intersection(rest):
-        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
-        _LOG.warning(kept, done, len(job.dataset))
+        text = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
+        _LOG.warning(text, done, len(job.dataset))
     probs = job.export.probs or job.export.confidence or sees_all_probs or needs_probs(job.postprocess.steps)
-    in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
-    dtype: ProbsDtype = "float32" if in_full else job.export.probs_dtype
+    full_precision = sees_all_probs or job.export.confidence  # otherwise the file's dtype is enough
+    dtype: ProbsDtype = "float32" if full_precision else job.export.probs_dtype
     alone = set(streamed)
     if probs:  # several large cases with their probabilities would fill the memory
         headers = enumerate(map_in_threads(job.dataset.header_of, range(len(job.dataset))))
-        alone |= {index for index, found in headers if found.height * found.width > WHOLE_PIXELS}
+        alone |= {index for index, header in headers if header.height * header.width > WHOLE_PIXELS}
     edges = {rest.start, rest.stop}.union(*((index, index + 1) for index in alone.intersection(rest)))
     parts = starmap(range, pairwise(sorted(edges)))
     _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
@@ -184,16 +187,16 @@ def _finish_all(
 ) -> Generator[Entry, None, None]:
     """Predict parts of the cases, and finish them in threads, in order.
 
-    Predictions that wait take at most ``export.queue_mb`` of memory, or are one case.
+    Waiting predictions take at most ``export.queue_mb`` of memory, unless a single case takes more.
     """
-    room = Room(job.export.queue_mb << 20)
+    budget = MemoryBudget(job.export.queue_mb << 20)
 
-    def held(part: range) -> Iterator[tuple[Prediction, int]]:
+    def predict_part(part: range) -> Iterator[tuple[Prediction, int]]:
         for prediction in job.predictions(part, probs=probs, probs_dtype=probs_dtype):
             if job.see is not None:
                 job.see(prediction)
             size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
-            room.enter(size)
+            budget.enter(size)
             yield prediction, size
 
     def work(waiting: tuple[Prediction, int]) -> Entry:
@@ -201,7 +204,7 @@ def _finish_all(
         try:
             return finish(job, prediction)
         finally:
-            room.leave(size)
+            budget.leave(size)
 
     threads = max(count_cores(), job.export.workers)
     ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
@@ -209,39 +212,44 @@ def _finish_all(
         if part.start in streamed:
             yield finish_in_bands(job, part.start)
         else:
-            with closing(map_in_threads(work, held(part), threads=threads, ahead=ahead, name="finish")) as finished:
-                yield from finished
+            entries = map_in_threads(work, predict_part(part), threads=threads, ahead=ahead, name="finish")
+            with closing(entries):
+                yield from entries
 
 
 def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
-    """Warn once, for the first case, if its image states a position that the files to be written can't state.
+    """Warn once, for the first case, if its image states a position that the predictions' format can't hold.
 
-    Large label maps are TIFF or Zarr whatever the format.
+    Large label maps are TIFF or Zarr, whatever the configured format.
     """
     first = next(iter(job.dataset.case_ids), None)
-    geometry, form = NOWHERE if first is None else job.dataset.locate(first), job.export.labels_format
-    form = "png" if form == "auto" else form
-    form = "tiff" if large and form != "zarr" else form
+    geometry = NOWHERE if first is None else job.dataset.locate(first)
+    file_format = "png" if job.export.labels_format == "auto" else job.export.labels_format
+    if large and file_format != "zarr":
+        file_format = "tiff"
     if isinstance(job.dataset, VolumeSet):
-        keeps, lost = "nifti", geometry.affine is not None and form in ("tiff", "zarr")
+        better_format = "nifti"
+        is_lost = geometry.affine is not None and file_format in ("tiff", "zarr")
     else:
-        keeps, lost = "tiff", form != "tiff" and (bool(geometry.geotiff) or (form == "png" and geometry.known))
-    if lost and job.export.labels:
-        said = "predictions: %s files can't say where the pixels of case %r lie. export.labels_format=%s keeps it."
-        _LOG.warning(said, form, first, keeps)
+        better_format = "tiff"
+        is_lost = file_format != "tiff" and (bool(geometry.geotiff) or (file_format == "png" and geometry.known))
+    if is_lost and job.export.labels:
+        text = "predictions: %s files can't say where the pixels of case %r lie. export.labels_format=%s keeps it."
+        _LOG.warning(text, file_format, first, better_format)
 
 
 def measure_prediction(
     metrics: MetricsConfig, measures: Sequence[Measure], spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
 ) -> CaseRow:
-    """Measure a case after post-processing. Its spacing is the configured one, or else that of its file.
+    """Measure a case after post-processing. Its spacing comes from the configuration, or else from its file.
 
     Raises
     ------
     DataError
         The case has no target.
     """
-    sample, unit = prediction.sample, ""
+    sample = prediction.sample
+    unit = ""
     spacing: tuple[float, ...] | None = metrics.spacing
     if spacing is None and sample.geometry is not None:
         spacing, unit = sample.geometry.spacing, sample.geometry.unit or ""
@@ -274,31 +282,33 @@ def measure_prediction(
 
 
 def check_streamable(job: CaseRun, metrics: MetricsConfig | None = None) -> None:
-    """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
+    """Refuse, all at once, the settings that don't work for volumes or for cases that are read in bands.
 
     Raises
     ------
     ConfigError
         One line per setting.
     """
-    dataset, steps = job.dataset, job.postprocess.steps
+    dataset = job.dataset
+    steps = job.postprocess.steps
     if isinstance(dataset, VolumeSet):
         problems = check_volume_export(job.export, dataset.spec)
         rule, remedy = "to be left out for volumes", "Connected components are the objects of a volume."
-        flat = [each.name for each in steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
+        flat = [step.name for step in steps if isinstance(step, WatershedConfig | DistanceSplitConfig)]
         problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
         if problems:
             raise ConfigError(problems)
     needs = _whole_map_needs(job.export, job.postprocess)
     if metrics is not None:
-        needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
+        remedy = "Leave it out; pixels are counted."
+        needs += [(f"metrics.measures: {measure.name}", remedy) for measure in metrics.measures]
         needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
     if job.terms is not None and not sums_by_bands(job.terms):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
     if needs and (streamed := dataset.streamed_cases()):
         first = min(streamed)
-        found = dataset.header_of(first)
-        why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+        header = dataset.header_of(first)
+        why = "a Zarr image" if header.format == "zarr" else f"{header.height} x {header.width} pixels"
         rule = f"to work by rows, as case {dataset.case_ids[first]!r} is read by rows ({why})"
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
@@ -313,9 +323,9 @@ def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig) -> li
 def prefer_bands(
     dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
 ) -> Dataset:
-    """Return a data set that reads images which are run in tiles in bands, unless something needs a whole map.
+    """Return a data set that reads large tiled images in bands, unless a setting needs a whole map.
 
-    The labels are the same either way; it takes less memory.
+    Reading in bands takes less memory. The labels are the same either way.
     """
     if _whole_map_needs(export, postprocess):
         return dataset

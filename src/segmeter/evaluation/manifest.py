@@ -2,7 +2,7 @@
 
 ``manifest.json`` has the identity of the run, its cases, and at the end the hashes of the results. While the run is
 unfinished, ``manifest.rows`` is its journal: the rows of finished cases in Arrow batches, each with a checksum. After
-any fault the whole batches are kept and the other cases are measured again.
+any fault, whole batches are kept and the other cases are measured again.
 """
 
 import json
@@ -35,14 +35,15 @@ SCHEMA = 5
 MANIFEST = "manifest.json"
 PREDICTIONS = "predictions"  # the folder of a run's label maps and probabilities
 STATES = ("running", "done")
-RECORDS = "records.parquet"  # of a finished run
-JOURNAL = "manifest.rows"  # only while a run is unfinished
-BATCH = 64  # cases that are written together, and that a killed process may lose if they took less than a second
-SECONDS = 1.0  # between two writes if cases take longer, and between two syncs: a power cut may cost as much
+RECORDS = "records.parquet"  # Finished runs have this file
+JOURNAL = "manifest.rows"  # Unfinished runs have this file
+BATCH = 64  # Cases per write. A killed process loses at most this many
+# Write at least once a second, and fsync at most once a second. A power cut loses at most that much work.
+SECONDS = 1.0
 
 _LOG = logging.getLogger(__name__)
 RECORD_COLUMNS = ("case_id", "sha256", "record")
-_HEAD = Struct("<QI")  # of a batch: its bytes and their CRC-32
+_HEAD = Struct("<QI")  # Each batch begins with its size in bytes and their CRC-32
 _encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each record
 # A batch is so small that waking threads takes longer than packing it
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -53,7 +54,7 @@ class RunManifest(Form):
     """The form of manifest.json."""
 
     identity: dict[str, Any]
-    cases: list[str] | dict[str, Any]  # from names to records before schema 5
+    cases: list[str] | dict[str, Any]  # before schema 5, a dict from names to records
     state: str = ""
     results: dict[str, FileEntry] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
@@ -61,12 +62,16 @@ class RunManifest(Form):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row if it was measured, the hash of its files, and all else that a resumed run needs."""
+    """A finished case: its row if it was measured, the hash of its files, and the facts that a resumed run needs.
+
+    For `score` these facts are the fields of the case's `CaseSpacing`. For `eval` and `predict` they are ``image``, by
+    which batches are formed, and ``files``, with the hash of each file of the prediction.
+    """
 
     case_id: str
     row: CaseRow | None = None
     sha256: str = ""
-    record: Mapping[str, Any] = field(default_factory=dict)
+    resume_facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Manifest:
@@ -79,7 +84,7 @@ class Manifest:
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
-        self._open: list[Entry] = []  # not yet written
+        self._unwritten: list[Entry] = []
         self._written = self._synced = 0.0
 
     @classmethod
@@ -93,27 +98,28 @@ class Manifest:
 
     def add(self, entry: Entry) -> None:
         """Record a finished case."""
-        self._open.append(entry)
-        if len(self._open) >= BATCH or time.monotonic() - self._written > SECONDS:
+        self._unwritten.append(entry)
+        if len(self._unwritten) >= BATCH or time.monotonic() - self._written > SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Write the cases that were added: all of them, or none if they can't be written."""
-        if not self._open:
+        if not self._unwritten:
             return
-        rows = [entry.row for entry in self._open if entry.row is not None]
-        table = columns_of_rows(rows) if rows else pa.table({"case_id": [entry.case_id for entry in self._open]})
-        records = [_encode(entry.record) for entry in self._open]
-        for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
+        rows = [entry.row for entry in self._unwritten if entry.row is not None]
+        table = columns_of_rows(rows) if rows else pa.table({"case_id": [entry.case_id for entry in self._unwritten]})
+        records = [_encode(entry.resume_facts) for entry in self._unwritten]
+        for name, texts in (("sha256", [entry.sha256 for entry in self._unwritten]), ("record", records)):
             table = table.append_column(name, pa.array(texts, pa.string()))
         journal = self._append(table)
-        self._open, self._written = [], time.monotonic()
+        self._unwritten = []
+        self._written = time.monotonic()
         if self._written - self._synced > SECONDS:
             journal.sync()
             self._synced = time.monotonic()
 
     def _append(self, table: pa.Table) -> Lines:
-        """Write a batch to the journal, which is returned."""
+        """Write a batch to the journal, and return the journal."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write_table(table.combine_chunks())
@@ -125,30 +131,34 @@ class Manifest:
     def keep(self, cases: int) -> None:
         """Keep the first finished cases of an interrupted run; drop the others and what a fault left behind."""
         self.close()
-        whole, rest = 0, None
+        kept_bytes = 0
+        cut_batch = None
         for table, end in read_batches(self.folder):
             if len(table) > cases:
-                rest = table.slice(0, cases)
+                cut_batch = table.slice(0, cases)
                 break
-            whole, cases = end, cases - len(table)
-        self._journal = Lines(self.folder / JOURNAL, keep=whole)
-        if rest is not None and len(rest):
-            self._append(rest)
+            kept_bytes = end
+            cases -= len(table)
+        self._journal = Lines(self.folder / JOURNAL, keep=kept_bytes)
+        if cut_batch is not None and len(cut_batch):
+            self._append(cut_batch)
 
     def table(self, spec: ClassSpec) -> CaseTable:
-        """Return the rows of all finished cases, which are read from the journal on demand."""
+        """Return the rows of all finished cases; they are read from the journal on demand."""
         self.close()
-        ids, sizes, ends = list[str](), list[int](), [0]
+        case_ids = list[str]()
+        sizes = list[int]()
+        ends = [0]
         for table, end in read_batches(self.folder):
-            ids += table["case_id"].to_pylist()
+            case_ids += table["case_id"].to_pylist()
             sizes.append(len(table))
             ends.append(end)
 
         def load(batches: range) -> pa.Table:
-            found = islice(read_batches(self.folder, ends[batches.start]), len(batches))
-            return pa.concat_tables([table for table, _ in found], promote_options="default")
+            tables = islice(read_batches(self.folder, ends[batches.start]), len(batches))
+            return pa.concat_tables([table for table, _ in tables], promote_options="default")
 
-        return CaseTable(ids, in_batches(sizes, load), spec.counts_shape)
+        return CaseTable(case_ids, in_batches(sizes, load), spec.counts_shape)
 
     def finish(
         self, results: Sequence[str] = (), *, inputs: Mapping[str, str] | None = None, records: pa.Table | None = None
@@ -162,20 +172,20 @@ class Manifest:
         inputs
             Hashes of files that were read in addition to those of the cases.
         records
-            case_id, sha256 and record of all cases; None takes those of the journal.
+            case_id, sha256 and record of all cases; None reads them from the journal.
         """
         self.close()
         records = read_records(self.folder) if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
-        kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
-        end = {"state": "done", "results": kept, "inputs": dict(inputs or {}), "cases": list(self.cases)}
-        write_json(self.folder / MANIFEST, self.head | end)
+        files = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
+        content = {"state": "done", "results": files, "inputs": dict(inputs or {}), "cases": list(self.cases)}
+        write_json(self.folder / MANIFEST, self.head | content)
         remove(self.folder / JOURNAL)
         self.done = True
 
     def close(self) -> None:
-        """Write what was added and release the file."""
+        """Write the added cases and close the file."""
         self.flush()
         if self._journal is not None:
             with closing(self._journal) as journal:
@@ -196,7 +206,7 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
         manifest = Manifest(folder, flatten(identity), cases, done=before["state"] == "done")
         if not manifest.done:
             return manifest
-        remove(folder / JOURNAL)  # a process may have been killed just before it did so
+        remove(folder / JOURNAL)  # it is left over if a process was killed just before this step
         damaged = [name for name, entry in before["results"].items() if not is_whole(folder / name, entry)]
         if RECORDS not in damaged:
             damaged += find_damaged(folder, parse_records(read_records(folder)).values())
@@ -213,7 +223,7 @@ def find_damaged(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]:
-    """Read the whole batches of a run's journal from a byte on, and the byte at which each ends.
+    """Read the whole batches of a run's journal from byte `start` on, each with the byte at which it ends.
 
     Raises
     ------
@@ -247,8 +257,8 @@ def read_records(folder: Path) -> pa.Table:
         As `read_run_manifest`; or the table is missing or damaged.
     """
     if read_run_manifest(folder)["state"] != "done":
-        nothing = pa.table({name: pa.array([], pa.string()) for name in RECORD_COLUMNS})
-        return pa.concat_tables([nothing, *(table.select(RECORD_COLUMNS) for table, _ in read_batches(folder))])
+        no_rows = pa.table({name: pa.array([], pa.string()) for name in RECORD_COLUMNS})
+        return pa.concat_tables([no_rows, *(table.select(RECORD_COLUMNS) for table, _ in read_batches(folder))])
     try:
         with open_own(folder / RECORDS, most=MOST_OF_CASES) as file:
             return pq.read_table(file, columns=list(RECORD_COLUMNS))
@@ -258,7 +268,7 @@ def read_records(folder: Path) -> pa.Table:
 
 
 def hashes_of(records: pa.Table) -> dict[str, str]:
-    """Return the hash of each case's files, by case id."""
+    """Return the hash over each case's files, by case id."""
     return dict(zip(records["case_id"].to_pylist(), records["sha256"].to_pylist(), strict=True))
 
 
@@ -307,15 +317,17 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
     ConfigError
         One line per key of the configuration that differs, and one for the cases.
     """
-    before, now = read_run_manifest(folder), RETIRED | ADDED | flatten(identity)
+    before = read_run_manifest(folder)
     was = RETIRED | ADDED | before["identity"]
+    now = RETIRED | ADDED | flatten(identity)
     lines = [
         f"resume: `{key}` was {was.get(key)!r} and is {now.get(key)!r} now."
         for key in sorted({*was, *now})
         if was.get(key) != now.get(key)
     ]
-    known, given = set(before["cases"]), set(cases)
-    for text, names in (("were not there", given - known), ("are gone", known - given)):
+    old_cases = set(before["cases"])
+    new_cases = set(cases)
+    for text, names in (("were not there", new_cases - old_cases), ("are gone", old_cases - new_cases)):
         lines += [f"resume: cases that {text} ({some(names)})."] if names else []
     if lines:
         raise ConfigError([*lines, "resume: this is another run. Start it with resume=null, or put these back."])

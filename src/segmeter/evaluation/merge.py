@@ -30,7 +30,7 @@ from segmeter.progress import track
 from segmeter.records import flatten
 from segmeter.schema import as_plain
 
-MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction
+MISSING = SCORE + "missing"  # The column is 1 where a case has no prediction
 
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -72,13 +72,14 @@ def check_merge(job: Merge) -> None:
     if job.metrics is None:
         return
     now = flatten({"metrics": as_plain(job.metrics), "tables": hash_tables(job.metrics)})
-    first, decided = job.pieces[0], ("metrics.", "tables.")
-    changed = [key for key, value in first.identity.items() if key.startswith(decided) and now.get(key) != value]
+    first = job.pieces[0]
+    metric_keys = [key for key in first.identity if key.startswith(("metrics.", "tables."))]
+    changed = [key for key in metric_keys if now.get(key) != first.identity[key]]
     if changed:
         rule = "to have the config.yaml and tables that it was measured with"
         raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
-    every = set[str]().union(*(piece.cases for piece in job.pieces))
-    shared = sum(len(piece.cases) for piece in job.pieces) - len(every)
+    case_ids = set[str]().union(*(piece.cases for piece in job.pieces))
+    shared = sum(len(piece.cases) for piece in job.pieces) - len(case_ids)
     if shared and _calibrated(job):
         rule = "to share no case, as calibration adds up all pixels of each"
         raise InputError(expected("merge", "runs", rule, f"{shared} cases in two of them"))
@@ -101,34 +102,49 @@ def merge(job: Merge) -> dict[str, Any]:
     """
     check_merge(job)
     if len(threads := {str(piece.identity.get("threads")) for piece in job.pieces}) > 1:  # of different machines
-        said = "merge: the runs computed with %s threads: last bits may differ from those of one run."
-        _LOG.warning(said, ", ".join(sorted(threads)))
-    found = {case_id: piece for piece in reversed(job.pieces) for case_id in piece.cases}
-    owners = {case_id: found[case_id] for case_id in sorted(found)}  # the first one if shards overlap
-    first, mark = job.pieces[0], dict[str, Any]()
+        text = "merge: the runs computed with %s threads: last bits may differ from those of one run."
+        _LOG.warning(text, ", ".join(sorted(threads)))
+    # Where shards overlap, the first one owns the case
+    owners = {case_id: piece for piece in reversed(job.pieces) for case_id in piece.cases}
+    owners = {case_id: owners[case_id] for case_id in sorted(owners)}
+    first = job.pieces[0]
+    mark = dict[str, Any]()
     identity = dict(first.identity)
-    if job.kind == "folds":  # to tell out-of-fold results from those of one checkpoint; shards leave no trace
+    if job.kind == "folds":  # marks out-of-fold results, which several checkpoints made; shards leave no trace
         checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
         mark = {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
-        shared = [key for key, value in identity.items() if all(one.identity.get(key) == value for one in job.pieces)]
-        identity = {key: identity[key] for key in shared}
+        identity = {
+            key: value
+            for key, value in identity.items()
+            if all(piece.identity.get(key) == value for piece in job.pieces)
+        }
     manifest = Manifest.begin(job.folder, identity | mark, list(owners))
-    noted = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
-    table = pa.table(dict(zip(RECORD_COLUMNS, zip(*noted, strict=True), strict=True)))
+    lines = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
+    table = pa.table(dict(zip(RECORD_COLUMNS, zip(*lines, strict=True), strict=True)))
     records = parse_records(table)
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    at_end: dict[str, Any] = {"records": table, "inputs": {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}}
+    inputs = {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}
     _take_files(job.folder, owners, records)
     if job.metrics is None or first.spec is None:
-        manifest.finish(**at_end)
+        manifest.finish(inputs=inputs, records=table)
         return {}
-    rows, sums = _read_rows(job.pieces), None
+    rows = _read_rows(job.pieces)
     facts = _files_facts(rows, records, job) if first.command == "score" else {}
+    calibration = None
     if _calibrated(job):
-        sums = empty_sums(first.spec)  # exact sums, so adding those of all runs is exact
+        calibration = empty_sums(first.spec)  # the sums are exact, so adding them over all runs is exact
         for piece in job.pieces:
-            sums.add(read_sums(piece.folder, first.spec))
-    return conclude(manifest, rows, first.spec, job.metrics, facts=facts | mark, sums=sums, **at_end)
+            calibration.add(read_sums(piece.folder, first.spec))
+    return conclude(
+        manifest,
+        rows,
+        first.spec,
+        job.metrics,
+        facts=facts | mark,
+        calibration=calibration,
+        inputs=inputs,
+        records=table,
+    )
 
 
 def _calibrated(job: Merge) -> bool:
@@ -136,11 +152,11 @@ def _calibrated(job: Merge) -> bool:
 
 
 def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
-    """Read all rows by case id; rows that shards share must be equal."""
+    """Read all rows in the order of their case ids. Rows that shards share must be equal."""
     rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
-    repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]
-    pairs = ((ids[place], rows.read(place - 1, place + 1).to_pylist()) for place in repeated)
+    repeated = [index for index in range(1, len(ids)) if ids[index] == ids[index - 1]]
+    pairs = ((ids[index], rows.read(index - 1, index + 1).to_pylist()) for index in repeated)
     if differing := dict.fromkeys(case_id for case_id, (one, other) in pairs if one != other):
         named = [
             f"{case_id} in {' and '.join(piece.name for piece in pieces if case_id in piece.cases)}"
@@ -152,7 +168,8 @@ def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
 
 def _files_facts(rows: CaseTable, records: Records, job: Merge) -> dict[str, Any]:
     """Return the entries of metrics.json that a single run of score has about its files."""
-    spacings, missing = Spacings(), list[str]()
+    spacings = Spacings()
+    missing = list[str]()
     for case_id, record in records.items():
         spacings.add(case_id, record)
     for part in rows.parts():
@@ -164,7 +181,7 @@ def _files_facts(rows: CaseTable, records: Records, job: Merge) -> dict[str, Any
 
 
 def _take_files(folder: Path, owners: Mapping[str, Piece], records: Records) -> None:
-    """Link or copy every file of predictions/, after checking that it is as it was written."""
+    """Link or copy every file of predictions/, after checking that it didn't change since it was written."""
     named = [(case_id, name, entry) for case_id in owners for name, entry in records[case_id].get("files", {}).items()]
     outside = [repr(name) for _, name, _ in named if ".." in Path(name).parts or Path(name).is_absolute()]
     if outside:  # a manifest may come from anywhere

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,15 @@ from segmeter.evaluation.spacings import CaseSpacing, find_spacing, onto_grid
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import BandedMaps
 
-_LOOK_BYTES = 1 << 14  # smaller files are read without a look at their header
+_LEAST_MEASURED = 1 << 14  # Smaller files, in bytes, are read without opening their header first
 _IN_BANDS = (".tif", ".tiff", ".zarr")
+
+
+class PairSize(NamedTuple):
+    """Whether a file of a pair is too large to be read whole, and the pixels of a map otherwise; 0 if unknown."""
+
+    is_large: bool
+    pixels: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,12 +47,12 @@ class PairMaps:
     maps
         Whole, or in bands of lines. A missing prediction is 0 everywhere.
     spacing
-        Of the case, and where it comes from.
+        The spacing of the case, and where it comes from.
     sha256
         Hash over the hashes of all files.
     problems
-        Names the files with values that are not labels. Whole maps are counted first, as the counts themselves show
-        whether there are any; the lines of bands are checked when they are read.
+        Checks whole maps, and names the files with values that are not labels. It is called only if the counts show
+        such values. Bands are checked when they are read.
     resampled
         Whether a prediction was brought onto the grid of its reference.
     """
@@ -57,8 +64,8 @@ class PairMaps:
     resampled: bool = False
 
 
-class PairReader:
-    """Reads pairs.
+class PairLoader:
+    """Reads the files of pairs.
 
     Parameters
     ----------
@@ -69,7 +76,8 @@ class PairReader:
     """
 
     def __init__(self, reading: Reading, spacing: tuple[float, ...] | None) -> None:
-        self.reading, self.spacing = reading, spacing
+        self.reading = reading
+        self.spacing = spacing
         self._sides = {
             side: replace(
                 reading,
@@ -79,64 +87,69 @@ class PairReader:
             for side in ("references", "predictions")
         }
 
-    def look(self, pair: MaskPair) -> tuple[bool, int]:
-        """Tell whether a file of the pair is too large to be read whole, and the pixels of a map otherwise.
+    def measure_files(self, pair: MaskPair) -> PairSize:
+        """Find the size of a pair's maps from the headers of its files.
 
-        The pixels are those of the first file whose header states them: drawn outlines have none, and tiny files don't
-        matter. If a header can't be read, reading the file will say why.
+        The first file whose header states its pixels decides: drawn outlines have none, and tiny files don't matter.
+        If a header can't be read, reading the file will say why.
         """
         pixels = 0
         for path in (*pair.references, *pair.predictions):
-            is_large, found = self._look_at(path)
-            if is_large:
-                return True, 0
-            pixels = pixels or found
-        return False, pixels
+            size = self._measure_file(path)
+            if size.is_large:
+                return PairSize(is_large=True, pixels=0)
+            pixels = pixels or size.pixels
+        return PairSize(is_large=False, pixels=pixels)
 
-    def _look_at(self, path: Path) -> tuple[bool, int]:
-        """Return whether a file is read in bands, and the pixels by its header.
+    def _measure_file(self, path: Path) -> PairSize:
+        """Find whether a file is read in bands, and its pixels by its header.
 
-        Only one plane is read in bands, in some formats. For a volume, which is rarely packed, the file's size is taken
-        instead of its pixels.
+        Some formats are read in bands, if they hold a single plane. A volume counts its bytes as pixels, as volumes are
+        rarely packed.
         """
         reading = self.reading
         try:
             if path.name.lower().endswith(_IN_BANDS) and reading.key is None and not reading.has_colours:
-                found = read_header(path, **reading.options(path), streams=True)
-                pixels = math.prod((*found.lead, found.height, found.width))
-                return found.channels == 1 and not found.lead and pixels > array.STREAMED_PIXELS, pixels
-            size = path.stat().st_size
-            if size < _LOOK_BYTES or (form := volume_format(path)) in OUTLINES:
-                return False, 0
+                header = read_header(path, **reading.options(path), streams=True)
+                pixels = math.prod((*header.lead, header.height, header.width))
+                is_large = header.channels == 1 and not header.lead and pixels > array.STREAMED_PIXELS
+                return PairSize(is_large, pixels)
+            file_bytes = path.stat().st_size
+            if file_bytes < _LEAST_MEASURED or (volume := volume_format(path)) in OUTLINES:
+                return PairSize(is_large=False, pixels=0)
             with path.open("rb") as file:
                 layout = read_layout(file.read(33))
-            if layout is None and form:
-                return False, size
-            header = layout or read_header(path, max_pixels=reading.max_pixels)
-            return False, header.height * header.width
+            if layout is None and volume:
+                return PairSize(is_large=False, pixels=file_bytes)
+            grid = layout or read_header(path, max_pixels=reading.max_pixels)
+            return PairSize(is_large=False, pixels=grid.height * grid.width)
         except (DataError, OSError):
-            return False, 0
+            return PairSize(is_large=False, pixels=0)
 
     def load(self, pair: MaskPair) -> PairMaps:
-        """Read all files of a pair, whole. `problems` tells whether their values are labels."""
-        references, predictions, spec = pair.references, pair.predictions, self.reading.spec
-        paths, count = (*references, *predictions), len(references)
+        """Read all files of a pair, whole, without checking their values; see `PairMaps.problems`."""
+        references = pair.references
+        predictions = pair.predictions
+        spec = self.reading.spec
+        paths = (*references, *predictions)
+        count = len(references)
         as_stored = self._read(paths, count)
         stored = as_stored if self.reading.resample == "refuse" else self._on_one_grid(paths, as_stored, count)
         spacing = find_spacing(paths, stored, self.spacing)
-        target, first = self._labels(references, stored[:count], "references")
+        target, target_instances = self._labels(references, stored[:count], "references")
         if predictions:
-            labels, second = self._labels(predictions, stored[count:], "predictions")
-            if first is not None and second is not None:
+            labels, instances = self._labels(predictions, stored[count:], "predictions")
+            if target_instances is not None and instances is not None:
                 doubts = (
-                    doubt_object_numbers(paths[0], first, second, "references"),
-                    doubt_object_numbers(paths[-1], second, first),
+                    doubt_object_numbers(paths[0], target_instances, instances, "references"),
+                    doubt_object_numbers(paths[-1], instances, target_instances),
                 )
                 spacing = replace(spacing, warnings=(*spacing.warnings, *filter(None, doubts)))
         else:
             labels = np.zeros_like(target)
-            second = np.zeros_like(target) if self._sides["predictions"].instances else None
-        digests, image = [each.sha256 for each in stored], None
+            instances = np.zeros_like(target) if self._sides["predictions"].instances else None
+        digests = [stored_map.sha256 for stored_map in stored]
+        image = None
         if pair.image:
             shape = target.shape[spec.is_multilabel :]
             image, digest = read_case_image(pair.image, shape, max_pixels=self.reading.max_pixels)
@@ -147,8 +160,8 @@ class PairReader:
             labels=labels,
             spacing=spacing.spacing or (1.0,) * stored[0].values.ndim,
             spec=spec,
-            target_instances=first,
-            instances=second,
+            target_instances=target_instances,
+            instances=instances,
             image=image,
         )
         return PairMaps(
@@ -156,27 +169,39 @@ class PairReader:
             spacing=spacing,
             sha256=hash_together(digests),
             problems=partial(self._problems, paths, stored, count),
-            resampled=any(one is not other for one, other in zip(stored, as_stored, strict=True)),
+            resampled=any(now is not before for now, before in zip(stored, as_stored, strict=True)),
         )
 
-    def load_readers(self, case_id: str, readers: Sequence[tuple[Path, ...]]) -> tuple[list[CaseMaps], CaseSpacing]:
-        """Read the maps that several readers made of one case, whole and on one grid, with every value checked.
+    def load_annotations_of(
+        self, case_id: str, readers: Sequence[tuple[Path, ...]]
+    ) -> tuple[list[CaseMaps], CaseSpacing]:
+        """Read the maps that several people drew of one case, whole and on one grid, and check every value.
 
         Returns
         -------
-        The maps of each reader, as `target` and `labels` alike, and the spacing of the case.
+        The maps of each reader, which are both `target` and `labels`, and the spacing of the case.
         """
         paths = [path for files in readers for path in files]
         stored = self._read(paths, len(paths))
         spacing = find_spacing(paths, stored, self.spacing)
         if problems := self._problems(paths, stored, len(paths)):
             raise DataError(problems)
-        edges, found = spacing.spacing or (1.0,) * stored[0].values.ndim, []
+        edges = spacing.spacing or (1.0,) * stored[0].values.ndim
+        maps = []
         for start, files in zip(range(0, len(paths), len(readers[0])), readers, strict=True):
-            labels, numbers = self._labels(files, stored[start : start + len(files)], "references")
-            given: dict[str, Any] = {"target_instances": numbers, "instances": numbers, "spec": self.reading.spec}
-            found.append(CaseMaps(case_id=case_id, target=labels, labels=labels, spacing=edges, **given))
-        return found, spacing
+            labels, instances = self._labels(files, stored[start : start + len(files)], "references")
+            maps.append(
+                CaseMaps(
+                    case_id=case_id,
+                    target=labels,
+                    labels=labels,
+                    spacing=edges,
+                    spec=self.reading.spec,
+                    target_instances=instances,
+                    instances=instances,
+                )
+            )
+        return maps, spacing
 
     @contextmanager
     def open(self, pair: MaskPair) -> Iterator[PairMaps]:
@@ -185,39 +210,43 @@ class PairReader:
         Raises
         ------
         DataError
-            The files don't go together, or can't be read; reading a band raises it for values that are not labels.
+            The files don't go together, or can't be read. Reading a band raises it for values that are not labels.
         """
-        paths, count, spec = (*pair.references, *pair.predictions), len(pair.references), self.reading.spec
+        paths = (*pair.references, *pair.predictions)
+        count = len(pair.references)
+        spec = self.reading.spec
         in_time = limit_of(pair, self.reading.timeout_s)
         with ExitStack() as files:
             opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
             spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing)
             planes = [in_time.lines(lines) for lines, _ in opened]
-            given = [side for side in (planes[:count], planes[count:]) if side]
-            sides = [stack_planes(side) if spec.is_multilabel else side[0] for side in given]
+            planes_by_side = [side for side in (planes[:count], planes[count:]) if side]
+            sides = [stack_planes(side) if spec.is_multilabel else side[0] for side in planes_by_side]
             if not pair.predictions:
-                nothing = np.broadcast_to(np.zeros((), spec.label_dtype), sides[0].shape)
-                sides.append(ArrayRows(nothing, axis=nothing.ndim - 2))
+                background = np.broadcast_to(np.zeros((), spec.label_dtype), sides[0].shape)
+                sides.append(ArrayRows(background, axis=background.ndim - 2))
             maps = BandedMaps(case_id=pair.case_id, target=sides[0], labels=sides[1], spec=spec)
             yield PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
 
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
-        """Return the labels of a file, and its map; of a large file, a map of its size without the values."""
-        if not self._look_at(path)[0]:
-            found = read_map(path, self.reading)
-            checked = self.reading.label_map
-            yield ArrayRows(found.values if checked else check_labels(path, found.values, self.reading)), found
+        """Return the labels of a file, and its map. The map of a large file has its shape, but not its values."""
+        if not self._measure_file(path).is_large:
+            stored = read_map(path, self.reading)
+            is_checked = self.reading.label_map
+            yield ArrayRows(stored.values if is_checked else check_labels(path, stored.values, self.reading)), stored
             return
         with unchanged([path], in_time), open_map(path, self.reading) as lines:
-            with open_array(path, **self.reading.options(path), streams=True) as again:
-                geometry, sha256 = again.geometry, hash_map(path)
-            size = np.broadcast_to(np.zeros((), np.uint8), lines.shape)  # takes one byte
-            yield lines, StoredMap(values=size, geometry=geometry, sha256=sha256)
+            with open_array(path, **self.reading.options(path), streams=True) as opened:
+                geometry = opened.geometry
+                sha256 = hash_map(path)
+            shape_only = np.broadcast_to(np.zeros((), np.uint8), lines.shape)  # takes one byte
+            yield lines, StoredMap(values=shape_only, geometry=geometry, sha256=sha256)
 
     def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
-        """Read references, then predictions; drawn objects last, because they take the size of the other maps."""
-        problems, stored = list[str](), dict[int, StoredMap]()
+        """Read references, then predictions. Drawn objects come last, because they take the size of the other maps."""
+        problems = list[str]()
+        stored = dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
         for number in sorted(range(len(paths)), key=lambda number: volume_format(paths[number]) in OUTLINES):
             path = paths[number]
@@ -236,31 +265,40 @@ class PairReader:
     def _problems(self, paths: Sequence[Path], stored: Sequence[StoredMap], count: int) -> list[str]:
         """Write one line for each file with a value that is not a label."""
         problems: list[str] = []
-        for number, (path, each) in enumerate(zip(paths, stored, strict=True)):
+        for number, (path, stored_map) in enumerate(zip(paths, stored, strict=True)):
             side = self._sides["references" if number < count else "predictions"]
-            if side.label_map or side.instances or side.keeps_invalid:  # checked on reading; or all are counted
+            # A label map and object numbers are checked on reading. With data.invalid=count, every value is valid.
+            if side.label_map or side.instances or side.keeps_invalid:
                 continue
             try:
-                check_labels(path, each.values, self.reading)
+                check_labels(path, stored_map.values, self.reading)
             except DataError as error:
                 problems += error.problems
         return problems
 
     def _on_one_grid(self, paths: Sequence[Path], stored: list[StoredMap], count: int) -> list[StoredMap]:
         """Bring predictions onto the grid of the first reference."""
-        first, found = stored[0], stored[:count]
-        for path, each in zip(paths[count:], stored[count:], strict=True):
-            grid: dict[str, Any] = {"reference": paths[0], "wanted": first.geometry, "shape": first.values.shape}
-            moved = onto_grid(path, each.values, each.geometry, **grid)
-            found.append(each if moved is None else replace(each, values=moved[0], geometry=moved[1]))
-        return found
+        reference = stored[0]
+        maps = stored[:count]
+        for path, prediction in zip(paths[count:], stored[count:], strict=True):
+            moved = onto_grid(
+                path,
+                prediction.values,
+                prediction.geometry,
+                reference=paths[0],
+                wanted=reference.geometry,
+                shape=reference.values.shape,
+            )
+            maps.append(prediction if moved is None else replace(prediction, values=moved[0], geometry=moved[1]))
+        return maps
 
     def _labels(
         self, paths: Sequence[Path], stored: Sequence[StoredMap], side: str
     ) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
         """Return the labels of one side, and their object numbers if its files contain those."""
         reading = self._sides[side]
-        values = np.stack([each.values for each in stored]) if reading.spec.is_multilabel else stored[0].values
+        planes = [stored_map.values for stored_map in stored]
+        values = np.stack(planes) if reading.spec.is_multilabel else planes[0]
         path = paths[0] if side == "references" else paths[-1]
         if not reading.instances:
             return values, None

@@ -42,8 +42,8 @@ _PROBS = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, 
 class MaskPair:
     """The files of one case: one of each for binary and multiclass, one per class for multilabel.
 
-    `predictions` is empty if the case has no prediction. `case_id` is safe as a file name, `stem` is that of the files.
-    `image` is given if a measure needs it.
+    `predictions` is empty if the case has no prediction. `case_id` is safe as a file name; `stem` is the stem of the
+    files themselves. `image` is set if a measure needs it.
     """
 
     case_id: str
@@ -82,15 +82,16 @@ class Pairing:
         DataError
             Files can't be reached, such as links that lead nowhere.
         """
-        digest, problems = hashlib.sha256(), list[str]()
+        digest = hashlib.sha256()
+        problems = list[str]()
         for pair in self.pairs:
-            files = list[tuple[str, int]]()
+            sizes = list[tuple[str, int]]()
             for path in (*pair.references, *pair.predictions):
                 try:
-                    files.append((path.name, stored_size(annotations_of(path) or path)))
+                    sizes.append((path.name, stored_size(annotations_of(path) or path)))
                 except OSError as error:
                     problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
-            digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
+            digest.update(repr((pair.case_id, sizes)).encode("utf-8", "surrogateescape"))
         if problems:
             raise DataError(problems)
         return digest.hexdigest()
@@ -125,34 +126,36 @@ def find_pairs(
     DataError
         A folder is missing, empty, or holds files of an unknown format.
     """
-    here = references.exists() and predictions.exists()
-    if references.samefile(predictions) if here else references == predictions:
+    both_exist = references.exists() and predictions.exists()
+    if references.samefile(predictions) if both_exist else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
-    wanted = mask_files(references, "references", spec, endings[1], suffix)
-    given = mask_files(predictions, "predictions", spec, endings[0], suffix)
-    problems = [line for files in wanted for line in twice_problems(files, "references")]
-    problems += [line for files in given for line in twice_problems(files, "predictions")]
-    stems = dict.fromkeys(sorted(stem for files in wanted for stem in files))
-    for files in wanted:
+    reference_files = mask_files(references, "references", spec, endings[1], suffix)
+    prediction_files = mask_files(predictions, "predictions", spec, endings[0], suffix)
+    problems = [line for files in reference_files for line in twice_problems(files, "references")]
+    problems += [line for files in prediction_files for line in twice_problems(files, "predictions")]
+    stems = dict.fromkeys(sorted(stem for files in reference_files for stem in files))
+    for files in reference_files:
         problems += missing_problem(stems, files, what="a reference", remedy="Every class needs a mask of each case.")
-    absent = [stem for stem in stems if not any(stem in files for files in given)]
-    whole, lacking = missing == "error" or len(absent) == len(stems), set(absent)
-    for files in given:
-        alike = only_alike(stems, files.keys() - stems.keys())  # a misspelt prediction is not missing
-        needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
+    absent = {stem for stem in stems if not any(stem in files for files in prediction_files)}
+    needs_all = missing == "error" or len(absent) == len(stems)
+    for files in prediction_files:
+        misspelt = only_alike(stems, files.keys() - stems.keys())  # their predictions are there, under another name
+        needed = stems if needs_all else [stem for stem in stems if stem not in absent or stem in misspelt]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
-    every = [path for files in (*wanted, *given) for paths in files.values() for path in paths]
-    if any(volume_format(path) == "nifti" for path in every):
+    all_files = [*reference_files, *prediction_files]
+    if any(volume_format(path) == "nifti" for files in all_files for paths in files.values() for path in paths):
         need("nibabel", "nifti", "NIfTI files")
+    count = len(reference_files)
     pairs = list[MaskPair]()
     for stem in sorted(stems, key=safe_id):
-        sides = wanted if stem in lacking and not whole else [*wanted, *given]
-        held = [files.get(stem, []) for files in sides]
-        if all(len(paths) == 1 for paths in held):
-            chosen, count = tuple(path for (path,) in held), len(wanted)
-            pair = MaskPair(case_id=safe_id(stem), stem=stem, references=chosen[:count], predictions=chosen[count:])
+        candidates = [files.get(stem, []) for files in all_files]
+        if stem in absent and not needs_all:
+            candidates = candidates[:count]
+        if all(len(paths) == 1 for paths in candidates):
+            paths = tuple(path for (path,) in candidates)
+            pair = MaskPair(case_id=safe_id(stem), stem=stem, references=paths[:count], predictions=paths[count:])
             pairs.append(pair)
-    extra = {stem for files in given for stem in files if stem not in stems}
+    extra = {stem for files in prediction_files for stem in files if stem not in stems}
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
 
 
@@ -162,26 +165,28 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
     Parameters
     ----------
     role
-        What the folder is, for messages.
+        The folder's role, for messages.
     ending, suffix
         As for `find_pairs`.
     """
     file = fetch(folder) if folder.suffix.lower() in ANNOTATION_SUFFIXES else None
     if file and file.is_file():
-        found = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+        planes = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
-        found = [list_files(place, role=name, ending=suffix) for place, name in places]
+        folders = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
+        planes = [list_files(place, role=name, ending=suffix) for place, name in folders]
     if not ending:
-        return found
-    kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
-    if not all(kept):
-        raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(found[0])))
-    return kept
+        return planes
+    matching = [
+        {stem.removesuffix(ending): paths for stem, paths in files.items() if stem.endswith(ending)} for files in planes
+    ]
+    if not all(matching):
+        raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(planes[0])))
+    return matching
 
 
 def hash_pair(pair: MaskPair) -> str:
-    """Hash the hashes of all files of a pair; "" if one is gone."""
+    """Hash the hashes of all files of a pair; "" if a file is gone."""
     try:
         return hash_together([hash_map(path) for path in pair.files])
     except (OSError, DataError):
@@ -199,7 +204,7 @@ def limit_of(pair: MaskPair, seconds: float | None) -> TimeLimit:
 
 
 def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:
-    """Refuse a case whose files changed since they were measured, by the hashes of `hash_pair`."""
+    """Refuse a case whose files changed since they were measured. `measured` has the hashes by `hash_pair`."""
     if hash_pair(pair) != measured[pair.case_id]:
         raise DataError(f"{pair.case_id}: its files changed while they were scored. Score them again.")
 
@@ -212,31 +217,33 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
     DataError
         A case has none or two, or the folder can't be read.
     """
-    stems, remedy = (pair.stem for pair in pairing.pairs), "Leave images= out to score without them."
+    stems = (pair.stem for pair in pairing.pairs)
+    remedy = "Leave images= out to score without them."
     return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
 
 
 def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
-    """Find the probabilities of every pair by its file's name without suffix.
+    """Find the probabilities of every pair by its stem.
 
     Raises
     ------
     DataError
         The folder is missing, or a case has no file or two.
     """
-    stems, remedy = (pair.stem for pair in pairs), "Leave probs= out to measure none."
-    chosen = find_beside(folder, stems, role="probs", what="probabilities", remedy=remedy)
-    wrong = [path for path in chosen.values() if path.suffix.lower() not in (".npy", ".npz")]
+    stems = (pair.stem for pair in pairs)
+    remedy = "Leave probs= out to measure none."
+    files = find_beside(folder, stems, role="probs", what="probabilities", remedy=remedy)
+    wrong = [path for path in files.values() if path.suffix.lower() not in (".npy", ".npz")]
     if wrong:
         rule = "to be an NPY or NPZ file"
         raise DataError([expected(show(path), "probs", rule, path.suffix, _PROBS) for path in wrong])
-    return chosen
+    return files
 
 
 def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:
-    """Read the image of a case, (H, W, C), or (D, H, W, 1) of a volume, and the sha256 of its file.
+    """Read the image of a case, (H, W, C), or for a volume (D, H, W, 1), and the sha256 of its file.
 
-    `shape` is that of its reference.
+    `shape` is the shape of its reference.
 
     Raises
     ------
@@ -245,15 +252,17 @@ def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> t
     """
     if len(shape) == 2 and volume_format(path) is None:
         with open_array(path, settled=True, max_pixels=max_pixels) as stored:
-            image, digest = image_of(stored, channels=None, orientation="refuse"), stored.sha256
-        found = image.shape[:2]
+            image = image_of(stored, channels=None, orientation="refuse")
+            digest = stored.sha256
+        size = image.shape[:2]
     else:
         volume = read_values(path, max_pixels=max_pixels)
         values, digest = volume.values, volume.sha256
         image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
-        image, found = image[..., None], values.shape
-    if found != shape:
-        axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
+        image = image[..., None]
+        size = values.shape
+    if size != shape:
+        axes = "(height x width)" if len(size) == 2 else "(depth x height x width)"
         rule = f"to have the size of its reference, {write_shape(shape)}"
-        raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
+        raise DataError(expected(show(path), "image", rule, f"{write_shape(size)} {axes}"))
     return image, digest

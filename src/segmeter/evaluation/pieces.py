@@ -20,7 +20,7 @@ from segmeter.schema import ADDED
 
 Kind = Literal["shards", "folds"]
 COMMANDS = ("eval", "score", "predict")
-SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
+SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # Keys of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
 OF_A_FOLD = ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
 
@@ -42,7 +42,7 @@ class Piece:
     cases
         The hash of the files and the record of each case, by case id.
     inputs
-        Hashes of the files that its manifest keeps in addition to those of the cases.
+        Hashes of further files, beside those of the cases, that its manifest keeps.
     record
         Its run.json.
     spec
@@ -87,7 +87,7 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     DataError
         A folder is not a finished run of eval, score or predict, or a file of it was changed; one line each.
     InputError
-        There are none, or one is given twice.
+        There are none, or a folder is given twice.
     """
     if not folders:
         raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
@@ -114,21 +114,21 @@ def _read(folder: Path) -> Piece:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
     if manifest["state"] != "done":
-        go_on = f"Finish it with segmeter {command} resume={folder}."
-        raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
-    written = (*manifest["results"].items(), *record.get("files", {}).items())
-    if damaged := [name for name, entry in written if not is_whole(folder / name, entry)]:
+        remedy = f"Finish it with segmeter {command} resume={folder}."
+        raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", remedy))
+    files = (*manifest["results"].items(), *record.get("files", {}).items())
+    if damaged := [name for name, entry in files if not is_whole(folder / name, entry)]:
         rule = "to be as they were written"
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
     identity = dict(manifest["identity"])
     shard = {key.partition(".")[2]: identity.pop(key) for key in SHARD if key in identity}
-    ids, *facts = (column.to_pylist() for column in read_records(folder).columns)
+    case_ids, *facts = (column.to_pylist() for column in read_records(folder).columns)
     return Piece(
         folder=folder,
         command=command,
         identity=identity,
         shard=shard,
-        cases=dict(zip(ids, zip(*facts, strict=True), strict=True)),
+        cases=dict(zip(case_ids, zip(*facts, strict=True), strict=True)),
         inputs=manifest.get("inputs", {}),
         record=record,
         spec=None if command == "predict" else read_spec(folder),
@@ -144,13 +144,14 @@ def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
         They differ in command, configuration, classes, checkpoint or data; or shards are missing, or differ in a case
         that they share; or folds are missing, or share a case or a checkpoint.
     """
-    wanted, problems = _compared(pieces[0], kind), list[str]()
+    wanted = _compared(pieces[0], kind)
+    problems = list[str]()
     for piece in pieces[1:]:
-        found = _compared(piece, kind)
-        for key in sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key)):
+        values = _compared(piece, kind)
+        for key in sorted(key for key in {*wanted, *values} if wanted.get(key) != values.get(key)):
             rule = f"to be the same in all runs, {wanted.get(key)!r} as in {pieces[0].name!r}"
-            problems.append(expected("merge", key, rule, f"{found.get(key)!r} in {piece.name!r}"))
-    problems = problems or (_no_shards(pieces) if kind == "shards" else _no_folds(pieces))
+            problems.append(expected("merge", key, rule, f"{values.get(key)!r} in {piece.name!r}"))
+    problems = problems or (_shard_problems(pieces) if kind == "shards" else _fold_problems(pieces))
     if problems:
         raise InputError(problems)
 
@@ -163,11 +164,13 @@ def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
     return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
 
 
-def _no_shards(pieces: Sequence[Piece]) -> list[str]:
+def _shard_problems(pieces: Sequence[Piece]) -> list[str]:
     if whole := [piece.name for piece in pieces if not piece.shard]:
         remedy = "Runs on other cases, such as folds, are joined by kind=folds."
         return [expected("merge", "runs", "to be shards, made with shard=", f"whole runs ({some(whole)})", remedy)]
-    problems, owners, differing = list[str](), dict[str, Piece](), list[str]()
+    problems = list[str]()
+    owners = dict[str, Piece]()
+    differing = list[str]()
     for piece in pieces:
         for case_id in piece.cases:
             owner = owners.setdefault(case_id, piece)
@@ -175,9 +178,9 @@ def _no_shards(pieces: Sequence[Piece]) -> list[str]:
                 differing.append(f"{case_id} in {owner.name} and {piece.name}")
     total = pieces[0].shard["cases"]
     if len(owners) != total or hash_names(list(owners)) != pieces[0].shard["sha256"]:
-        given = {piece.shard["shard"] for piece in pieces}
-        counts = {shard.partition("/")[2] for shard in given}
-        missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in given]
+        shards = {piece.shard["shard"] for piece in pieces}
+        counts = {shard.partition("/")[2] for shard in shards}
+        missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in shards]
         named = f", without shard {', '.join(missing)}" if len(counts) == 1 and missing else ""
         problems.append(expected("merge", "runs", f"to be all shards of {total} cases", f"{len(owners)} cases{named}"))
     if differing:
@@ -185,8 +188,9 @@ def _no_shards(pieces: Sequence[Piece]) -> list[str]:
     return problems
 
 
-def _no_folds(pieces: Sequence[Piece]) -> list[str]:
-    problem, problems = partial(expected, "merge"), list[str]()
+def _fold_problems(pieces: Sequence[Piece]) -> list[str]:
+    problem = partial(expected, "merge")
+    problems = list[str]()
     times = Counter(case_id for piece in pieces for case_id in piece.cases)
     if twice := [case_id for case_id, count in times.items() if count > 1]:
         problems.append(problem("runs", "to be folds without a common case", some(twice)))
@@ -194,19 +198,20 @@ def _no_folds(pieces: Sequence[Piece]) -> list[str]:
         remedy = "Merge the shards of each fold first."
         problems.append(problem("runs", "to be whole folds", f"shards ({some(shards)})", remedy))
     hashes = [piece.identity.get("files.checkpoint_sha256") for piece in pieces]
-    if shared := [one.name for one, known in zip(pieces, hashes, strict=True) if known and hashes.count(known) > 1]:
+    repeated = {sha256 for sha256 in hashes if sha256 and hashes.count(sha256) > 1}
+    if shared := [piece.name for piece, sha256 in zip(pieces, hashes, strict=True) if sha256 in repeated]:
         rule = "to be folds, each of a checkpoint of its own"
         problems.append(problem("runs", rule, f"the same checkpoint in {some(shared)}"))
     folds = {piece.identity.get("data.fold") for piece in pieces}
     if folds == {None}:
         return problems
-    given = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
-    if None in folds or len({count for _, count in given}) > 1:
+    numbers = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
+    if None in folds or len({count for _, count in numbers}) > 1:
         return [*problems, problem("data.fold", "to be i/k with one k in all runs", some(map(str, folds)))]
-    count = max(given)[1]
-    if missing := [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]:
+    count = max(numbers)[1]
+    if missing := [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in numbers]:
         problems.append(problem("runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}"))
-    if seen := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
+    if others := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
         rule = "to be val, the cases that a fold held out, in all runs"
-        problems.append(problem("data.split", rule, f"others in {some(seen)}"))
+        problems.append(problem("data.split", rule, f"others in {some(others)}"))
     return problems

@@ -1,4 +1,4 @@
-"""Predicts, post-processes, measures and writes a case of `eval` or `predict`, and keeps those of an interrupted run.
+"""Predicts, post-processes, measures and writes a case of `eval` or `predict`; an interrupted run keeps its cases.
 
 An image that is larger than memory is predicted in bands of lines: its labels wait in a temporary file.
 """
@@ -55,12 +55,12 @@ def predict_volume(
     volume
         Its planes are read as they are needed.
     loss
-        An additive loss, whose sums and denominators are added over the planes; or None.
+        An additive loss; its sums and denominators are added over the planes. Or None.
 
     Returns
     -------
     Prediction
-        `labels` (D, H, W), multilabel (K, D, H, W); `probs` (num_channels, D, H, W) or None; a `sample` as of a volume.
+        `labels` (D, H, W), multilabel (K, D, H, W); `probs` (num_channels, D, H, W) or None; the volume's `sample`.
 
     Raises
     ------
@@ -68,15 +68,15 @@ def predict_volume(
     """
     if predictor.segmenter.card.output == "instances":
         raise ConfigError("inference: this model finds the objects of single planes, which are not those of a volume.")
-    whole = dict[str, NDArray[Any]]()
+    maps = dict[str, NDArray[Any]]()
     terms: NDArray[Any] | None = None
     planes = predictor.predict(volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
     for number, plane in enumerate(planes):
-        parts = {"labels": plane.labels} | ({} if plane.probs is None else {"probs": plane.probs})
-        for name, found in parts.items():
-            if name not in whole:
-                whole[name] = np.empty((*found.shape[:-2], *volume.shape), found.dtype)
-            np.moveaxis(whole[name], volume.axis - 3, -3)[..., number, :, :] = found
+        plane_maps = {"labels": plane.labels} | ({} if plane.probs is None else {"probs": plane.probs})
+        for name, plane_map in plane_maps.items():
+            if name not in maps:
+                maps[name] = np.empty((*plane_map.shape[:-2], *volume.shape), plane_map.dtype)
+            np.moveaxis(maps[name], volume.axis - 3, -3)[..., number, :, :] = plane_map
         if plane.loss is not None:
             terms = plane.loss if terms is None else terms + plane.loss
     sample = Sample(
@@ -86,12 +86,12 @@ def predict_volume(
         plane_axis=volume.axis,
         geometry=volume.geometry,
     )
-    return Prediction(sample=sample, labels=whole["labels"], probs=whole.get("probs"), loss=terms)
+    return Prediction(sample=sample, labels=maps["labels"], probs=maps.get("probs"), loss=terms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseRun:
-    """A model, its cases, and the folder of their files: what `evaluate` and `predict` share.
+    """A model, its cases, and the folder of their files, for `evaluate` and `predict`.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class CaseRun:
     resume
         Whether to continue the run in `folder`.
     batches
-        The batch of each case of a shard in the whole run, by number; None groups cases as they come.
+        For a shard, the number of each case's batch in the whole run; None groups cases as they come.
     measure
         Makes the row of a case; called in threads.
     terms
@@ -131,18 +131,19 @@ class CaseRun:
 
     @cached_property
     def writer(self) -> Writer:
-        """The writer of the files of these cases."""
+        """Writes the files of these cases."""
         return Writer(self.folder / PREDICTIONS, self.export, self.dataset.spec, locate=self.dataset.locate)
 
     def predictions(self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32") -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run; the planes of a volume are batches of their own."""
-        options: dict[str, Any] = {"probs": probs, "probs_dtype": probs_dtype, "loss": self.terms}
         if isinstance(self.dataset, VolumeSet):
             for index in cases:
-                yield predict_volume(self.predictor, self.dataset.open_volume(index), **options)
+                volume = self.dataset.open_volume(index)
+                yield predict_volume(self.predictor, volume, probs=probs, probs_dtype=probs_dtype, loss=self.terms)
             return
-        batches, part = self.batches and self.batches[cases.start : cases.stop], Part(self.dataset, cases)
-        yield from self.predictor.predict(part, batches=batches, **options)
+        part = Part(self.dataset, cases)
+        batches = self.batches and self.batches[cases.start : cases.stop]
+        yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=self.terms)
 
 
 def finish(job: CaseRun, prediction: Prediction) -> Entry:
@@ -151,27 +152,29 @@ def finish(job: CaseRun, prediction: Prediction) -> Entry:
         axis = prediction.sample.plane_axis
         steps, spec = job.postprocess.steps, job.dataset.spec
         cleaned = run_steps(prediction.labels, steps, spec, probs=prediction.probs, plane_axis=axis)
-        if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
-            kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
-            cleaned = replace(cleaned, instances=kept)
-    image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
+        if prediction.instances is not None and cleaned.instances is None:  # a pixel whose class changed has no object
+            instances = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
+            cleaned = replace(cleaned, instances=instances)
+    image = prediction.sample.image
+    volume = [] if axis is None else ["volume", prediction.sample.case_id]
     return _finished(job, prediction, cleaned, kind=[*image.shape, str(image.dtype), *volume])
 
 
 def finish_in_bands(job: CaseRun, index: int) -> Entry:
     """Predict and measure a case in bands of lines, as a batch of its own, and write its files."""
     with job.dataset.open_rows(index) as (image, target):
-        case_id, (height, width) = job.dataset.case_ids[index], image.shape[:2]
+        case_id = job.dataset.case_ids[index]
+        height, width = image.shape[:2]
         spec = job.dataset.spec
         shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
         spool = Spool(job.folder / PREDICTIONS, shape, spec.label_dtype)
-        picture = Thumbnail(thumbnail_step(height, width), -3)
-        sums = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
-        for band in job.predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums):
+        thumbnail = Thumbnail(thumbnail_step(height, width), -3)
+        loss = BandLoss(job.terms, job.predictor.device) if target is not None and sums_by_bands(job.terms) else None
+        for band in job.predictor.stream(tapped(image, thumbnail), case_id=case_id, target=target, loss=loss):
             spool.append(band.labels)
-        sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
+        sample = Sample(case_id=case_id, image=thumbnail.pixels(), target=target)  # type: ignore[arg-type]
         labels: Any = spool
-        prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
+        prediction = Prediction(sample=sample, labels=labels, loss=None if loss is None else loss.terms())
         if job.see is not None:
             job.see(prediction)
         if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
@@ -182,14 +185,20 @@ def finish_in_bands(job: CaseRun, index: int) -> Entry:
 
 
 def _finished(job: CaseRun, prediction: Prediction, cleaned: Cleaned, *, kind: list[Any]) -> Entry:
-    """Measure a case and write its files. `kind` is that of its image, by which batches are formed."""
-    case_id, stages = prediction.sample.case_id, job.predictor.stages
+    """Measure a case and write its files. `kind` describes its image: a batch has images of one kind."""
+    case_id = prediction.sample.case_id
+    stages = job.predictor.stages
     with stages.timed("measure"):
         row = None if job.measure is None else job.measure(prediction, cleaned)
     with stages.timed("write"):
-        of_model = {"probs": prediction.probs, "predicted": prediction.labels}
-        files = job.writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
-    return Entry(case_id=case_id, row=row, record={"image": kind, "files": files})
+        files = job.writer.write(
+            case_id,
+            cleaned.labels,
+            instances=cleaned.instances,
+            probs=prediction.probs,
+            predicted=prediction.labels,
+        )
+    return Entry(case_id=case_id, row=row, resume_facts={"image": kind, "files": files})
 
 
 class Spool:
@@ -202,7 +211,7 @@ class Spool:
     shape
         (H, W), multilabel (K, H, W).
     dtype
-        Of the labels.
+        The dtype of the labels.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -210,24 +219,24 @@ class Spool:
         make_folder(folder)
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (read for as long as this exists)
         weakref.finalize(self, self._file.close)
-        self._turn = threading.Lock()
-        self._line = (*shape[:-2], shape[-1])  # of one line, as it is stored
+        self._lock = threading.Lock()
+        self._line_shape = (*shape[:-2], shape[-1])
 
     def append(self, lines: NDArray[Any]) -> None:
         """Add the next lines, (..., h, W)."""
         self._file.write(np.moveaxis(lines, -2, 0).tobytes())
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Read lines, as any lazy array does; nothing may be appended meanwhile."""
-        size = math.prod(self._line) * self.dtype.itemsize
-        with self._turn:
-            self._file.seek(start * size)
-            content = self._file.read((stop - start) * size)
-        return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
+        """Read lines, as any lazy array does. Nothing may be appended meanwhile."""
+        line_bytes = math.prod(self._line_shape) * self.dtype.itemsize
+        with self._lock:
+            self._file.seek(start * line_bytes)
+            content = self._file.read((stop - start) * line_bytes)
+        return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line_shape), 0, -2)
 
 
 def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
-    """Keep the finished cases of an interrupted run whose files are whole, and return how many they are.
+    """Keep the finished cases of an interrupted run whose files are whole, and return their number.
 
     Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
     because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept.
@@ -242,9 +251,11 @@ def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> in
         if damaged or case_id != wanted:
             break
         kinds.append(record["image"])
-    count, size = len(kinds), job.predictor.config.batch_size
-    *_, last = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, size)]
-    count = last.start if count < len(manifest.cases) and len(last) < size else count
+    count = len(kinds)
+    batch_size = job.predictor.config.batch_size
+    *_, last_batch = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, batch_size)]
+    if count < len(manifest.cases) and len(last_batch) < batch_size:
+        count = last_batch.start
     count = 0 if none else count
     manifest.keep(count)
     return count

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -39,6 +39,9 @@ from segmeter.records import Summary, read_json
 from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
 
+if TYPE_CHECKING:  # most runs have no probabilities
+    from segmeter.metrics.probabilities import Calibration
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -53,14 +56,14 @@ class Scoring:
     reading
         How label maps are read.
     metrics
-        Its group of the configuration.
+        The group `metrics` of the configuration.
     probs
         Files of probabilities by their case's stem, from `find_probs`; empty measures none.
     folder
         The run's folder.
     workers
-        Processes. 0 uses threads, one per core: decoding, counting, surfaces and objects release the interpreter, so
-        processes pay off only for measures that do not.
+        Number of processes. 0 uses threads, one per core. Decoding, counting, surfaces and objects release the GIL, so
+        processes pay off only for measures that don't.
     resume
         Whether to continue the run in `folder`.
     shard
@@ -82,9 +85,10 @@ class Scoring:
         return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
 
     def identity(self) -> dict[str, Any]:
-        """Collect everything that determines the metrics except the files; a run is resumed only if it is the same."""
-        every = [pair.case_id for pair in self.pairing.pairs]
-        reading, spec = self.reading, {name: value for name, value in self.reading.spec if name != "colours"}
+        """Collect everything but the files that determines the metrics. A run is resumed only if it is the same."""
+        case_ids = [pair.case_id for pair in self.pairing.pairs]
+        reading = self.reading
+        spec = {name: value for name, value in reading.spec if name != "colours"}
         return {
             "data": {
                 **spec,
@@ -104,7 +108,7 @@ class Scoring:
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
-            **({"shard": describe_shard(self.shard, every)} if self.shard else {}),
+            **({"shard": describe_shard(self.shard, case_ids)} if self.shard else {}),
         }
 
     def scorer(self) -> CaseScorer:
@@ -138,15 +142,16 @@ def score(job: Scoring) -> dict[str, Any]:
     manifest = open_manifest(job.folder, identity, [pair.case_id for pair in job.pairs], resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    spec, scorer, spacings = job.reading.spec, job.scorer(), Spacings()
+    scorer = job.scorer()
+    spacings = Spacings()
     done = parse_records(read_records(job.folder)) if job.resume else {}
     if job.resume:
         manifest.keep(len(done))
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
-    def check_units(entry: Entry) -> None:
-        spacings.add(entry.case_id, entry.record)
+    def note_spacing(entry: Entry) -> None:
+        spacings.add(entry.case_id, entry.resume_facts)
         if job.metrics.measures and (problems := spacings.problems()):
             raise DataError(problems)
 
@@ -156,22 +161,24 @@ def score(job: Scoring) -> dict[str, Any]:
     else:
         ahead = fetch_ahead(rest, lambda pair: pair.files)
         results = map_in_threads(scorer, ahead, threads=count_cores(), name="score")
-    drive(results, manifest, what="scoring", total=len(rest), each=check_units)
+    drive(results, manifest, what="scoring", total=len(rest), on_case=note_spacing)
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
     facts = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
-    sums, hashes = None, dict[str, str]()
+    calibration = None
+    hashes = dict[str, str]()
     if job.probs:
         measured = hashes_of(read_records(job.folder))
-        sums, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
+        calibration, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
+    spec = job.reading.spec
     rows = manifest.table(spec)
-    return conclude(manifest, rows, spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
+    return conclude(manifest, rows, spec, job.metrics, facts=facts, calibration=calibration, inputs=hashes)
 
 
 def measure_probs(
     scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path], *, measured: Mapping[str, str]
-) -> tuple[Any, dict[str, str]]:
+) -> tuple["Calibration", dict[str, str]]:
     """Add up the calibration of all cases.
 
     Parameters
@@ -181,12 +188,12 @@ def measure_probs(
     pairs, files
         The cases, and their files from `find_probs`.
     measured
-        Hashes of the pairs when they were measured, from `hash_pair`, by case id.
+        The hash of each pair when it was measured, from `hash_pair`, by case id.
 
     Returns
     -------
     tuple
-        The sums, a `Calibration`, and the sha256 of every file by its stem.
+        The sums, and the sha256 of every file by its stem.
 
     Raises
     ------
@@ -195,15 +202,19 @@ def measure_probs(
     """
     from segmeter.metrics.calibration_file import empty_sums  # most runs have no probabilities, and start sooner
 
-    reading, hashes, problems = scorer.reading, dict[str, str](), list[str]()
-    sums, most = empty_sums(reading.spec), reading.max_pixels * reading.spec.num_classes
+    reading = scorer.reading
+    max_values = reading.max_pixels * reading.spec.num_classes
+    calibration = empty_sums(reading.spec)
+    hashes = dict[str, str]()
+    problems = list[str]()
 
     def decode(path: Path) -> tuple[NDArray[Any], str]:
-        with open_array(path, settled=True, key=reading.key, max_pixels=most, axes="probs") as array:
+        with open_array(path, settled=True, key=reading.key, max_pixels=max_values, axes="probs") as array:
             return array.read(), array.sha256
 
     def read(pair: MaskPair) -> tuple[str, NDArray[Any], NDArray[Any], str]:
-        path, in_time = files[pair.stem], limit_of(pair, reading.timeout_s)
+        path = files[pair.stem]
+        in_time = limit_of(pair, reading.timeout_s)
         try:
             target = scorer.read(replace(pair, predictions=())).target
             in_time(partial(check_unchanged, pair, measured))
@@ -214,7 +225,7 @@ def measure_probs(
     try:
         for stem, target, probs, sha256 in collect(read, pairs, what="measuring probabilities"):
             try:
-                sums.update(target, probs)
+                calibration.update(target, probs)
                 hashes[stem] = sha256
             except InputError as error:
                 problems += [f"{show(files[stem])}: {line}" for line in error.problems]
@@ -222,11 +233,11 @@ def measure_probs(
         problems += error.problems
     if problems:
         raise DataError(problems)
-    return sums, hashes
+    return calibration, hashes
 
 
 def refuse_files(job: Scoring) -> None:
-    """Refuse names that can't be paired, together with all problems of the files that can, which are read for it.
+    """Refuse names that can't be paired. The paired files are read too, so that all problems are named at once.
 
     Raises
     ------
@@ -237,12 +248,12 @@ def refuse_files(job: Scoring) -> None:
         return
     scorer = replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer()
     results = map_in_threads(scorer, fetch_ahead(job.pairs, lambda pair: pair.files), threads=count_cores())
-    found = [result for result in track(results, "reading", len(job.pairs)) if not isinstance(result, Entry)]
-    raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
+    problems = [result for result in track(results, "reading", len(job.pairs)) if not isinstance(result, Entry)]
+    raise DataError([*job.pairing.problems, *chain.from_iterable(problems)])
 
 
-def check_resumed(job: Scoring, folder: Path) -> None:
-    """Refuse to resume a run, interrupted or finished, of other settings, cases or files; nothing is changed.
+def check_resumed(job: Scoring) -> None:
+    """Refuse to resume a run, interrupted or finished, of other settings, cases or files. This only reads.
 
     Raises
     ------
@@ -251,13 +262,13 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     DataError
         The files of cases changed since they were measured.
     """
-    check_same(folder, job.identity(), [pair.case_id for pair in job.pairs])
-    noted = hashes_of(read_records(folder))
-    known = [pair for pair in job.pairs if pair.case_id in noted]
-    found = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), known)
-    now = track(zip(known, found, strict=True), "checking what is done", len(known))
-    changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
-    inputs = read_run_manifest(folder).get("inputs", {})
+    check_same(job.folder, job.identity(), [pair.case_id for pair in job.pairs])
+    measured = hashes_of(read_records(job.folder))
+    done = [pair for pair in job.pairs if pair.case_id in measured]
+    digests = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), done)
+    pairs = track(zip(done, digests, strict=True), "checking what is done", len(done))
+    changed = {pair.case_id for pair, digest in pairs if digest != measured[pair.case_id]}
+    inputs = read_run_manifest(job.folder).get("inputs", {})
     for stem, path in job.probs.items():
         in_time = TimeLimit(seconds=job.reading.timeout_s, case_id=stem, files=(path,))
         if stem in inputs and in_time(partial(hash_map, path)) != inputs[stem]:

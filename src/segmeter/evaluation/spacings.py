@@ -18,9 +18,10 @@ from segmeter.data.files.sniff import file_error, show
 from segmeter.data.masks.reading import StoredMap
 from segmeter.errors import DataError
 
-PIXELS = "pixels"  # the unit without a spacing
+PIXELS = "pixels"  # The unit of a case without a spacing
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
-_SAME_PLACE = 5e-7  # of a pixel: positions that differ by less are equal, and halves are rounded up
+# Positions closer than this share of a pixel are equal. Added to the offset, it rounds halves up.
+_SAME_PLACE = 5e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +33,13 @@ class CaseSpacing:
     spacing
         Pixel edge per axis, in axis order; None if nothing states it.
     unit
-        "mm" and so on; "pixels" without a spacing; "" if a spacing has no unit, as that of the configuration.
+        Such as "mm"; "pixels" without a spacing; "" if the spacing has no unit, as one from the configuration.
     source
-        For example "NIfTI header"; "config"; "none".
+        For example "NIfTI header", "config" or "none".
     overridden
-        Whether the configuration's spacing replaces another one of the files.
+        Whether the configuration's spacing replaces another one in the files.
     warnings
-        Lines for the user, in words that cases share.
+        Lines for the user. Cases with the same doubt have the same line.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -59,7 +60,7 @@ def find_spacing(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple
     paths, maps
         The files and their content.
     wanted
-        The configuration's spacing, which counts for every case, whatever its files say.
+        The configuration's spacing, which overrides every file's.
 
     Raises
     ------
@@ -67,38 +68,42 @@ def find_spacing(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple
         Sizes, spacings or geometries differ, one line each; or a file states two geometries; or it states a spacing
         that can't be used, and the configuration has none.
     """
-    reference, shape = maps[0], maps[0].values.shape
-    if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
+    reference = maps[0]
+    shape = reference.values.shape
+    if wanted is None and all(stored.geometry is NOWHERE and stored.values.shape == shape for stored in maps):
         return UNKNOWN_SPACING  # the usual case: pictures of one size
-    problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], reference)]
+    geometries = [stored.geometry for stored in maps]
+    problems = list[str]()
+    for path, stored in zip(paths, maps, strict=True):
+        problems += _size_problems(path, stored, paths[0], reference)
     if not problems:
-        for path, each in zip(paths[1:], maps[1:], strict=True):
-            problems += geometry_problem(path, each.geometry, paths[0], reference.geometry, shape)
-    problems += [each.geometry.place_problem for each in maps if each.geometry.place_problem]
+        for path, geometry in zip(paths[1:], geometries[1:], strict=True):
+            problems += geometry_problem(path, geometry, paths[0], reference.geometry, shape)
+    problems += [geometry.place_problem for geometry in geometries if geometry.place_problem]
     if wanted is None:
-        problems += [each.geometry.spacing_problem for each in maps if each.geometry.spacing_problem]
+        problems += [geometry.spacing_problem for geometry in geometries if geometry.spacing_problem]
     elif len(wanted) != len(shape):
         rule = f"to have {len(shape)} values, one per axis of {write_shape(shape)}"
         problems.append(expected(show(paths[0]), "metrics.spacing", rule, f"{len(wanted)}: {tuple(wanted)}"))
     if problems:
         raise DataError(problems)
-    found = next((each.geometry for each in maps if each.geometry.spacing is not None), reference.geometry)
+    stated = next((geometry for geometry in geometries if geometry.spacing is not None), reference.geometry)
     warnings = _warnings(maps)
     if wanted is not None:
-        unusable = any(each.geometry.spacing_problem for each in maps)
-        other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
+        unusable = any(geometry.spacing_problem for geometry in geometries)
+        overridden = unusable or (stated.spacing is not None and not agree(stated.spacing, wanted))
         spacing = tuple(map(float, wanted))
-        return CaseSpacing(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
-    unit, source = PIXELS if found.spacing is None else found.unit or "", found.source or "none"
-    return CaseSpacing(spacing=found.spacing, unit=unit, source=source, warnings=warnings)
+        return CaseSpacing(spacing=spacing, unit="", source="config", overridden=overridden, warnings=warnings)
+    unit = PIXELS if stated.spacing is None else stated.unit or ""
+    return CaseSpacing(spacing=stated.spacing, unit=unit, source=stated.source or "none", warnings=warnings)
 
 
 def _warnings(maps: Sequence[StoredMap]) -> tuple[str, ...]:
     """Describe doubts that the files leave: which of two geometries counts, and the axes' order if a side has none."""
-    lines = [each.geometry.note for each in maps if each.geometry.note]
-    placed = [each.geometry.known for each in maps]
-    ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
-    if any(placed) and not all(placed) and ordered:
+    lines = [stored.geometry.note for stored in maps if stored.geometry.note]
+    known = [stored.geometry.known for stored in maps]
+    order_matters = maps[0].values.ndim == 3 or any(stored.geometry.affine is not None for stored in maps)
+    if any(known) and not all(known) and order_matters:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
     return tuple(dict.fromkeys(lines))
 
@@ -108,12 +113,12 @@ class Spacings:
 
     def __init__(self) -> None:
         self.sources: Counter[str] = Counter()
-        self.units: dict[str, str] = {}  # unit -> first case that has it
+        self.units: dict[str, str] = {}  # the first case of each unit
         self.overridden: list[str] = []
-        self.noted: defaultdict[str, list[str]] = defaultdict(list)  # warning -> cases
+        self.noted: defaultdict[str, list[str]] = defaultdict(list)  # the cases of each warning
 
     def add(self, case_id: str, record: Mapping[str, Any]) -> None:
-        """Add one case by the fields of its `CaseSpacing`, which a resumed run reads from JSON."""
+        """Add a case by the fields of its `CaseSpacing`, which a resumed run reads from JSON."""
         self.sources[record["source"]] += 1
         self.units.setdefault(record["unit"], case_id)
         if record["overridden"]:
@@ -122,12 +127,12 @@ class Spacings:
             self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:
-        """Refuse units that differ between cases, as their distances can't be averaged."""
+        """Return a line if cases have different units, as their distances can't be averaged."""
         if len(self.units) < 2:
             return []
-        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
+        units = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
         remedy = "Set metrics.spacing for all, or score them apart."
-        return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", found, remedy)]
+        return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", units, remedy)]
 
     def warnings(self) -> list[str]:
         """Return lines for the user, each with its cases."""
@@ -155,28 +160,29 @@ def write_shape(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _size(path: Path, each: StoredMap, reference: Path, first: StoredMap) -> list[str]:
-    shape, wanted = each.values.shape, first.values.shape
+def _size_problems(path: Path, stored: StoredMap, reference_path: Path, reference: StoredMap) -> list[str]:
+    shape = stored.values.shape
+    wanted = reference.values.shape
     if shape == wanted:
         return []
     axes = "(height x width)" if len(shape) == 2 else "(depth x height x width)"
-    rule = f"to have the size of its reference {show(reference)}, {write_shape(wanted)}"
+    rule = f"to have the size of its reference {show(reference_path)}, {write_shape(wanted)}"
     remedy = "Its axes are reversed: save array.T." if shape == wanted[::-1] else "Nothing is resized."
-    if each.geometry.affine is not None and first.geometry.affine is not None:
-        places = f"{describe(first.geometry, wanted)}; prediction: {describe(each.geometry, shape)}"
-        remedy = f"Reference: {places}. {grid_remedy(each.geometry, first.geometry)}"
+    if stored.geometry.affine is not None and reference.geometry.affine is not None:
+        grids = f"{describe(reference.geometry, wanted)}; prediction: {describe(stored.geometry, shape)}"
+        remedy = f"Reference: {grids}. {grid_remedy(stored.geometry, reference.geometry)}"
     return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]
 
 
 def onto_grid(
     path: Path, values: NDArray[Any], geometry: Geometry, *, reference: Path, wanted: Geometry, shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], Geometry] | None:
-    """Resample a map if its grid is not that of its reference.
+    """Resample a map if it is on another grid than its reference.
 
     Parameters
     ----------
     path, reference
-        Only used in messages.
+        Named in messages.
     values, geometry
         The map and where it lies.
     wanted, shape
@@ -184,29 +190,31 @@ def onto_grid(
 
     Returns
     -------
-    The map (shape) and its new geometry with a note, or None if the grids are equal or one of them is unknown.
+    The map of size `shape` and its new geometry with a note, or None if the grids are equal or either is unknown.
 
     Raises
     ------
     DataError
-        The two have no pixel in common.
+        The two grids have no pixel in common.
     """
     if values.shape == shape and not geometry_problem(path, geometry, reference, wanted, shape):
         return None
     if geometry.affine is None or wanted.affine is None:
         return None
-    axes = len(shape)
-    if values.ndim != axes or not share_world(geometry, wanted):
+    ndim = len(shape)
+    if values.ndim != ndim or not share_world(geometry, wanted):
         return None
-    from scipy import ndimage  # most runs need it for nothing, and start sooner
+    from scipy import ndimage  # most runs don't need it, and start sooner
 
-    step = np.linalg.inv(geometry.affine) @ wanted.affine  # from the reference's indices to ours, in file order
-    matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1] + _SAME_PLACE
-    numbers = np.arange(1, values.size + 1).reshape(values.shape)  # of pixels, as SciPy calculates with floats
+    transform = np.linalg.inv(geometry.affine) @ wanted.affine  # from the reference's indices to ours, in file order
+    matrix = transform[:ndim, :ndim][::-1, ::-1]
+    offset = transform[:ndim, 3][::-1] + _SAME_PLACE
+    # Pixel numbers are resampled instead of values, as SciPy calculates with floats
+    numbers = np.arange(1, values.size + 1).reshape(values.shape)
     nearest = ndimage.affine_transform(numbers, matrix, offset, shape, order=0, mode="grid-constant")
-    beside = axes == 2 and bool(np.abs(step[2, :2] * shape[::-1]).max() + abs(step[2, 3]) >= 0.5)  # another slice
-    if beside or not nearest.any():
-        both = f"{describe(wanted, shape)} and {describe(geometry, values.shape)}"
-        raise file_error(path, "grid", f"to overlap that of its reference {show(reference)}", both)
-    found = np.append(values.dtype.type(0), values.ravel())[nearest]
-    return found, wanted.having(note="; ".join(filter(None, [wanted.note, NOTE])))
+    other_slice = ndim == 2 and bool(np.abs(transform[2, :2] * shape[::-1]).max() + abs(transform[2, 3]) >= 0.5)
+    if other_slice or not nearest.any():
+        grids = f"{describe(wanted, shape)} and {describe(geometry, values.shape)}"
+        raise file_error(path, "grid", f"to overlap that of its reference {show(reference)}", grids)
+    resampled = np.append(values.dtype.type(0), values.ravel())[nearest]
+    return resampled, wanted.having(note="; ".join(filter(None, [wanted.note, NOTE])))

@@ -42,7 +42,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
-_LONGEST_NAME = 255  # bytes, on all systems
+_LONGEST_NAME = 255  # No file system has names of more bytes
 _CHANGED = "was changed or damaged since it was written (sha256 differs). Fetch it again."
 
 
@@ -50,8 +50,8 @@ _CHANGED = "was changed or damaged since it was written (sha256 differs). Fetch 
 class Checkpoint:
     """A checkpoint whose manifest and weights were verified.
 
-    `folder` is the real folder, links followed; `progress` is what the training recorded (epoch, step, metric);
-    `sha256` is that of the weights.
+    `folder` is the real folder, with links resolved. `progress` has the training's epoch, step and metric. `sha256` is
+    the hash of the weights.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            There is none, or it is not as it was written.
+            There is none, or it was changed since it was written.
         """
         if STATE not in self.files:
             raise CheckpointError(
@@ -113,23 +113,23 @@ def write_checkpoint(
     segmenter_state
         ``Segmenter.state_dict()``, on any device.
     card
-        What the segmenter was built from.
+        The card that the segmenter was built from.
     state
-        What a training needs to resume: dicts, lists, tuples of tensors, numbers, strings and None. Or None.
+        The state from which a training resumes: dicts, lists, tuples of tensors, numbers, strings and None. Or None.
     progress
         JSON values: epoch, step, metric (None where it is undefined).
 
     Raises
     ------
     InputError
-        `state` holds something else.
+        `state` holds anything else.
     RunError
         The disk is full, or the folder can't be written; earlier checkpoints are as they were.
     """
     plain = None if state is None else plain_state(state)
-    tensors = {  # each with memory of its own, which safetensors asks for
-        name: each.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-        for name, each in segmenter_state.items()
+    tensors = {  # safetensors requires that each tensor has memory of its own
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in segmenter_state.items()
     }
     try:
         with fresh_folder(folder) as fresh:
@@ -152,16 +152,16 @@ def write_checkpoint(
 
 
 def find_checkpoint(path: Path) -> Path:
-    """Find the checkpoint's folder from a run's folder (its best), the checkpoint's own, or a file in it.
+    """Find a checkpoint's folder from a run's folder (its best), from its own folder, or from a file in it.
 
     Raises
     ------
     CheckpointError
-        There is none; the message says what is there instead.
+        There is none. The message says what was found instead.
     """
     path = fetch(path, keep=_of_checkpoints)
     real = real_path(path)
-    if real.is_file() and real.stat().st_size <= _LONGEST_NAME:  # perhaps the name of a folder, see `point`
+    if real.is_file() and real.stat().st_size <= _LONGEST_NAME:  # it may hold the name of a folder, see `point`
         named = real.parent / real.read_text("utf-8", "replace")
         real = named if named.parent == real.parent and named.is_dir() else real
     folder = real.parent if real.is_file() else real
@@ -173,19 +173,19 @@ def find_checkpoint(path: Path) -> Path:
             f"{path}: {bare}. Train from it with model.weights=PATH, "
             "or name its network: checkpoint=smp:ARCHITECTURE/ENCODER or torchvision:NAME, with model.weights."
         )
-    kept = real / "checkpoints"
-    if os.path.lexists(kept / "best"):
-        return find_checkpoint(kept / "best")
-    if kept.is_dir():
-        names = ", ".join(sorted(entry.name for entry in kept.iterdir() if not entry.name.startswith(".")))
-        has = f"it has {names}: name one of them" if names else "it is empty: no epoch ended"
-        raise CheckpointError(f"{kept}: has no best checkpoint; {has}.")
+    checkpoints = real / "checkpoints"
+    if os.path.lexists(checkpoints / "best"):
+        return find_checkpoint(checkpoints / "best")
+    if checkpoints.is_dir():
+        names = ", ".join(sorted(entry.name for entry in checkpoints.iterdir() if not entry.name.startswith(".")))
+        content = f"it has {names}: name one of them" if names else "it is empty: no epoch ended"
+        raise CheckpointError(f"{checkpoints}: has no best checkpoint; {content}.")
     wanted = f"{MANIFEST} or checkpoints/best"
     raise CheckpointError(f"{path}: is a folder without a checkpoint ({wanted}). Give a run's folder or a checkpoint.")
 
 
 def find_weights(place: Path | str) -> Path:
-    """Find the file of weights: a given file, by path or URL, or that of a checkpoint or run."""
+    """Find a file of weights: the file itself, by path or URL, or the weights of a checkpoint or run."""
     path = fetch(place, keep=_of_checkpoints)
     return read_checkpoint(path).folder / WEIGHTS if path.is_dir() else path
 
@@ -198,7 +198,7 @@ def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpo
     path
         As for `find_checkpoint`.
     verify_weights
-        False neither reads nor verifies the weights, which is quicker to learn the card.
+        False neither reads nor verifies the weights, which is quicker if only the card is needed.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpo
             name: {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
             for name, entry in manifest["files"].items()
         }
-        found = Checkpoint(
+        checkpoint = Checkpoint(
             folder=folder,
             card=ModelCard.from_dict(manifest["card"]),
             progress=dict(manifest["progress"]),
@@ -238,7 +238,7 @@ def read_checkpoint(path: Path | str, *, verify_weights: bool = True) -> Checkpo
         raise CheckpointError(f"{path}: lacks what a checkpoint must say ({reason}). Take another.") from error
     if verify_weights:
         verify_file(folder, WEIGHTS, files[WEIGHTS])
-    return found
+    return checkpoint
 
 
 def plain_state(value: Any, where: str = "state") -> Any:
@@ -246,9 +246,9 @@ def plain_state(value: Any, where: str = "state") -> Any:
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, Mapping):
-        return {key: plain_state(each, f"{where}[{key!r}]") for key, each in value.items()}
+        return {key: plain_state(item, f"{where}[{key!r}]") for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(plain_state(each, f"{where}[{index}]") for index, each in enumerate(value))
+        return type(value)(plain_state(item, f"{where}[{index}]") for index, item in enumerate(value))
     if value is None or type(value) in (bool, int, float, str, bytes):
         return value
     remedy = "A checkpoint holds no objects: turn it into tensors, numbers or strings."
@@ -274,10 +274,10 @@ def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
 
 
 def point(link: Path, target: str) -> None:
-    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new one.
+    """Make `link` a symbolic link to its sibling `target` by one rename. Readers see the old target or the new one.
 
-    Windows lets few users make links, and replaces none that leads to a folder. There it is a file with the name of the
-    target, which `find_checkpoint` reads.
+    Windows lets few users make links, and can't replace a link to a folder. There `link` is a file that holds the
+    target's name, and `find_checkpoint` reads it.
     """
     temporary = link.with_name(temporary_name())
     with operation("link", link):
@@ -288,7 +288,7 @@ def point(link: Path, target: str) -> None:
     try:
         with operation("rename", link):
             if link.is_dir() and not (link.is_symlink() and hasattr(os, "O_DIRECTORY")):
-                remove(link)  # a link that another system made, or a copy of the checkpoint in its place
+                remove(link)  # another system's link, or a copy of the checkpoint in its place
             replace(temporary, link)
     except BaseException:
         with suppress(OSError), operation("unlink", link):

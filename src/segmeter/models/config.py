@@ -5,7 +5,7 @@ The card is everything that a checkpoint records to rebuild the model and interp
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, create_model
 
@@ -18,7 +18,7 @@ _FOREIGN = ("foreign", "output", "class_map", "runs_whole")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
+    """Return mean and deviation per channel for images in 0 .. 1: ImageNet's for 3 channels, otherwise 0.5 and 0.25."""
     if in_channels == 3:
         return (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     return (0.5,) * in_channels, (0.25,) * in_channels
@@ -88,8 +88,8 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as JSON values."""
-        kept = {key: value for key, value in vars(self).items() if key not in _FOREIGN}
-        return {**kept, "spec": self.spec.model_dump()}
+        values = {key: value for key, value in vars(self).items() if key not in _FOREIGN}
+        return {**values, "spec": self.spec.model_dump()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":
@@ -219,11 +219,12 @@ def _network(name: str, meaning: str, **defaults: Any) -> type[ModelConfig]:
     """Register a network under the library's name for it, with the options that it has and their defaults."""
     fields: dict[str, Any] = {"name": (str, name)}
     for key, default in defaults.items():
-        kind, words = _PER_LEVEL if key == "decoder_channels" and default is None else _OPTIONS[key]
-        fields[key] = (kind, Field(default, description=words))
-    about: dict[str, Any] = {"__base__": ModelConfig, "__module__": __name__, "__doc__": meaning}
-    made = cast(type[ModelConfig], create_model(f"{name.capitalize()}Config", **about, **fields))
-    return MODELS.register(name, builder="segmeter.models.networks:build_network")(made)
+        value_type, words = _PER_LEVEL if key == "decoder_channels" and default is None else _OPTIONS[key]
+        fields[key] = (value_type, Field(default, description=words))
+    schema: type[ModelConfig] = create_model(
+        f"{name.capitalize()}Config", __base__=ModelConfig, __module__=__name__, __doc__=meaning, **fields
+    )
+    return MODELS.register(name, builder="segmeter.models.networks:build_network")(schema)
 
 
 _STEPWISE: dict[str, Any] = {"decoder_use_norm": "batchnorm", "decoder_channels": None}

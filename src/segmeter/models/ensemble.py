@@ -16,12 +16,12 @@ from segmeter.models.segmenter import Segmenter
 
 
 class Ensemble(nn.Module):
-    """Segmenters that run one after the other on the same image; each normalises and pads it by its own card.
+    """Segmenters that run one after the other on the same image. Each normalises and pads it by its own card.
 
     Parameters
     ----------
     members
-        One or more, of the same classes and channels. The card is that of the first.
+        One or more, with the same classes and channels. The ensemble has the first one's card.
 
     Raises
     ------
@@ -34,11 +34,11 @@ class Ensemble(nn.Module):
         self.card = members[0].card
         wanted = self.card.spec.meaning | {"in_channels": self.card.in_channels}
         for card in (member.card for member in members[1:]):
-            given = card.spec.meaning | {"in_channels": card.in_channels}
-            for what, first in wanted.items():
-                if first != given[what]:
+            facts = card.spec.meaning | {"in_channels": card.in_channels}
+            for what, value in wanted.items():
+                if value != facts[what]:
                     rule = f"to name models of the same {what}"
-                    raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {given[what]}"))
+                    raise ConfigError(expected("config", "checkpoint", rule, f"{value} and {facts[what]}"))
         self.members = nn.ModuleList(members)
         self.size_multiple = math.lcm(*(member.size_multiple for member in members))
         self.size_least = max(member.size_least for member in members)
@@ -60,16 +60,16 @@ def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
     Parameters
     ----------
     predictions
-        Each (B, num_channels, H, W), float32; taken one by one.
+        Each (B, num_channels, H, W), float32. They are consumed one by one.
     task
         Multiclass averages softmax, binary and multilabel average sigmoid.
 
     Returns
     -------
-    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any prediction is NaN
-    or infinite, so that averaging hides nothing.
+    (B, num_channels, H, W), float32. Its softmax or sigmoid is the mean probability. NaN where any prediction is NaN or
+    infinite, so that averaging hides nothing.
     """
-    totals: list[Tensor] = []  # logarithms of the probabilities; for sigmoids, also those of their complements
+    totals: list[Tensor] = []  # log probabilities; for sigmoids, also those of the complements
     for logits in predictions:
         logits = logits + (logits - logits)  # infinity becomes NaN
         parts = [torch.log_softmax(logits, 1)] if task == "multiclass" else [logsigmoid(logits), logsigmoid(-logits)]
@@ -94,7 +94,7 @@ def merge_classes(logits: Tensor, card: ModelCard) -> Tensor:
     """
     if not card.class_map:
         return logits
-    known = torch.log_softmax(logits.float(), 1)
+    log_probs = torch.log_softmax(logits.float(), 1)
     groups = [[i for i, number in enumerate(card.class_map) if number == k] for k in range(max(card.class_map) + 1)]
-    merged = [known[:, group].logsumexp(1) for group in groups]
+    merged = [log_probs[:, group].logsumexp(1) for group in groups]
     return torch.stack(merged, 1) if card.spec.task == "multiclass" else (merged[1] - merged[0])[:, None]

@@ -14,9 +14,9 @@ from torch.nn import functional
 from segmeter.models.config import Normalisation
 
 MOST_GROUPS = 32  # Wu and He 2018, arXiv:1803.08494
-LEAST_CHANNELS = 4  # of a group, if the layer has as many
+LEAST_CHANNELS = 4  # A group has at least this many channels, unless the layer has fewer
 
-# Along one axis: which of the 3 taps each of the 4 values of the transposed convolution's filter sums
+# Along one axis, the transposed convolution's filter has 4 values; each row says which of the 3 taps a value sums
 _SUMS = torch.tensor([[0.0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
 _TAPS = torch.kron(_SUMS, _SUMS).T.contiguous()  # (9, 16), both axes
 
@@ -24,20 +24,20 @@ _TAPS = torch.kron(_SUMS, _SUMS).T.contiguous()  # (9, 16), both axes
 def replace_norms(network: nn.Module, kind: Normalisation) -> nn.Module:
     """Turn every batch norm of a network into another kind of normalisation.
 
-    Gain and bias are kept, so pretrained ones stay. "group" and "instance" drop the running statistics, as they take
-    theirs from each image.
+    Gain and bias are kept, pretrained or not. "group" and "instance" drop the running statistics, as they compute
+    statistics for each image.
 
     Parameters
     ----------
     network
         Changed in place.
     kind
-        "batch" changes nothing; "sync" takes the statistics over all processes of a training; "group" over groups
-        of channels of one image, see `count_groups`; "instance" over each channel of one image.
+        "batch" changes nothing. "sync" takes the statistics over all processes of a training, "group" over groups of
+        channels of one image, see `count_groups`, and "instance" over each channel of one image.
     """
     if kind == "sync":
-        found: nn.Module = convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
-        return found.train(network.training)
+        converted: nn.Module = convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
+        return converted.train(network.training)
     if kind != "batch":
         for parent in list(network.modules()):
             for name, child in list(parent.named_children()):
@@ -61,15 +61,17 @@ def count_groups(channels: int) -> int:
 def _per_image(norm: nn.BatchNorm2d, kind: Normalisation) -> nn.GroupNorm:
     channels = norm.num_features
     groups = channels if kind == "instance" else count_groups(channels)
-    options: dict[str, Any] = {"eps": norm.eps, "affine": norm.affine, "device": getattr(norm.weight, "device", None)}
+    device = getattr(norm.weight, "device", None)
     if isinstance(norm, BatchNormAct2d):  # timm's layer that includes an activation
-        found: nn.GroupNorm = GroupNormAct(channels, groups, **options)
-        found.drop, found.act = norm.drop, norm.act
+        per_image: nn.GroupNorm = GroupNormAct(channels, groups, eps=norm.eps, affine=norm.affine, device=device)
+        per_image.drop = norm.drop
+        per_image.act = norm.act
     else:
-        found = nn.GroupNorm(groups, channels, **options)
+        per_image = nn.GroupNorm(groups, channels, eps=norm.eps, affine=norm.affine, device=device)
     if norm.affine:
-        found.weight, found.bias = norm.weight, norm.bias
-    return found
+        per_image.weight = norm.weight
+        per_image.bias = norm.bias
+    return per_image
 
 
 class FoldedBlock(UnetDecoderBlock):  # type: ignore[misc]
@@ -91,13 +93,13 @@ class FoldedBlock(UnetDecoderBlock):  # type: ignore[misc]
         height, width = feature_map.shape[-2:]
         twice = (target_height, target_width) == (2 * height, 2 * width)
         if feature_map.device.type != "cpu" or not twice or torch.compiler.is_compiling():
-            whole: Tensor = super().forward(feature_map, target_height, target_width, skip_connection)
-            return whole
+            original: Tensor = super().forward(feature_map, target_height, target_width, skip_connection)
+            return original
         convolution, *rest = self.conv1
-        found = convolve_enlarged(feature_map, convolution.weight, skip_connection)
+        features = convolve_enlarged(feature_map, convolution.weight, skip_connection)
         for module in (*rest, self.conv2, self.attention2):
-            found = module(found)
-        return found
+            features = module(features)
+        return features
 
 
 def fold_upsampling(network: nn.Module) -> None:
@@ -105,7 +107,7 @@ def fold_upsampling(network: nn.Module) -> None:
 
     These enlarge by nearest neighbour and convolve at once, 3 x 3, without a bias.
     """
-    blocks: list[Any] = [each for each in network.modules() if type(each) is UnetDecoderBlock]
+    blocks: list[Any] = [module for module in network.modules() if type(module) is UnetDecoderBlock]
     for block in blocks:
         first = block.conv1[0]
         plain = isinstance(first, nn.Conv2d) and first.bias is None and first.kernel_size == (3, 3)
@@ -121,7 +123,7 @@ def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Ten
     small : (B, C, H, W), floating
         Enlarged by nearest neighbour.
     weight : (O, C + S, 3, 3), floating
-        Of a convolution with stride 1 and zero padding 1; its first C channels belong to `small`.
+        The weights of a convolution with stride 1 and zero padding 1; its first C channels belong to `small`.
     skip : (B, S, 2 H, 2 W), or None
         In the final size. S may be 0: some encoders have no map of half the image's size.
 
@@ -129,9 +131,9 @@ def convolve_enlarged(small: Tensor, weight: Tensor, skip: Tensor | None) -> Ten
     -------
     (B, O, 2 H, 2 W)
     """
-    ours, theirs = weight.tensor_split([small.shape[1]], dim=1)
+    small_weight, skip_weight = weight.tensor_split([small.shape[1]], dim=1)
     with torch.autocast(weight.device.type, enabled=False):  # taps are summed in the weights' dtype
-        sums = ours.transpose(0, 1).reshape(-1, 9) @ _TAPS.to(ours)
-    filters = sums.view(ours.shape[1], ours.shape[0], 4, 4)
+        sums = small_weight.transpose(0, 1).reshape(-1, 9) @ _TAPS.to(small_weight)
+    filters = sums.view(small_weight.shape[1], small_weight.shape[0], 4, 4)
     large = functional.conv_transpose2d(small, filters, stride=2, padding=1)
-    return large if skip is None or not skip.shape[1] else large.add_(functional.conv2d(skip, theirs, padding=1))
+    return large if skip is None or not skip.shape[1] else large.add_(functional.conv2d(skip, skip_weight, padding=1))

@@ -19,9 +19,10 @@ from segmeter.models.config import ModelConfig
 from segmeter.models.layers import fold_upsampling, replace_norms
 from segmeter.models.weights import compare, load_tensors
 
-_OURS = {"name", "logits_stride", *ModelConfig.model_fields}  # the others are options of the library's network
-_INSTANCE_LEAST = 64  # pixels: the deepest layers are at 1/32, and one value alone has no deviation to divide by
-_PAN_LEAST = 8  # its attention pools the deepest map three times by two
+_OWN_KEYS = {"name", "logits_stride", *ModelConfig.model_fields}  # All other keys are options of the library's network
+# The least image size, in pixels: the deepest layers are at 1/32, and a single value has no deviation to divide by
+_INSTANCE_LEAST = 64
+_PAN_LEAST = 8  # PAN's attention halves the deepest map three times
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
 _RGB = 3
 _LOG = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     config
         One of the configurations of `segmeter.models.config`.
     spec
-        Gives the number of channels of the logits.
+        The classes, which decide the number of channels of the logits.
     in_channels
         Channels of the image, >= 1.
 
@@ -51,7 +52,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
-    options = {key: value for key, value in config if key not in _OURS}
+    options = {key: value for key, value in config if key not in _OWN_KEYS}
     if options.get("decoder_channels", 0) is None:
         options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))
     if config.name == "fpn":
@@ -60,16 +61,16 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         options["upsampling"] = 2**config.depth
     elif config.name == "dpt":
         options["dynamic_img_size"] = True
-    own = smp.encoders.encoders.get(config.encoder, {}).get("pretrained_settings", {})  # mostly imagenet
-    pretrained = config.weights == "imagenet" or config.weights in own
-    # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
+    own_weights = smp.encoders.encoders.get(config.encoder, {}).get("pretrained_settings", {})  # mostly imagenet
+    pretrained = config.weights == "imagenet" or config.weights in own_weights
+    # timm takes True or False, as a model's name says which weights it has ("tu-resnet50.a1_in1k")
     weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
     what = f"model: {config.name} with encoder {config.encoder!r} at depth {config.depth}"
     timm_name = config.encoder.removeprefix("tu-").split(".")[0]
     if config.encoder.startswith("tu-") and not timm.is_model(timm_name):
-        close = close_name(f"tu-{timm_name}", [f"tu-{each}" for each in timm.list_models()])
-        known = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
-        raise ConfigError(expected("model", "encoder", "to be known to timm", repr(config.encoder), known))
+        close = close_name(f"tu-{timm_name}", [f"tu-{name}" for name in timm.list_models()])
+        remedy = close or f"timm {timm.__version__} has models such as tu-convnext_tiny."
+        raise ConfigError(expected("model", "encoder", "to be known to timm", repr(config.encoder), remedy))
     remedy = "Choose another encoder or depth, or other options of this network."
     if pretrained:
         remedy = "If its weights can't be fetched, set model.weights=null, or give the path of a file."
@@ -92,7 +93,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     network.downsample = config.downsample
     network = replace_norms(network, config.norm)
     fold_upsampling(network)
-    _check_size(network, what, in_channels)  # of what will run, so after folding
+    _check_size(network, what, in_channels)  # after folding, as this is the network that will run
     if config.weights is not None and not pretrained:
         start_from(network, config.weights)
     return network
@@ -100,11 +101,12 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
 
 def _end_decoder_at(stride: int, network: Any) -> None:
     """Drop, in place, the levels of a U-Net's decoder that are finer than the stride, and enlarge the logits."""
-    blocks, head = network.decoder.blocks, network.segmentation_head[0]
-    kept = blocks[: len(blocks) - (stride.bit_length() - 1)]
-    network.decoder.blocks = kept
+    head = network.segmentation_head[0]
+    blocks = network.decoder.blocks
+    blocks = blocks[: len(blocks) - (stride.bit_length() - 1)]
+    network.decoder.blocks = blocks
     network.segmentation_head = nn.Sequential(
-        nn.Conv2d(kept[-1].conv2[0].out_channels, head.out_channels, head.kernel_size, padding=head.padding),
+        nn.Conv2d(blocks[-1].conv2[0].out_channels, head.out_channels, head.kernel_size, padding=head.padding),
         nn.Upsample(scale_factor=stride, mode="bilinear"),
     )
 
@@ -113,13 +115,14 @@ def _end_decoder_at(stride: int, network: Any) -> None:
 def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
     """Run a small image that is not square, to refuse combinations whose logits have another size."""
     multiple, least = int(network.size_multiple), int(network.size_least)  # type: ignore[arg-type]
-    size, training = (max(2 * multiple, least), max(3 * multiple, least)), network.training
+    size = (max(2 * multiple, least), max(3 * multiple, least))
+    training = network.training
     with refusing(ConfigError, f"{what} does not run", "Choose another encoder or depth."):
         logits = network.eval()(torch.zeros(1, in_channels, *size))
     network.train(training)
-    given = tuple(logits.shape[-2:])
-    if given != size:
-        raise ConfigError(f"{what} gives logits of {given} for an image of {size}. Choose model.depth=5.")
+    logits_size = tuple(logits.shape[-2:])
+    if logits_size != size:
+        raise ConfigError(f"{what} gives logits of {logits_size} for an image of {size}. Choose model.depth=5.")
 
 
 def start_from(network: nn.Module, source: str) -> None:
@@ -128,26 +131,28 @@ def start_from(network: nn.Module, source: str) -> None:
     Parameters
     ----------
     network
-        Changed in place. Tensors that the file lacks keep their values. The attribute `start` gets the logged report.
+        Changed in place. Tensors that the file lacks keep their values. Its attribute `start` is the logged report.
     source
-        A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
-        segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
-        encoder's own weights are recognised. A first convolution of 3 channels is spread over those of the network.
+        A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder. The weights may come from
+        segmeter, segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are
+        dropped, and an encoder's own weights are recognised. A first convolution of 3 channels is spread over the
+        network's channels.
 
     Raises
     ------
     CheckpointError
-        The file can't be read, has non-finite values, or less than half of the encoder fits.
+        The file can't be read, has non-finite values, or fits less than half of the encoder.
     """
     path = find_weights(source)
     wanted = network.state_dict()
-    tensors, said = unwrap(load_tensors(path), wanted)
-    common = [name for name, each in wanted.items() if each.ndim == 4 and name in tensors and tensors[name].ndim == 4]
-    odd = [name for name in common if tensors[name].shape[1] == _RGB != wanted[name].shape[1]]
-    if len(odd) == 1:  # the convolution that sees the image
-        channels = wanted[odd[0]].shape[1]
-        tensors[odd[0]] = adapt_input_conv(channels, tensors[odd[0]])
-        said += f" ({odd[0]} spread from {_RGB} to {channels} channels)"
+    tensors, changes = unwrap(load_tensors(path), wanted)
+    kernels = [name for name in wanted if wanted[name].ndim == 4 and name in tensors and tensors[name].ndim == 4]
+    of_rgb = [name for name in kernels if tensors[name].shape[1] == _RGB != wanted[name].shape[1]]
+    if len(of_rgb) == 1:  # the convolution that sees the image
+        (name,) = of_rgb
+        channels = wanted[name].shape[1]
+        tensors[name] = adapt_input_conv(channels, tensors[name])
+        changes += f" ({name} spread from {_RGB} to {channels} channels)"
     matched, differences = compare(wanted, tensors)
     encoder = [name for name in wanted if name.startswith("encoder.")] or list(wanted)
     if len(set(encoder) & set(matched)) * 2 < len(encoder):
@@ -155,35 +160,35 @@ def start_from(network: nn.Module, source: str) -> None:
             f"{path}: does not fit model.encoder - {differences}. Choose the network it was made for."
         )
     network.load_state_dict({name: tensors[name] for name in matched}, strict=False)
-    every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, matched))
-    shares = ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
+    totals, loaded = (Counter(name.partition(".")[0] for name in names) for names in (wanted, matched))
+    shares = ", ".join(f"{loaded[part]} of {count} tensors of {part}" for part, count in totals.items())
     rest = f"; {differences}" if differences else ""
-    network.start = f"{shares} from {path}{said}{rest}"  # type: ignore[assignment]
-    _LOG.log(logging.WARNING if differences or said else logging.INFO, "model.weights: %s", network.start)
+    network.start = f"{shares} from {path}{changes}{rest}"  # type: ignore[assignment]
+    _LOG.log(logging.WARNING if differences or changes else logging.INFO, "model.weights: %s", network.start)
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Rename tensors to the network's names, and describe what was done.
+    """Rename tensors to the network's names, and describe the changes.
 
-    Prefixes that wrappers put before every name are dropped, and the weights of an encoder alone are recognised. As an
-    encoder, a timm model has flat names for its first levels ("stages_0.blocks" for "stages.0.blocks"), so names that
-    differ only in this are the same.
+    Prefixes that wrappers put before every name are dropped, and the weights of an encoder alone are recognised. A timm
+    model that serves as an encoder has flat names for its first levels ("stages_0.blocks" for "stages.0.blocks"), so
+    such names match.
     """
     dropped = []
     while tensors and (prefix := next((w for w in _WRAPPERS if all(name.startswith(w) for name in tensors)), None)):
-        tensors = {name.removeprefix(prefix): each for name, each in tensors.items()}
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
         dropped.append(prefix)
-    said = f" (dropped the prefix {''.join(dropped)!r})" if dropped else ""
+    changes = f" (dropped the prefix {''.join(dropped)!r})" if dropped else ""
     flat = {name.replace("_", "."): name for name in wanted}
     flat = flat if len(flat) == len(wanted) else {}
 
     def named(name: str) -> str:
         return name if name in wanted else flat.get(name.replace("_", "."), name)
 
-    # an encoder's own weights lie under "encoder.", those of a timm model under "encoder.model."
+    # An encoder's own weights go under "encoder.", a timm model's under "encoder.model."
     inside = max(
         ("", "encoder.", "encoder.model."), key=lambda start: sum(named(start + name) in wanted for name in tensors)
     )
     if inside:
-        said += " (an encoder alone)"
-    return {named(inside + name): each for name, each in tensors.items()}, said
+        changes += " (an encoder alone)"
+    return {named(inside + name): tensor for name, tensor in tensors.items()}, changes

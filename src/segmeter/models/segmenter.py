@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.models.config import MODELS, ModelCard
 
-SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
+SIZE_MULTIPLE = 32  # For a network that doesn't say which sizes it takes
 FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
@@ -25,9 +25,9 @@ class Segmenter(nn.Module):
     Parameters
     ----------
     network
-        Takes (B, C, H, W) float and gives (B, num_channels, H, W). Its attributes `size_multiple` (default 32) and
-        `size_least` (default 1), if it has them, give the heights and widths that it takes. `downsample` (default 1) is
-        how many times smaller it sees images.
+        Takes (B, C, H, W) float and gives (B, num_channels, H, W). Heights and widths must be multiples of its
+        attribute `size_multiple` (default 32) and at least `size_least` (default 1). It sees images `downsample` times
+        smaller (default 1).
     card
         Normalisation, channels and classes.
     """
@@ -39,10 +39,11 @@ class Segmenter(nn.Module):
         self.downsample = int(getattr(network, "downsample", 1))
         self.size_multiple = self.downsample * int(getattr(network, "size_multiple", SIZE_MULTIPLE))
         self.size_least = self.downsample * int(getattr(network, "size_least", 1))
-        mean, std = torch.tensor(card.mean, dtype=torch.float64), torch.tensor(card.std, dtype=torch.float64)
+        mean = torch.tensor(card.mean, dtype=torch.float64)
+        std = torch.tensor(card.std, dtype=torch.float64)
         self.gain: Tensor
         self.shift: Tensor
-        # not persistent: the card carries them, and a state dict then holds learned weights alone
+        # Not persistent: the card has them, so a state dict holds learned weights alone
         self.register_buffer("gain", (1 / std).float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer("shift", (-mean / std).float().view(1, -1, 1, 1), persistent=False)
         self.limits: Tensor | None
@@ -55,8 +56,8 @@ class Segmenter(nn.Module):
         Parameters
         ----------
         image : (B, C, H, W)
-            uint8 (divided by 255), uint16 (by 65535), or floating (taken as it is). Any H, W >= 1. A channels_last
-            image stays channels_last.
+            uint8 (divided by 255), uint16 (divided by 65535), or floating (taken as it is). Any H, W >= 1. A
+            channels_last image stays channels_last.
 
         Returns
         -------
@@ -85,25 +86,26 @@ class Segmenter(nn.Module):
 
         InputError for an image of other axes, channels or dtype, see `forward`.
         """
-        channels, given = self.card.in_channels, f"{image.dtype} {tuple(image.shape)}"
+        channels = self.card.in_channels
+        given = f"{image.dtype} {tuple(image.shape)}"
         if image.dim() != 4 or image.shape[1] != channels:
             raise InputError(expected("segmenter", "image", f"to be (B, {channels}, H, W)", given))
         if image.dtype not in FULL_SCALE and not image.is_floating_point():
             remedy = "The scale of other integers is not known: divide them into 0 .. 1 first."
             raise InputError(expected("segmenter", "image", "to be uint8, uint16 or floating", given, remedy))
-        full = FULL_SCALE.get(image.dtype, 1.0)
-        gain = self.gain / full
+        full_scale = FULL_SCALE.get(image.dtype, 1.0)
+        gain = self.gain / full_scale
         image = image.to(gain.dtype)
         if self.limits is not None:
-            image = image.clamp(self.limits[0] * full, self.limits[1] * full)
+            image = image.clamp(self.limits[0] * full_scale, self.limits[1] * full_scale)
         return torch.addcmul(self.shift, image, gain)
 
 
 def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
     """Extend an image at the bottom and the right until both sides are multiples of `multiple` and at least `least`.
 
-    The image is mirrored there, or its last row and column repeated where it is too small for that. The top left stays
-    in place, so the network's grid lies on the image as without padding.
+    The image is mirrored there, or its last row and column are repeated if it is too small for that. The top left stays
+    in place, so the network's grid lies on the image as it would without padding.
     """
     height, width = image.shape[-2:]
     down, right = (-(-max(size, least) // multiple) * multiple - size for size in (height, width))
@@ -114,7 +116,7 @@ def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
 
 
 class AtNetworkSize(nn.Module):
-    """A segmenter for images that are already as small as its network sees them, as samples are in training."""
+    """A segmenter for images that already have its network's size, such as samples in training."""
 
     def __init__(self, segmenter: Segmenter) -> None:
         super().__init__()

@@ -24,13 +24,15 @@ _LOG = logging.getLogger(__name__)
 class Checkpoints:
     """Verified checkpoints whose models are averaged; a single one is used alone.
 
-    `card` is that of the first member, and `sha256` the hash of its weights; of several checkpoints, over their hashes
-    in the given order. `class_pixels` (K,) counts the pixels per class of the training set; None if it is unknown, or
-    if the members differ. `folders` are those of our own checkpoints: other models have none for us to write to.
+    `card` is the first member's. `sha256` is the hash of a single member's weights; of several members, it is the hash
+    over their hashes in the given order. `class_pixels` (K,) counts the pixels per class of the training set; None if
+    it is unknown, or if the members differ. `folders` are our own checkpoints' folders: we can't write beside others.
     """
 
     def __init__(self, members: Sequence[Checkpoint | ForeignCheckpoint]) -> None:
-        self.members, self.card, self.sha256 = tuple(members), members[0].card, members[0].sha256
+        self.members = tuple(members)
+        self.card = members[0].card
+        self.sha256 = members[0].sha256
         if len(members) > 1:
             self.sha256 = hashlib.sha256(" ".join(member.sha256 for member in members).encode()).hexdigest()
         counts = {member.card.class_pixels for member in members}
@@ -40,12 +42,17 @@ class Checkpoints:
 
     def facts(self) -> dict[str, Any]:
         """Return the entries of run.json about these checkpoints."""
-        places = [
-            known_place(each.folder) if isinstance(each, Checkpoint) else each.source.text for each in self.members
-        ]
-        trained = [dict(each.progress) if isinstance(each, Checkpoint) else {} for each in self.members]
-        checkpoint, told = (each[0] if len(each) == 1 else each for each in (places, trained))
-        return {"checkpoint": checkpoint, "checkpoint_sha256": self.sha256, "trained": told}
+        paths = list[str]()
+        progress = list[dict[str, Any]]()
+        for member in self.members:
+            paths.append(known_place(member.folder) if isinstance(member, Checkpoint) else member.source.text)
+            progress.append(dict(member.progress) if isinstance(member, Checkpoint) else {})
+        single = len(self.members) == 1
+        return {
+            "checkpoint": paths[0] if single else paths,
+            "checkpoint_sha256": self.sha256,
+            "trained": progress[0] if single else progress,
+        }
 
     def load(self, device: str | torch.device = "cpu") -> Ensemble:
         """Build the models and load their weights, in evaluation mode.
@@ -61,13 +68,13 @@ class Checkpoints:
 
 
 def read_checkpoints(
-    paths: Sequence[Path], *, told: ForeignConfig | None = None, spec: ClassSpec | None = None
+    paths: Sequence[Path], *, user_card: ForeignConfig | None = None, spec: ClassSpec | None = None
 ) -> Checkpoints:
     """Open one or several checkpoints, and verify their manifests and weights; or a model that others trained.
 
     Parameters
     ----------
-    told
+    user_card
         The configuration's card of a model that others trained.
     spec
         The data's classes, to which its classes are mapped; None takes those of its card.
@@ -77,19 +84,20 @@ def read_checkpoints(
     CheckpointError
         As for `read_checkpoint`; or a foreign model can't be read or would run code.
     ConfigError
-        There is none, or one is given twice, which would weigh it twice; or a foreign model's card is not complete.
+        There is none, or a checkpoint is given twice, which would weigh it twice; or a foreign model's card is not
+        complete.
     """
     sources = [find_source(path) for path in paths]
     if len(sources) == 1 and sources[0] is not None:
-        found = describe(sources[0], told or ForeignConfig())
-        if found.guessed:
-            keys = ", ".join(f"model.{key}" for key in found.guessed)
+        described = describe(sources[0], user_card or ForeignConfig())
+        if described.guessed:
+            keys = ", ".join(f"model.{key}" for key in described.guessed)
             _LOG.warning("%s: guessed %s. segmeter check checkpoint=... writes a card to confirm.", paths[0], keys)
-        return Checkpoints((open_foreign(found, spec),))
+        return Checkpoints((open_foreign(described, spec),))
     if any(sources):
         rule = "to be a single model if others trained it"
         raise ConfigError(expected("config", "checkpoint", rule, ", ".join(map(str, paths))))
-    if told not in (None, ForeignConfig()):
+    if user_card not in (None, ForeignConfig()):
         raise ConfigError("model: its keys describe models that others trained; this checkpoint has its own card.")
     members = tuple(read_checkpoint(path) for path in paths)
     folders = [str(member.folder) for member in members]

@@ -28,8 +28,8 @@ def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tup
 
     Returns
     -------
-    The names of tensors of one shape in both, and the differences in one line, with at most ten names of each kind; ""
-    if there are none.
+    The names of tensors with the same shape in both, and the differences in one line, with at most ten names of each
+    kind; "" if there are none.
     """
     shared = [name for name in network if name in tensors]
     matched = [name for name in shared if tensors[name].shape == network[name].shape]
@@ -46,7 +46,7 @@ def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> tup
 
 
 def load_exactly(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, *, what: str, remedy: str) -> None:
-    """Load the tensors of a file; CheckpointError unless they are just those of the network."""
+    """Load the tensors of a file; CheckpointError unless they have exactly the network's names and shapes."""
     _, differences = compare(network.state_dict(), tensors)
     if differences:
         raise CheckpointError(f"{path}: does not fit {what}: {differences}. {remedy}")
@@ -59,7 +59,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises
     ------
     CheckpointError
-        The file is damaged, something else, or holds more than plain tensors; or a tensor has NaN or infinity.
+        The file is damaged, has another format, or holds more than plain tensors; or a tensor has NaN or infinity.
     """
     if not real_path(path).is_file():
         kind = "is a folder, not a file" if path.is_dir() else "is not a regular file"
@@ -73,7 +73,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         content = load_plain(path)
         nested = [content[key] for key in _NESTS if isinstance(content, dict) and isinstance(content.get(key), dict)]
         state = nested[0] if nested else content
-        if not (isinstance(state, dict) and state and all(isinstance(each, Tensor) for each in state.values())):
+        if not (isinstance(state, dict) and state and all(isinstance(value, Tensor) for value in state.values())):
             remedy = "Save `model.state_dict()` and give that."
             raise CheckpointError(f"{path}: holds no state dict (name -> tensor). {remedy}")
     else:
@@ -83,17 +83,18 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
             remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
             raise CheckpointError(f"{path}: {fault}. {remedy}") from error
-    bad = [str(name) for name, each in state.items() if each.is_floating_point() and not each.isfinite().all()]
-    if bad:
+    floating = {str(name): tensor for name, tensor in state.items() if tensor.is_floating_point()}
+    damaged = [name for name, tensor in floating.items() if not tensor.isfinite().all()]
+    if damaged:
         raise CheckpointError(
-            f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
+            f"{path}: {len(damaged)} tensors hold NaN or infinity: {shorten(damaged)}. "
             "The training diverged; take an earlier checkpoint."
         )
-    return {str(name): each for name, each in state.items()}
+    return {str(name): tensor for name, tensor in state.items()}
 
 
 def load_plain(path: Path) -> Any:
-    """Open what torch.save wrote, as plain tensors, numbers and containers of them; CheckpointError for all else."""
+    """Open a file of torch.save that holds plain tensors, numbers and containers; CheckpointError for all else."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol")  # before torch refuses such a file
@@ -113,7 +114,7 @@ def real_path(path: Path) -> Path:
 
 
 def find_placeholder(path: Path) -> str | None:
-    """Describe what a download or clone left in place of the file, and what to do; None for any other content."""
+    """Recognise a placeholder that a download or clone left instead of the file, and say what to do; else None."""
     with path.open("rb") as file:
         text = file.read(_HEAD_BYTES).lstrip().lower()
     if path.stat().st_size == 0:

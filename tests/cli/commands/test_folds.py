@@ -14,7 +14,7 @@ from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.folders import Job
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
-from segmeter.distributed.shards import Place
+from segmeter.distributed.shards import Rank
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from tests.cli.sharded import run
@@ -83,13 +83,13 @@ def test_a_fold_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path
     ({"data": CellsConfig()}, "expected `folds` to be null"),
     ({"launch": SlurmConfig()}, "expected `folds` to be null with launch=slurm"),
     ({"launch": DaskConfig()}, "expected `folds` to be null with launch=dask"),
-    ({"place": Place(0, 2, 0)}, "expected `folds` to be null where torchrun"),
+    ({"rank": Rank(0, 2, 0)}, "expected `folds` to be null where torchrun"),
     *(({"resume": name}, "expected `resume` with folds to name the folder") for name in ("auto", "missing", "a_run")),
 ], ids=["fold", "cells", "slurm", "dask", "torchrun", "auto", "missing", "a run"])  # fmt: skip
 def test_folds_that_can_not_be_run_or_resumed_are_refused(values, said, tmp_path, started, monkeypatch):
     for folder in ("auto", "a_run/checkpoints"):
         Path(folder).mkdir(parents=True)
-    monkeypatch.setattr(folds, "find_place", lambda: values.get("place"))
+    monkeypatch.setattr(folds, "find_rank", lambda: values.get("rank"))
     with pytest.raises(ConfigError, match=said):
         folds.run_folds(config(tmp_path, **values), Job("train", (), None), 2)
     assert started == []

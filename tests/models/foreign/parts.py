@@ -29,7 +29,7 @@ def images(count: int = len(SIZES), channels: int = 3) -> list[np.ndarray]:
 
 
 def predictor(checkpoint: str, **told: Any) -> Predictor:
-    found = read_checkpoints([Path(checkpoint)], told=ForeignConfig(**told))
+    found = read_checkpoints([Path(checkpoint)], user_card=ForeignConfig(**told))
     return Predictor(found.load(), InferenceConfig(), torch.device("cpu"))
 
 

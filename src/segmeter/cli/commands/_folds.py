@@ -19,7 +19,7 @@ from segmeter.cli.folders import CHECKPOINTS, Job, new_root
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.folds import count_left_right
-from segmeter.distributed.shards import find_place
+from segmeter.distributed.shards import find_rank
 from segmeter.errors import ConfigError
 from segmeter.schema import as_plain, defaults
 
@@ -104,7 +104,7 @@ def _check(config: TrainConfig, count: int) -> None:
     rules = {
         "to be null with data.fold, or without data.fold": getattr(config.data, "fold", "") is not None,
         f"to be null with launch={launch} (local and processes can)": launch in ("slurm", "dask"),
-        "to be null where torchrun or srun starts several processes (launch=processes can)": find_place() is not None,
+        "to be null where torchrun or srun starts several processes (launch=processes can)": find_rank() is not None,
     }
     problems = [expected("config", "folds", rule, count) for rule, broken in rules.items() if broken]
     folder = Path(config.resume or "")

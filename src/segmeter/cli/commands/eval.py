@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate, and return the objective, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
+    checkpoint = read_checkpoints(config.checkpoints, user_card=config.model, spec=config.data.spec())
     card = checkpoint.card
     config = config.replace(metrics=completed(config.metrics, card.spec, instances=config.data.instances))
     n_axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
@@ -94,7 +94,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
 def run_predict(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints, told=config.model)
+    checkpoint = read_checkpoints(config.checkpoints, user_card=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, holds=MANIFEST)

@@ -67,7 +67,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
         "missing_predictions": list(pairing.missing),
         "extra_predictions": list(pairing.extra),
     }
-    accept = partial(check_resumed, scoring, scoring.folder)
+    accept = partial(check_resumed, scoring)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
         gc.freeze()  # spares the collector all that was imported: one pass over it takes as long as scoring 100 pairs

@@ -23,7 +23,7 @@ from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport, open_splits
 from segmeter.distributed.ranks import World, joined
-from segmeter.distributed.shards import find_place
+from segmeter.distributed.shards import find_rank
 from segmeter.inference.results import Prediction
 from segmeter.losses.config import build_loss
 from segmeter.metrics.cases.table import CaseRow
@@ -65,7 +65,7 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
     if config.folds is not None:
         run_folds(config, job, config.folds)
         return None
-    place, minutes = find_place(), config.training.stall_minutes
+    place, minutes = find_rank(), config.training.stall_minutes
     device = open_device(config.device, place.local if place else 0)
     with joined(place, device, None if minutes is None else 60 * minutes) as world:
         return _train(config, job, device, world)

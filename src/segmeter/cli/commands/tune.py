@@ -40,7 +40,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     """
     refuse_test(config.data.split)
     share_cores()
-    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
+    checkpoint = read_checkpoints(config.checkpoints, user_card=config.model, spec=config.data.spec())
     spec = checkpoint.card.spec
     best_class_decides = bool(checkpoint.card.class_map)  # such a model has no threshold
     if best_class_decides and spec.task == "binary":

@@ -20,8 +20,8 @@ from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
-from segmeter.evaluation.drive import Room, collect
-from segmeter.evaluation.pair_maps import PairReader
+from segmeter.evaluation.drive import MemoryBudget, collect
+from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
@@ -44,7 +44,7 @@ from segmeter.metrics.summary.agreement import (
     summarise_agreement,
 )
 
-_BYTES = 24  # per pixel and reader: labels, votes and the temporary arrays of one comparison
+_BYTES = 24  # Memory per pixel and reader: labels, votes and the temporary arrays of a comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +54,15 @@ class AgreeJob:
     Parameters
     ----------
     readers, models
-        Names and places. Models are compared with readers, but don't count in majorities.
+        Their folders by name. Models are compared with readers, but don't count in majorities.
     cases
         From `find_cases`: case id to the files of each reader and model, in the order of their names.
     left_out
         Cases that not every reader has.
     reading
-        How masks are read. Its spec need not have an ignored value: only the comparison does, see `spec`.
+        How masks are read. Its spec needs no ignored value, as the comparison adds one, see `spec`.
     metrics
-        What is measured.
+        The metrics to compute.
     keys
         The command's own keys.
     """
@@ -77,7 +77,7 @@ class AgreeJob:
 
     @property
     def spec(self) -> ClassSpec:
-        """The classes to compare by, with an ignored value that masks may not contain."""
+        """The classes to compare by, with an ignored value even if masks may not contain one."""
         return self.reading.spec.with_ignored()
 
 
@@ -87,7 +87,7 @@ def check_readers(data: LabelsConfig) -> None:
     Raises
     ------
     ConfigError
-        With a line for each.
+        One line for each.
     """
     rules = [
         ("invalid", data.invalid == "count", "to be error, as every value of a reader is a class"),
@@ -106,24 +106,25 @@ def name_readers(keys: AgreeKeys) -> tuple[dict[str, Path], dict[str, Path]]:
     Raises
     ------
     InputError
-        Fewer than two readers, one place twice, or a model that is not among them.
+        There are fewer than two readers, a folder is given twice, or a model is not among the folders and runs.
     """
-    places = [*keys.folders, *keys.runs]
-    resolved, problems = [place.resolve() for place in places], list[str]()
+    folders = [*keys.folders, *keys.runs]
+    resolved = [folder.resolve() for folder in folders]
     names = short_names(resolved)
-    if twice := sorted({str(place) for place in resolved if resolved.count(place) > 1}):
+    problems = list[str]()
+    if twice := sorted({str(folder) for folder in resolved if resolved.count(folder) > 1}):
         problems.append(expected("agree", "folders and runs", "to be different places", f"{some(twice)} twice"))
-    asked = set(keys.models) or set(names[len(keys.folders) :] if keys.folders else ())
-    if unknown := sorted(asked - set(names)):
+    models = set(keys.models) or set(names[len(keys.folders) :] if keys.folders else ())
+    if unknown := sorted(models - set(names)):
         problems.append(expected("agree", "models", f"to be among {', '.join(names)}", some(unknown)))
-    named = dict(zip(names, places, strict=True))
-    readers = {name: place for name, place in named.items() if name not in asked}
+    named = dict(zip(names, folders, strict=True))
+    readers = {name: folder for name, folder in named.items() if name not in models}
     if len(readers) < 2 and not problems:
         rule, remedy = "to name two readers or more", "Write folders=[A,B,C], or runs=[A,B]."
         problems.append(expected("agree", "folders", rule, some(readers) if readers else "none", remedy))
     if problems:
         raise InputError(problems)
-    return readers, {name: place for name, place in named.items() if name in asked}
+    return readers, {name: folder for name, folder in named.items() if name in models}
 
 
 def masks_of_run(folder: Path) -> Path:
@@ -132,7 +133,7 @@ def masks_of_run(folder: Path) -> Path:
     Raises
     ------
     DataError
-        It is another kind of run, or kept no label maps.
+        The run is of another kind, or kept no label maps.
     """
     masks = folder / "predictions" / "labels"
     if masks.is_dir():
@@ -159,23 +160,23 @@ def find_cases(
         A folder can't be read, two files have one name, no case is shared, or, unless `missing` is "leave_out", a
         reader lacks a case.
     """
-    found: dict[str, list[Files]] = {name: mask_files(place, name, spec, "", "") for name, place in places.items()}
-    problems = [line for name, planes in found.items() for files in planes for line in twice_problems(files, name)]
-    every = sorted({stem for planes in found.values() for files in planes for stem in files}, key=safe_id)
+    masks: dict[str, list[Files]] = {name: mask_files(place, name, spec, "", "") for name, place in places.items()}
+    problems = [line for name, planes in masks.items() for files in planes for line in twice_problems(files, name)]
+    stems = sorted({stem for planes in masks.values() for files in planes for stem in files}, key=safe_id)
     rule, remedy = "to have a mask of every case", "missing=leave_out compares the cases that all readers have."
     left_out = set[str]()
-    for name, planes in found.items():
-        lacking = [stem for stem in every if not all(stem in files for files in planes)]
+    for name, planes in masks.items():
+        lacking = [stem for stem in stems if not all(stem in files for files in planes)]
         left_out |= {*lacking}
         if lacking and missing == "error":
             problems.append(expected("agree", f"reader {name!r}", rule, f"none of {some(lacking)}", remedy))
-    if missing != "error" and len(left_out) == len(every):
+    if missing != "error" and len(left_out) == len(stems):
         problems.append(expected("agree", "folders", "to share a case", "none in all of them"))
     if problems:
         raise DataError(problems)
-    shared = [stem for stem in every if stem not in left_out]
-    paths = {stem: [tuple(files[stem][0] for files in planes) for planes in found.values()] for stem in shared}
-    return {safe_id(stem): each for stem, each in paths.items()}, sorted(left_out)
+    shared = [stem for stem in stems if stem not in left_out]
+    cases = {safe_id(stem): [tuple(files[stem][0] for files in planes) for planes in masks.values()] for stem in shared}
+    return cases, sorted(left_out)
 
 
 def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
@@ -193,8 +194,9 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
         Files can't be read or don't fit together, one line each.
     """
     measures = build_measures(job.metrics, job.spec)
-    work = partial(_compare_case, job, folder, PairReader(job.reading, job.metrics.spacing), Room(), measures)
-    rows, tied = defaultdict[Compared, list[CaseRow]](list), defaultdict[str, list[float]](list)
+    work = partial(_compare_case, job, folder, PairLoader(job.reading, job.metrics.spacing), MemoryBudget(), measures)
+    rows = defaultdict[Compared, list[CaseRow]](list)
+    tied = defaultdict[str, list[float]](list)
     for compared, shares in collect(work, [*job.cases.items()], what="comparing"):
         for key, row in compared.items():
             rows[key].append(row)
@@ -205,71 +207,84 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
     boards = lay_out_readings(readings, job.spec, job.metrics)
     tables = []
     for (reference, reader), board in boards.items():
-        ids = board.run.case_ids
-        columns = {"case_id": ids, "reference": [reference] * len(ids), "reader": [reader] * len(ids)}
+        case_ids = board.run.case_ids
+        count = len(case_ids)
+        columns = {"case_id": case_ids, "reference": [reference] * count, "reader": [reader] * count}
         scores = {name: pa.array(board.values(name), from_pandas=True) for name in agreement_scores(board)}
         tables.append(pa.table(columns | scores))
     places = {name: str(place) for name, place in (*job.readers.items(), *job.models.items())}
-    more = {"places": places, "left_out": list(job.left_out), "consensus": list(job.keys.consensus)}
-    return summarise_agreement(readings, boards) | more, pa.concat_tables(tables)
+    facts = {"places": places, "left_out": list(job.left_out), "consensus": list(job.keys.consensus)}
+    return summarise_agreement(readings, boards) | facts, pa.concat_tables(tables)
 
 
 def _compare_case(
     job: AgreeJob,
     folder: Path,
-    reader: PairReader,
-    room: Room,
+    loader: PairLoader,
+    budget: MemoryBudget,
     measures: Sequence[Measure],
     case: tuple[str, list[tuple[Path, ...]]],
 ) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
     """Make the rows of one case, and the shares of its pixels without a majority."""
     case_id, files = case
-    paths = tuple(path for each in files for path in each)
+    paths = tuple(path for planes in files for path in planes)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    _, pixels = reader.look(pair)
-    what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
-    with room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
-        maps, spacing = reader.load_readers(case_id, files)
+    pixels = loader.measure_files(pair).pixels
+    remedy = "Free memory, or cut the masks into tiles."
+    with budget.hold(pixels * len(paths) * _BYTES, what=f"case {case_id!r}", remedy=remedy):
+        maps, spacing = loader.load_annotations_of(case_id, files)
         rows, tied = _compare(job, folder, measures, maps)
-    known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
-    return {key: replace(row, **known) for key, row in rows.items()}, tied
+    if spacing.spacing:
+        rows = {key: replace(row, spacing=spacing.spacing, unit=spacing.unit) for key, row in rows.items()}
+    return rows, tied
 
 
 def _compare(
-    job: AgreeJob, folder: Path, measures: Sequence[Measure], given: list[CaseMaps]
+    job: AgreeJob, folder: Path, measures: Sequence[Measure], maps: list[CaseMaps]
 ) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
-    """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""
-    spec, names, people = job.spec, [*job.readers, *job.models], len(job.readers)
-    void = np.any([spec.is_ignored(one.target) for one in given], axis=0)
-    targets = [spec.ignoring(one.target, void) for one in given]
-    labels = [np.where(void, 0, one.target).astype(spec.label_dtype) for one in given]
+    """Measure every pair, and each map against the majority of all readers and the majority of all other readers."""
+    spec = job.spec
+    names = [*job.readers, *job.models]
+    num_readers = len(job.readers)
+    ignored = np.any([spec.is_ignored(case.target) for case in maps], axis=0)
+    targets = [spec.ignoring(case.target, ignored) for case in maps]
+    labels = [np.where(ignored, 0, case.target).astype(spec.label_dtype) for case in maps]
     rows: dict[Compared, CaseRow] = {}
 
     def measure(reference: str, target: NDArray[Any], b: int, a: int | None = None) -> None:
-        first, second = (None, None) if a is None else (given[a].instances, given[b].instances)
-        objects: dict[str, Any] = {"target_instances": first, "instances": second}
-        maps = replace(given[0], target=target, labels=labels[b], spec=spec, kept={}, **objects)
-        rows[reference, names[b]] = make_row(maps, measures)
+        compared = replace(
+            maps[0],
+            target=target,
+            labels=labels[b],
+            spec=spec,
+            kept={},
+            target_instances=None if a is None else maps[a].instances,
+            instances=None if a is None else maps[b].instances,
+        )
+        rows[reference, names[b]] = make_row(compared, measures)
 
-    for a, b in itertools.permutations(range(len(given)), 2):
-        if min(a, b) < people:
+    for a, b in itertools.permutations(range(len(maps)), 2):
+        if min(a, b) < num_readers:
             measure(names[a], targets[a], b, a)
-    if given[0].instances is not None:  # a majority of pixels has no objects
+    if maps[0].instances is not None:  # a majority of pixels has no objects
         return rows, {}
-    every = majority_vote(targets[:people], spec)
-    rest = [majority_vote([*targets[:k], *targets[k + 1 : people]], spec) for k in range(people)]
+    majority = majority_vote(targets[:num_readers], spec)
+    others = [majority_vote([*targets[:k], *targets[k + 1 : num_readers]], spec) for k in range(num_readers)]
     for kind in job.keys.consensus:
-        found = every if kind == MAJORITY else staple(targets[:people], spec)
-        place = folder / "consensus" / kind
-        if found.ndim - spec.is_multilabel == 2:
-            Writer(place, ExportConfig(labels=True, labels_format="png"), spec).write(given[0].case_id, found)
+        consensus = majority if kind == MAJORITY else staple(targets[:num_readers], spec)
+        kind_folder = folder / "consensus" / kind
+        if consensus.ndim - spec.is_multilabel == 2:
+            Writer(kind_folder, ExportConfig(labels=True, labels_format="png"), spec).write(maps[0].case_id, consensus)
         else:
-            make_folder(place)
-            write_npy(place / f"{given[0].case_id}.npy", found)
-    for b in range(len(given)):
-        if people > 2 or b >= people:
-            measure(MAJORITY, every, b)
-            measure(REST, rest[b] if b < people else every, b)
-    # of the counted pixels, those without a majority
-    shares = [float((spec.is_ignored(one) & ~void).sum() / max(1, int((~void).sum()))) for one in (every, *rest)]
-    return rows, {MAJORITY: shares[0]} | ({REST: float(np.mean(shares[1:]))} if people > 2 else {})
+            make_folder(kind_folder)
+            write_npy(kind_folder / f"{maps[0].case_id}.npy", consensus)
+    for b in range(len(maps)):
+        if num_readers > 2 or b >= num_readers:
+            measure(MAJORITY, majority, b)
+            measure(REST, others[b] if b < num_readers else majority, b)
+    # The shares of the counted pixels that have no majority
+    counted = ~ignored
+    shares = [
+        float((spec.is_ignored(votes) & counted).sum() / max(1, int(counted.sum()))) for votes in (majority, *others)
+    ]
+    return rows, {MAJORITY: shares[0]} | ({REST: float(np.mean(shares[1:]))} if num_readers > 2 else {})

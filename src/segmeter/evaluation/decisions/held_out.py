@@ -18,7 +18,8 @@ from segmeter.data.files.sniff import show
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 
-_PROBS = re.compile(r"(.+?)(?:\.float16|\.uint8)?\.(?:npy|npz|tif|zarr)")  # of probabilities, which may be rounded
+# A file of probabilities is named by its case, and by its dtype if they are rounded
+_PROBS = re.compile(r"(.+?)(?:\.float16|\.uint8)?\.(?:npy|npz|tif|zarr)")
 _REMEDY = "Run it again with export.probs=true export.probs_dtype=uint8; for suspects, on held-out cases."
 _KEEP = "Run tune again with a larger keep_gb, or eval on the same split with export.probs=true."
 
@@ -30,7 +31,7 @@ class HeldOut:
     Parameters
     ----------
     folder
-        Of the run.
+        The run's folder.
     dataset
         Its cases.
     probs
@@ -43,23 +44,23 @@ class HeldOut:
 
 
 def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) -> dict[str, Path]:
-    """Find the files of probabilities in a run's folder by case, of every case or of those that are asked for.
+    """Find a run's files of probabilities by case, for every case or for the given ones.
 
     Raises
     ------
     DataError
-        The run kept no probabilities, or not those of every case.
+        The run kept no probabilities, or lacks those of a case.
     """
     files = (folder / "predictions" / "probs").glob("*")
-    found = {match[1]: path for path in sorted(files) if (match := _PROBS.fullmatch(path.name))}
+    probs = {match[1]: path for path in sorted(files) if (match := _PROBS.fullmatch(path.name))}
     key = "probs" if where == "tune" else "runs"
-    wanted = sorted(found) if case_ids is None else case_ids
-    lacking = [case_id for case_id in wanted if case_id not in found]
-    if lacking or not found:
-        given = f"{folder} without those of {some(lacking)}" if found else f"{folder}, which has none"
+    wanted = sorted(probs) if case_ids is None else case_ids
+    lacking = [case_id for case_id in wanted if case_id not in probs]
+    if lacking or not probs:
+        given = f"{folder} without those of {some(lacking)}" if probs else f"{folder}, which has none"
         remedy = _KEEP if where == "tune" else _REMEDY
         raise DataError(expected(where, key, "to hold predictions/probs", given, remedy))
-    return {case_id: found[case_id] for case_id in wanted}
+    return {case_id: probs[case_id] for case_id in wanted}
 
 
 def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> HeldOut:
@@ -68,11 +69,11 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
     Parameters
     ----------
     folder
-        Of the finished run of eval.
+        Folder of the finished run of eval.
     data
-        Its group of the run's configuration.
+        The group `data` of the run's configuration.
     unseen
-        Whether the user knows that the model saw none of the cases, which data.split=all needs.
+        Whether the user knows that the model saw none of the cases. data.split=all requires it.
 
     Raises
     ------
@@ -110,8 +111,8 @@ def read_held_out(run: HeldOut, index: int) -> tuple[Sample, NDArray[Any], NDArr
     """Read a case: its sample, its reference, and its probabilities (C, H, W); DataError if their sizes differ."""
     sample = read_case(run.dataset, index)
     path = run.probs[sample.case_id]
-    most = run.dataset.reading.max_pixels * run.dataset.spec.num_classes
-    probs = read_probs(path, max_pixels=most)
+    max_values = run.dataset.reading.max_pixels * run.dataset.spec.num_classes
+    probs = read_probs(path, max_pixels=max_values)
     wanted = (run.dataset.spec.num_channels, *sample.image.shape[:2])
     if probs.shape != wanted:
         raise DataError(expected(show(path), "probabilities", f"to be {wanted}", probs.shape, _REMEDY))

@@ -25,8 +25,9 @@ from segmeter.metrics.summary.plan import Aims, PlanRow, make_plan, plan_row
 from segmeter.metrics.summary.scoreboard import Key, Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import order_labels
 
-_POINTS, _DRAWS = 4, 60  # sizes of smaller data sets that are drawn from the pilot, and how many of each
-_MOST_DRAWN = 400  # units of the largest of them
+# Smaller data sets are drawn from the pilot: this many sizes, and this many data sets of each
+_POINTS, _DRAWS = 4, 60
+_MOST_DRAWN = 400  # The largest of them has at most this many units
 
 
 def plan_runs(
@@ -43,12 +44,12 @@ def plan_runs(
     aims
         The width, or the difference to detect.
     scores
-        Names as in `compare`; "hd95" is short for "hd95/mean". Without any, the headline and that metric of each class.
+        Names as in `compare`; "hd95" is short for "hd95/mean". By default the headline, and its metric for each class.
 
     Returns
     -------
     dict
-        A `Plan`: a row per slice, score, and kind of it.
+        A `Plan`: one row for each slice, score and kind of score.
 
     Raises
     ------
@@ -61,18 +62,18 @@ def plan_runs(
         raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(folders)} runs"))
     named, spec, config = read_runs(folders, config, least=1)
     tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
-    whole = lay_out(tables, spec, config, least=1)
-    boards = [*whole.boards.values()]
-    chosen = _choose(boards[0], scores)
-    rows = _plan_slice(boards, chosen, aims, None)
-    for by, labels in whole.labels.items():
+    laid_out = lay_out(tables, spec, config, least=1)
+    boards = [*laid_out.boards.values()]
+    names = _choose(boards[0], scores)
+    rows = _plan_slice(boards, names, aims, None)
+    for by, labels in laid_out.labels.items():
         for value in order_labels(labels):
             members = [i for i, label in enumerate(labels) if label == value]
-            held = {name: table.take(members) for name, table in tables.items()}
-            part = lay_out(held, spec, config.replace(slice_by=()), least=1)
-            rows += _plan_slice([*part.boards.values()], chosen, aims, {"by": by, "value": value})
-    found = {name: known_place(folder) for name, folder in named.items()}
-    return make_plan(rows, found, config.cluster, aims)
+            slice_tables = {name: table.take(members) for name, table in tables.items()}
+            part = lay_out(slice_tables, spec, config.replace(slice_by=()), least=1)
+            rows += _plan_slice([*part.boards.values()], names, aims, {"by": by, "value": value})
+    paths = {name: known_place(folder) for name, folder in named.items()}
+    return make_plan(rows, paths, config.cluster, aims)
 
 
 def _choose(board: Scoreboard, scores: Sequence[str]) -> list[str]:
@@ -81,40 +82,56 @@ def _choose(board: Scoreboard, scores: Sequence[str]) -> list[str]:
         headline = board.headline
         metric = {"mean_iou": "iou", "mean_dice": "dice"}.get(headline, headline.partition("/")[0])
         return [headline, *(name for name in board.names if name.startswith(f"{metric}/") and not is_overall(name))]
-    found = {name: name if name in board.names else f"{name}/{MEAN}" for name in scores}
-    unknown = [name for name, full in found.items() if full not in board.names]
+    full_names = {name: name if name in board.names else f"{name}/{MEAN}" for name in scores}
+    unknown = [name for name, full_name in full_names.items() if full_name not in board.names]
     if unknown:
         rule = "to name scores of the runs"
-        raise InputError([expected("plan", "scores", rule, repr(one), nearest(one, board.names)) for one in unknown])
-    return list(found.values())
+        raise InputError([expected("plan", "scores", rule, repr(name), nearest(name, board.names)) for name in unknown])
+    return list(full_names.values())
 
 
 def _plan_slice(
     boards: Sequence[Scoreboard], names: Sequence[str], aims: Aims, part: dict[str, str] | None
 ) -> list[PlanRow]:
     """Plan for every score of some cases, of one run or of the difference of two."""
-    first, whole = boards[0], [name for name in dict.fromkeys(names) if name in boards[0].dataset_names]
+    first = boards[0]
+    whole = [name for name in dict.fromkeys(names) if name in first.dataset_names]
     means = [name for name in dict.fromkeys(names) if name in first.names_per_case]
     columns, statistic = _scores(boards, whole, means)
     count, n_units = len(first.run.case_ids), first.n_units
     sizes = [sum_by(first.units, n_units, _sizes(boards, name)) for name in whole]
-    options: dict[str, Any] = {"seed": first.config.seed, "interval": first.config.interval}
-    drawing: dict[str, Any] = {"resamples": first.config.bootstrap, "clusters": first.clusters}
+    config = first.config
     effects = np.full(len(whole) + len(means), np.nan)
     with np.errstate(invalid="ignore"):
-        pilots, drawn = measure_pilot(columns, statistic, [*sizes, *[None] * len(means)], **drawing, **options)
-        if first.clusters is not None:  # the variance, relative to that of independent cases
-            alone = first.resample(columns, statistic, units=True)
-            effects = divide(drawn.replicates.var(axis=0), alone.replicates.var(axis=0))
+        pilots, drawn = measure_pilot(
+            columns,
+            statistic,
+            [*sizes, *[None] * len(means)],
+            resamples=config.bootstrap,
+            clusters=first.clusters,
+            seed=config.seed,
+            interval=config.interval,
+        )
+        if first.clusters is not None:  # the design effect: the variance relative to that of independent cases
+            independent = first.resample(columns, statistic, units=True)
+            effects = divide(drawn.replicates.var(axis=0), independent.replicates.var(axis=0))
         units = np.stack([sum_by(first.units, n_units, column) for column in columns], axis=1).astype(np.float64)
         smaller = sorted({max(5, min(n_units, _MOST_DRAWN) * (i + 1) // _POINTS) for i in range(_POINTS)})
-        ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, **options)
+        ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, seed=config.seed, interval=config.interval)
     rows = []
-    for s, (kind, name) in enumerate([*(("dataset", one) for one in whole), *(("per_case", one) for one in means)]):
+    for s, (kind, name) in enumerate([*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]):
         points = _drawn_points(pilots[s], smaller, (ends[0][:, :, s], ends[1][:, :, s]), aims)
-        known: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "slice": part}
-        known["design_effect"] = None if first.clusters is None else json_number(effects[s])
-        rows.append(plan_row(pilots[s], aims, points, **known))
+        row = plan_row(
+            pilots[s],
+            aims,
+            points,
+            score=name,
+            kind=kind,
+            n_cases=count,
+            slice=part,
+            design_effect=None if first.clusters is None else json_number(effects[s]),
+        )
+        rows.append(row)
     return sorted(rows, key=lambda row: names.index(row.score))
 
 
@@ -143,19 +160,19 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
     sums.
     """
     metric, _, region = name.partition("/")
-    found = list[FloatArray]()
+    shares = list[FloatArray]()
     for board in boards:
-        counted = board.mean_classes if region in ("", MEAN) else [region]
-        added = [column for (other, place), column in board.sums.items() if place in counted and other != metric]
-        if name in board.measure_scores and added:
-            held = [np.abs(column) for column in added]
+        regions = board.mean_classes if region in ("", MEAN) else [region]
+        sums = [column for (other, place), column in board.sums.items() if place in regions and other != metric]
+        if name in board.measure_scores and sums:
+            columns = [np.abs(column) for column in sums]
         elif metric == "pixel_accuracy":
-            held = [board.run.totals(board.run.regions[0]).total]
+            columns = [board.run.totals(board.run.regions[0]).total]
         else:
-            margins = [board.run.totals(one) for one in counted]
-            held = [one.target + one.predicted - one.tp for one in margins]
-        found += [divide(column, np.full(len(column), column.sum())) for column in held if column.sum() > 0]
-    return np.mean(found, axis=0) if found else np.zeros(len(boards[0].run.case_ids))
+            totals = [board.run.totals(counted) for counted in regions]
+            columns = [total.target + total.predicted - total.tp for total in totals]
+        shares += [divide(column, np.full(len(column), column.sum())) for column in columns if column.sum() > 0]
+    return np.mean(shares, axis=0) if shares else np.zeros(len(boards[0].run.case_ids))
 
 
 def _drawn_points(
@@ -164,14 +181,14 @@ def _drawn_points(
     """Compute median width and power of data sets that are drawn from the pilot, by their number of units."""
     points: dict[int, tuple[float | None, float | None]] = {}
     for size, low, high in zip(sizes, *ends, strict=True):
-        known = np.isfinite(low) & np.isfinite(high)
-        if not known.any() or not math.isfinite(pilot.estimate):
+        finite = np.isfinite(low) & np.isfinite(high)
+        if not finite.any() or not math.isfinite(pilot.estimate):
             continue
         power = None
-        if aims.detect is not None:  # the pilot's difference is the true one here: move it to the requested one
+        if aims.detect is not None:  # the pilot's difference is taken as true, and moved to the requested one
             zero = pilot.estimate - math.copysign(aims.detect, pilot.estimate)
-            power = float(((low > zero) | (high < zero))[known].mean())
-        points[size] = (float(np.median((high - low)[known])), power)
+            power = float(((low > zero) | (high < zero))[finite].mean())
+        points[size] = (float(np.median((high - low)[finite])), power)
     return points
 
 
@@ -180,6 +197,6 @@ def points_table(plan: Mapping[str, Any]) -> pa.Table:
     points = []
     for row in plan["rows"]:
         part = row["slice"] or {"by": None, "value": None}
-        of = {"score": row["score"], "kind": row["kind"], "slice_by": part["by"], "slice": part["value"]}
-        points += [of | point for point in row["curve"]]
+        key = {"score": row["score"], "kind": row["kind"], "slice_by": part["by"], "slice": part["value"]}
+        points += [key | point for point in row["curve"]]
     return pa.Table.from_pylist(points)

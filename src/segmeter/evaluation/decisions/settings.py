@@ -34,7 +34,7 @@ _OFF, _ON = ("0", "no", "none", "off"), ("yes", "on")
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One combination of the values that are tried."""
+    """A combination of values to try."""
 
     values: Mapping[str, Any]
     threshold: float | None
@@ -57,8 +57,8 @@ class Settings:
 
     @property
     def need_probs(self) -> bool:
-        """Whether probabilities are needed, and not labels alone."""
-        return any(one.threshold is not None or needs_probs(one.steps) for one in self.every)
+        """Whether probabilities are needed, or labels are enough."""
+        return any(setting.threshold is not None or needs_probs(setting.steps) for setting in self.every)
 
 
 def parse_over(
@@ -75,15 +75,16 @@ def parse_over(
     spec
         The classes.
     threshold, steps
-        The usual setting, with which others are compared. Its steps run before those that are tried, except for a step
-        that makes instances, which stays last.
+        The usual setting, with which others are compared. Its steps run before the tried ones, except for a step that
+        makes instances, which stays last.
 
     Raises
     ------
     ConfigError
         With every problem, one line each.
     """
-    problems, axes = list[str](), dict[str, dict[str, Any]]()
+    problems = list[str]()
+    axes = dict[str, dict[str, Any]]()
     for line in over:
         key, _, text = line.replace(" ", "").partition("=")
         try:
@@ -97,26 +98,29 @@ def parse_over(
         problems.append(expected("tune", "over", f"to give 1 to {MOST_SETTINGS} settings", count if over else "none"))
     if problems:
         raise ConfigError(problems)
-    known = None if spec.task == "multiclass" else threshold
-    first = len(steps) - (steps[-1].name in INSTANCE_STEPS) if steps else 0
-    found = list[Setting]()
-    for chosen in itertools.product(*(axis.items() for axis in axes.values())):
-        meant = {key: value for key, (_, value) in zip(axes, chosen, strict=True)}
-        own = meant.pop(THRESHOLD, known)
-        tried = (*steps[:first], *(step for step in meant.values() if step is not None), *steps[first:])
-        values = {key: text for key, (text, _) in zip(axes, chosen, strict=True)}
-        found.append(Setting(values=values, threshold=own, steps=tried))
-    for tried in {str(one.steps): one.steps for one in found}.values():  # checked before the network runs
-        build_steps(PostprocessConfig(steps=tried).steps, spec)
-    same = [i for i, one in enumerate(found) if (one.threshold, one.steps) == (known, tuple(steps))]
-    standing = {key: threshold if key == THRESHOLD else "0" for key in axes}
-    usual = Setting(values=standing, threshold=known, steps=tuple(steps))
-    return Settings(every=(*found, *([] if same else [usual])), usual=same[0] if same else len(found))
+    usual_threshold = None if spec.task == "multiclass" else threshold
+    insert_at = len(steps) - (steps[-1].name in INSTANCE_STEPS) if steps else 0
+    settings = list[Setting]()
+    for combination in itertools.product(*(axis.items() for axis in axes.values())):
+        meanings = {key: meaning for key, (_, meaning) in zip(axes, combination, strict=True)}
+        own_threshold = meanings.pop(THRESHOLD, usual_threshold)
+        tried = (*steps[:insert_at], *(step for step in meanings.values() if step is not None), *steps[insert_at:])
+        values = {key: text for key, (text, _) in zip(axes, combination, strict=True)}
+        settings.append(Setting(values=values, threshold=own_threshold, steps=tried))
+    for tried in {str(setting.steps): setting.steps for setting in settings}.values():
+        build_steps(PostprocessConfig(steps=tried).steps, spec)  # refuses wrong steps before the network runs
+    usual_values = {key: threshold if key == THRESHOLD else "0" for key in axes}
+    usual = Setting(values=usual_values, threshold=usual_threshold, steps=tuple(steps))
+    for i, setting in enumerate(settings):
+        if (setting.threshold, setting.steps) == (usual.threshold, usual.steps):
+            return Settings(every=tuple(settings), usual=i)
+    return Settings(every=(*settings, usual), usual=len(settings))
 
 
 def _read_axis(key: str, text: str, spec: ClassSpec) -> dict[str, Any]:
-    """Read each value of a key with its meaning: a threshold, a step, or None to leave the step out. ValueError if
-    none.
+    """Read each value of a key with its meaning: a threshold, a step, or None to leave the step out.
+
+    ValueError if there is no value, or a wrong one.
     """
     values = _values(text)
     if not values or len(set(values)) < len(values):
@@ -136,12 +140,12 @@ def _read_axis(key: str, text: str, spec: ClassSpec) -> dict[str, Any]:
         raise ValueError(f"no such option. {nearest(option, schema.model_fields)}")
     if any(bool(option) == (value in _ON) for value in values if value not in _OFF):
         raise ValueError("numbers, or for a step alone yes and no")
-    given = {value: {option: yaml.safe_load(value)} if option else {} for value in values}
-    return {value: None if value in _OFF else schema(**given[value]) for value in values}
+    options = {value: {option: yaml.safe_load(value)} if option else {} for value in values}
+    return {value: None if value in _OFF else schema(**options[value]) for value in values}
 
 
 def _values(text: str) -> list[str]:
-    """List the values of a range, rounded to the digits of its step, or of a list."""
+    """List the values of a list, or of a range, rounded to 10 digits."""
     if text.count(":") != 2:
         return text.split("|") if text else []
     try:
@@ -177,22 +181,23 @@ def count_settings(
         Counts of each setting, as `ClassSpec.counts_shape`.
     """
     counts = np.empty((len(settings.every), *spec.counts_shape), np.int64)
-    groups = defaultdict[str, list[int]](list)  # settings that differ only in the least size of objects, the last step
-    for s, one in enumerate(settings.every):
-        groups[str((one.threshold, _without_size(one)[0]))].append(s)
+    # Settings of a group differ only in the least size of objects, which is their last step
+    groups = defaultdict[str, list[int]](list)
+    for s, setting in enumerate(settings.every):
+        groups[str((setting.threshold, _without_size(setting)[0]))].append(s)
     for group in groups.values():
         first = settings.every[group[0]]
-        found = labels_at(first, spec, labels=labels, probs=probs)
+        uncleaned = labels_at(first, spec, labels=labels, probs=probs)
         if len(group) == 1 or spec.task != "binary":
             spacing = (1.0,) * (2 if spec.is_multilabel else target.ndim)
             for s in group:
-                cleaned = run_steps(found, settings.every[s].steps, spec, probs).labels
+                cleaned = run_steps(uncleaned, settings.every[s].steps, spec, probs).labels
                 maps = CaseMaps(case_id="", target=target, labels=cleaned, spacing=spacing, spec=spec)
                 counts[s] = make_row(maps, ()).counts
         else:
-            cleaned = run_steps(found, _without_size(first)[0], spec, probs).labels
-            least = [_without_size(settings.every[s])[1] for s in group]
-            counts[group] = _count_sizes(cleaned == 1, target, least, spec)
+            cleaned = run_steps(uncleaned, _without_size(first)[0], spec, probs).labels
+            least_sizes = [_without_size(settings.every[s])[1] for s in group]
+            counts[group] = _count_sizes(cleaned == 1, target, least_sizes, spec)
     return counts
 
 
@@ -202,31 +207,35 @@ def labels_at(
     """Return the labels of a case at a setting's threshold, before its steps."""
     if setting.threshold is None or probs is None:
         return np.asarray(labels)
-    above = probs > np.float64(setting.threshold)  # compared as float64, in which the threshold is what was written
+    above = probs > np.float64(setting.threshold)  # compared as float64, as float32 would round the threshold
     return (above if spec.is_multilabel else above[0]).astype(spec.label_dtype)
 
 
 def _without_size(setting: Setting) -> tuple[tuple[Any, ...], int]:
-    """Return the steps before the least size of objects, and that size; all steps and 0 if the last step is another
-    one.
-    """
+    """Split the least size of objects off the steps, if it is the last step: the other steps, and the size or 0."""
     *before, last = setting.steps or (None,)
     if isinstance(last, RemoveSmallObjectsConfig) and last.connectivity == 8 and not (last.classes or last.fill):
         return tuple(before), last.min_pixels
     return setting.steps, 0
 
 
-def _count_sizes(mask: NDArray[np.bool_], target: NDArray[Any], least: Sequence[int], spec: ClassSpec) -> IntArray:
+def _count_sizes(
+    mask: NDArray[np.bool_], target: NDArray[Any], least_sizes: Sequence[int], spec: ClassSpec
+) -> IntArray:
     """Count (L, 2, 2) a binary map without objects below each of L sizes, by sums over its components."""
     components, count = ndimage.label(mask, np.ones((3, 3)))
-    flat, valid = components.reshape(-1), spec.valid(target).reshape(-1)
+    flat = components.reshape(-1)
+    valid = spec.valid(target).reshape(-1)
     truth = (target == 1).reshape(-1)
     sizes = np.bincount(flat, minlength=count + 1)
     predicted = np.bincount(flat[valid], minlength=count + 1)
     hits = np.bincount(flat[truth], minlength=count + 1)
-    kept = sizes >= np.array(least)[:, None]
-    kept |= mask.all()  # an object that covers the image leaves nothing to fill with
-    kept[:, 0] = False
-    tp, labelled, positive, total = kept @ hits, kept @ predicted, hits.sum(), predicted.sum()
+    stays = sizes >= np.array(least_sizes)[:, None]
+    stays |= mask.all()  # an object that covers the image leaves no value to replace it by
+    stays[:, 0] = False
+    tp = stays @ hits
+    labelled = stays @ predicted
+    positive = hits.sum()
+    total = predicted.sum()
     cells = [total - positive - labelled + tp, labelled - tp, positive - tp, tp]
     return np.stack(cells, axis=1).reshape(-1, 2, 2).astype(np.int64)

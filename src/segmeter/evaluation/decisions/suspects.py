@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +26,12 @@ from segmeter.metrics.objects.planted import SHARE, find_chances, match_planted,
 from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS, Kind, Suspect, confidence_sums, find_suspects
 from segmeter.records import Form
 
-SCHEMA = 1  # of suspects.json and label_next.json
+SCHEMA = 1  # The version of suspects.json and label_next.json
 COCO, OUTLINES = "suspects.coco.json", "suspects"
-ROUNDS = 3  # copies of a reference with planted errors
-_LISTED, _DRAWN = 300, 60  # suspects in suspects.json and in the files of annotation tools, and those with a crop
-_CELLS = 4  # squares per axis, whose mean probabilities describe an image
+ROUNDS = 3  # Errors are planted in this many copies of each reference
+_LISTED = 300  # suspects.json and the files for annotation tools list this many suspects
+_DRAWN = 60  # The first of them have a crop
+_CELLS = 4  # An image is described by the mean probabilities of 4 x 4 cells
 _MOST_PIXELS = 1 << 31
 _SCHEMA = pa.schema(
     [
@@ -40,8 +41,8 @@ _SCHEMA = pa.schema(
         ("run", pa.string()),
     ]
 )
-Job = tuple[HeldOut, int]  # a run, and the index of a case in its data set
-Row = Mapping[str, Any]  # of the table of suspects
+Job = tuple[HeldOut, int]  # A run, and the index of a case in its data set
+Row = Mapping[str, Any]  # A row of the table of suspects
 Drawing = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], Row, ClassSpec], bytes]
 """Draws a suspect from image, reference, the model's labels, row and classes."""
 
@@ -67,7 +68,7 @@ def find_in_runs(
 ) -> tuple[dict[str, Any], pa.Table]:
     """Rank the suspects of all runs, and write outlines, crops and the COCO file into a folder.
 
-    Cases are read one after another, and only numbers stay in memory. Scores become chances by planted errors: the same
+    Cases are read one after another, and only numbers stay in memory. Planted errors turn scores into chances: the same
     search runs on copies of the references in which a share of the objects was changed.
 
     Returns
@@ -83,25 +84,29 @@ def find_in_runs(
         Files can't be read or don't fit together, one line each.
     """
     _check_together(runs)
-    confidence, jobs = usual_confidence(runs), _jobs(runs)
-    studied = list(collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"))
-    hits, errors = ([pair for each in studied for pair in each[place]] for place in (1, 2))
-    rows = _rank(pa.concat_tables([_SCHEMA.empty_table(), *(each[0] for each in studied)]), _by_kind(hits))
-    first = rows.slice(0, _LISTED).to_pylist()
-    _write_files(folder, jobs, first, confidence, draw)
-    kinds, chances, told = rows["kind"].to_numpy(), rows["chance"].to_numpy(), dict[str, dict[str, Any]]()
-    for kind, known in _by_kind(errors).items():
-        own = kinds == kind
-        told[kind] = {"found": int(own.sum()), "expected": float(chances[own].sum()), "planted": len(known)}
-        told[kind] |= {"recovered": sum(known) / len(known) if known else None}
+    confidence = usual_confidence(runs)
+    jobs = _jobs(runs)
+    studies = list(collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"))
+    scores = _by_kind([pair for study in studies for pair in study.scores])
+    recovered = _by_kind([pair for study in studies for pair in study.recovered])
+    rows = _rank(pa.concat_tables([_SCHEMA.empty_table(), *(study.suspects for study in studies)]), scores)
+    listed = rows.slice(0, _LISTED).to_pylist()
+    _write_files(folder, jobs, listed, confidence, draw)
+    kinds = rows["kind"].to_numpy()
+    chances = rows["chance"].to_numpy()
+    facts = dict[str, dict[str, Any]]()
+    for kind, hits in recovered.items():
+        of_kind = kinds == kind
+        facts[kind] = {"found": int(of_kind.sum()), "expected": float(chances[of_kind].sum()), "planted": len(hits)}
+        facts[kind] |= {"recovered": sum(hits) / len(hits) if hits else None}
     result = {"schema": SCHEMA, "n_cases": len(jobs), "classes": list(runs[0].dataset.spec.names)}
-    result |= {"runs": [str(run.folder) for run in runs], "assumed_share": SHARE, "kinds": told}
-    listed = [{key: value for key, value in row.items() if key != "run"} for row in first]
-    return result | {"suspects": listed}, rows
+    result |= {"runs": [str(run.folder) for run in runs], "assumed_share": SHARE, "kinds": facts}
+    suspects = [{key: value for key, value in row.items() if key != "run"} for row in listed]
+    return result | {"suspects": suspects}, rows
 
 
 def _by_kind(pairs: Sequence[tuple[Kind, Any]]) -> dict[Kind, list[Any]]:
-    return {kind: [value for each, value in pairs if each == kind] for kind in KINDS}
+    return {kind: [value for own_kind, value in pairs if own_kind == kind] for kind in KINDS}
 
 
 def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
@@ -109,14 +114,16 @@ def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
 
 
 def _check_together(runs: Sequence[HeldOut]) -> None:
-    first, seen, problems = runs[0].dataset.spec, dict[str, Path](), list[str]()
+    spec = runs[0].dataset.spec
+    folders = dict[str, Path]()  # by case id
+    problems = list[str]()
     for run in runs:
-        if run.dataset.spec.names != first.names or run.dataset.spec.task != first.task:
+        if run.dataset.spec.names != spec.names or run.dataset.spec.task != spec.task:
             problems.append(expected("suspects", "runs", "to have the same classes", f"others in {run.folder}"))
-        if shared := [case_id for case_id in run.dataset.case_ids if case_id in seen]:
-            given = f"{some(shared)} in {seen[shared[0]]} and {run.folder}"
+        if shared := [case_id for case_id in run.dataset.case_ids if case_id in folders]:
+            given = f"{some(shared)} in {folders[shared[0]]} and {run.folder}"
             problems.append(expected("suspects", "runs", "to share no case", given))
-        seen |= dict.fromkeys(run.dataset.case_ids, run.folder)
+        folders |= dict.fromkeys(run.dataset.case_ids, run.folder)
     if problems:
         raise InputError(problems)
 
@@ -137,42 +144,55 @@ def usual_confidence(runs: Sequence[HeldOut]) -> FloatArray:
     return divide(*sum(collect(sums_of, _jobs(runs), what="reading probabilities"), np.zeros((2, 1))))
 
 
-def _study(
-    job: Job, *, confidence: FloatArray, seed: int
-) -> tuple[pa.Table, list[tuple[Kind, float]], list[tuple[Kind, bool]]]:
-    """Return the suspects of a case, the scores of those on planted errors, and which planted errors have one."""
+class _Study(NamedTuple):
+    """A case's suspects, the scores of suspects on planted errors, and whether each planted error has a suspect."""
+
+    suspects: pa.Table
+    scores: list[tuple[Kind, float]]
+    recovered: list[tuple[Kind, bool]]
+
+
+def _study(job: Job, *, confidence: FloatArray, seed: int) -> _Study:
+    """Find the suspects of a case, and of copies with planted errors."""
+    run, _ = job
     sample, target, probs = read_held_out(*job)
-    spec, case_id = job[0].dataset.spec, sample.case_id
-    found = find_suspects(target, probs, spec, instances=sample.instances, confidence=confidence)
+    spec = run.dataset.spec
+    case_id = sample.case_id
+    suspects = find_suspects(target, probs, spec, instances=sample.instances, confidence=confidence)
     rng = np.random.default_rng([seed, zlib.crc32(case_id.encode("utf-8", "surrogateescape"))])
-    scores, known = list[tuple[Kind, float]](), list[tuple[Kind, bool]]()
+    scores = list[tuple[Kind, float]]()
+    recovered = list[tuple[Kind, bool]]()
     for _ in range(ROUNDS):
         changed, instances, errors = plant_errors(target, spec, rng, share=SHARE, instances=sample.instances)
-        there = find_suspects(changed, probs, spec, instances=instances, confidence=confidence)
-        hits, recovered = match_planted(there, errors, target.shape)
-        scores += [(one.kind, one.score) for one, hit in zip(there, hits, strict=True) if hit]
-        known += [(error.kind, bool(hit)) for error, hit in zip(errors, recovered, strict=True)]
+        in_copy = find_suspects(changed, probs, spec, instances=instances, confidence=confidence)
+        suspect_hits, error_hits = match_planted(in_copy, errors, target.shape)
+        scores += [(suspect.kind, suspect.score) for suspect, hit in zip(in_copy, suspect_hits, strict=True) if hit]
+        recovered += [(error.kind, bool(hit)) for error, hit in zip(errors, error_hits, strict=True)]
     rows = []
-    for one in found:
-        facts = (case_id, one.kind, spec.names[one.given], spec.names[one.suggested], one.score)
-        place = (one.top, one.left, *one.mask.shape, one.size, str(job[0].folder))
-        rows.append(dict(zip(_SCHEMA.names, facts + place, strict=True)))
-    return pa.Table.from_pylist(rows, _SCHEMA), scores, known
+    for suspect in suspects:
+        given, suggested = spec.names[suspect.given], spec.names[suspect.suggested]
+        box = (suspect.top, suspect.left, *suspect.mask.shape)
+        values = (case_id, suspect.kind, given, suggested, suspect.score, *box, suspect.size, str(run.folder))
+        rows.append(dict(zip(_SCHEMA.names, values, strict=True)))
+    return _Study(pa.Table.from_pylist(rows, _SCHEMA), scores, recovered)
 
 
 def _rank(rows: pa.Table, scores: Mapping[Kind, list[float]]) -> pa.Table:
-    """Give each row its chance and the unusualness of its size, and put the likeliest first."""
-    kinds, given, suggested = (rows[name].to_numpy() for name in ("kind", "given", "suggested"))
-    found, chance, unusual = rows["score"].to_numpy(), np.zeros(len(rows)), np.zeros(len(rows))
+    """Give each row its chance and how unusual its size is, and put the likeliest first."""
+    kinds, given, suggested, row_scores = (rows[name].to_numpy() for name in ("kind", "given", "suggested", "score"))
+    chances = np.zeros(len(rows))
     for kind in KINDS:
-        mine = kinds == kind
-        chance[mine] = find_chances(found[mine], np.array(scores[kind]), ROUNDS)
-    named, logs = np.where(kinds == "missing", suggested, given), np.log(np.maximum(rows["size"].to_numpy(), 1))
-    for name in set(named):  # distance of a size from the median of its class, in robust standard deviations of its log
-        away = logs[named == name] - np.median(logs[named == name])
-        spread = 1.4826 * np.median(np.abs(away))
-        unusual[named == name] = away / spread if spread > 0 else 0.0
-    ranked = rows.append_column("chance", [chance]).append_column("size_z", [unusual])
+        of_kind = kinds == kind
+        chances[of_kind] = find_chances(row_scores[of_kind], np.array(scores[kind]), ROUNDS)
+    classes = np.where(kinds == "missing", suggested, given)
+    log_sizes = np.log(np.maximum(rows["size"].to_numpy(), 1))
+    size_z = np.zeros(len(rows))
+    for name in set(classes):  # distance of a log size from its class's median, in robust standard deviations
+        of_class = classes == name
+        distances = log_sizes[of_class] - np.median(log_sizes[of_class])
+        spread = 1.4826 * np.median(np.abs(distances))
+        size_z[of_class] = distances / spread if spread > 0 else 0.0
+    ranked = rows.append_column("chance", [chances]).append_column("size_z", [size_z])
     keys = [("chance", "descending"), ("score", "descending"), *((k, "ascending") for k in ("case_id", "top", "left"))]
     return ranked.sort_by(keys).append_column("rank", [np.arange(1, len(rows) + 1)])
 
@@ -182,11 +202,10 @@ def regions_of_case(
 ) -> tuple[Any, NDArray[Any], list[Suspect]]:
     """Read a case again, with the regions of its rows, in their order."""
     sample, target, probs = read_held_out(run, index)
-    given: dict[str, Any] = {"instances": sample.instances, "confidence": confidence}
-    found = find_suspects(target, probs, run.dataset.spec, **given)
-    known = {(one.kind, one.top, one.left, one.mask.shape, one.score): one for one in found}
+    suspects = find_suspects(target, probs, run.dataset.spec, instances=sample.instances, confidence=confidence)
+    by_key = {(each.kind, each.top, each.left, each.mask.shape, each.score): each for each in suspects}
     keys = [(row["kind"], row["top"], row["left"], (row["height"], row["width"]), row["score"]) for row in rows]
-    return sample, probs, [known[key] for key in keys]
+    return sample, probs, [by_key[key] for key in keys]
 
 
 def _write_files(
@@ -196,7 +215,8 @@ def _write_files(
     by_case = defaultdict[str, list[Row]](list)
     for row in rows:
         by_case[row["case_id"]].append(row)
-    images, annotations = list[dict[str, Any]](), list[dict[str, Any]]()
+    images = list[dict[str, Any]]()
+    annotations = list[dict[str, Any]]()
     make_folder(folder / OUTLINES)
     make_folder(folder / CROPS)
     for run, index in jobs:
@@ -210,19 +230,19 @@ def _write_files(
                 picture = draw(sample.image, sample.target, labels.astype(spec.label_dtype), row, spec)
                 write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)
         kinds, numbers = np.zeros((2, *sample.image.shape[:2]), np.int32)
-        for number, one in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
-            kinds[one.box][one.mask] = 1 + KINDS.index(one.kind)
-            numbers[one.box][one.mask] = number
+        for number, suspect in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
+            kinds[suspect.box][suspect.mask] = 1 + KINDS.index(suspect.kind)
+            numbers[suspect.box][suspect.mask] = number
         outlines = encode_geojson(case_id, kinds.astype(np.uint8), numbers, DRAWN)
         write_bytes(folder / OUTLINES / f"{case_id}.geojson", outlines)
         size = {"height": sample.image.shape[0], "width": sample.image.shape[1]}
         images.append({"id": len(images) + 1, "file_name": run.dataset.pairs[index].image.name, **size})
         for feature in json.loads(outlines)["features"]:
             chance = by_case[case_id][feature["id"] - 1]["chance"]
-            own = {"id": len(annotations) + 1, "image_id": len(images), "score": chance}
-            annotations.append(_annotation(feature) | own)
-    names = [{"id": number, "name": name} for number, name in enumerate(DRAWN.names) if number]
-    write_json(folder / COCO, {"images": images, "categories": names, "annotations": annotations})
+            ids = {"id": len(annotations) + 1, "image_id": len(images), "score": chance}
+            annotations.append(_annotation(feature) | ids)
+    categories = [{"id": number, "name": name} for number, name in enumerate(DRAWN.names) if number]
+    write_json(folder / COCO, {"images": images, "categories": categories, "annotations": annotations})
 
 
 def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,10 +250,11 @@ def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
 
     A line joins each hole to its outline, as a polygon of COCO has no holes.
     """
-    facts, (form, found) = feature["properties"], feature["geometry"].values()
-    parts = found if form == "MultiPolygon" else [found]  # each a ring, then its holes
+    facts = feature["properties"]
+    geometry_type, coordinates = feature["geometry"].values()
+    parts = coordinates if geometry_type == "MultiPolygon" else [coordinates]  # each is a ring, then its holes
     polygons = [np.concatenate([part for ring in rings for part in (ring, rings[0][:1])]) for rings in parts]
-    first, last = (each(np.concatenate(polygons), axis=0) for each in (np.min, np.max))
+    first, last = (corner(np.concatenate(polygons), axis=0) for corner in (np.min, np.max))
     return {
         "category_id": facts["label"],
         "iscrowd": 0,
@@ -263,12 +284,12 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
     """
     files = [find_probs("suspects", folder) for folder in runs]
     ids = list(files[0])
-    if any(each.keys() != files[0].keys() for each in files):
+    if any(probs.keys() != files[0].keys() for probs in files):
         other = sorted(set().union(*files) - set(ids).intersection(*files[1:]))
         raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
-    found = collect(lambda case_id: _describe([each[case_id] for each in files]), ids, what="reading")
-    gains, places = zip(*found, strict=True)
-    order, distances = cover(np.array(gains), np.stack(places))
+    described = collect(lambda case_id: _describe([probs[case_id] for probs in files]), ids, what="reading")
+    gains, features = zip(*described, strict=True)
+    order, distances = cover(np.array(gains), np.stack(features))
     images = [
         {"rank": rank, "case_id": ids[i], "gain": float(gains[i]), "distance": json_number_or_inf(distance)}
         for rank, (i, distance) in enumerate(zip(order, distances, strict=True), start=1)
@@ -277,24 +298,22 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
 
 
 def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
-    """Return the gain of an image, and the mean probabilities of its squares."""
+    """Return the gain of an image, and the mean probabilities of its cells."""
     members = [read_probs(path, max_pixels=_MOST_PIXELS) for path in paths]
-    if len({each.shape for each in members}) > 1:
+    if len({probs.shape for probs in members}) > 1:
         raise DataError(expected(str(paths[0]), "probabilities", "to have one size in all runs", "several"))
     mean = np.mean(members, axis=0)
-    gain = _entropy(mean) - (float(np.mean([_entropy(each) for each in members])) if len(members) > 1 else 0.0)
+    gain = _entropy(mean) - (float(np.mean([_entropy(probs) for probs in members])) if len(members) > 1 else 0.0)
     cells = [cell for rows in np.array_split(mean, _CELLS, axis=1) for cell in np.array_split(rows, _CELLS, axis=2)]
     return gain, np.concatenate([(cell if cell.size else mean).mean(axis=(1, 2)) for cell in cells])
 
 
 def _entropy(probs: NDArray[Any]) -> float:
-    """Average the entropy over the pixels, in nats. Channels that don't sum to 1 are independent classes, present or
-    not.
-    """
-    rounding = 1e-3 + len(probs) / 500  # of one byte per channel
-    alone = len(probs) == 1 or float(np.abs(probs.sum(axis=0) - 1).max(initial=0)) > rounding
-    every = np.concatenate([1 - probs, probs]) if alone else probs
-    return float(-xlogy(every, every).sum(axis=0).mean())
+    """Average the entropy over the pixels, in nats. Channels that don't sum to 1 are independent classes."""
+    rounding = 1e-3 + len(probs) / 500  # probabilities may be stored in one byte per channel
+    independent = len(probs) == 1 or float(np.abs(probs.sum(axis=0) - 1).max(initial=0)) > rounding
+    outcomes = np.concatenate([1 - probs, probs]) if independent else probs
+    return float(-xlogy(outcomes, outcomes).sum(axis=0).mean())
 
 
 def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]]:
@@ -316,13 +335,16 @@ def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]
     >>> cover(np.array([3.0, 2.9, 1.0]), np.array([[0.0], [0.0], [1.0]]))[0]
     [0, 2, 1]
     """
-    nearest, left = np.full(len(gains), np.inf), np.ones(len(gains), bool)
-    order, distances, weight = list[int](), list[float](), gains
+    nearest = np.full(len(gains), np.inf)
+    remaining = np.ones(len(gains), bool)
+    weight = gains
+    order = list[int]()
+    distances = list[float]()
     for _ in range(len(gains)):
-        chosen = int(np.flatnonzero(left)[np.argmax(weight[left])])
+        chosen = int(np.flatnonzero(remaining)[np.argmax(weight[remaining])])
         order.append(chosen)
         distances.append(float(nearest[chosen]))
-        left[chosen] = False
+        remaining[chosen] = False
         nearest = np.minimum(nearest, np.linalg.norm(places - places[chosen], axis=1))
         weight = gains * nearest
     return order, distances

@@ -39,7 +39,7 @@ from segmeter.progress import track
 from segmeter.records import CONFIG, read_json, read_run, read_yaml
 from segmeter.schema import as_plain
 
-CARD = "tuned.json"  # beside a checkpoint: its tuned settings, and their cases
+CARD = "tuned.json"  # This file beside a checkpoint names its tuned settings, and the cases they were chosen on
 _LOG = logging.getLogger(__name__)
 
 
@@ -48,8 +48,8 @@ def tune(
 ) -> dict[str, Any]:
     """Measure every setting on predictions that are made once, and choose by the headline.
 
-    Each case is counted under all settings as soon as it is predicted. The counts wait on disk, so that memory holds
-    those of one setting at a time.
+    Each case is counted under all settings as soon as it is predicted. The counts wait on disk, so memory holds the
+    counts of only one setting at a time.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def tune(
     dataset
         The validation split.
     metrics
-        With the headline's full name.
+        The metrics, with the headline's full name.
     settings
         From `parse_over`.
 
@@ -76,29 +76,30 @@ def tune(
     RunError
         A prediction is not finite.
     """
-    spec, places = dataset.spec, list[list[int]]()
+    spec = dataset.spec
+    offsets = list[list[int]]()  # of each case's row under each setting, in the file
     work = partial(_rows, spec, metrics, settings, build_measures(metrics, spec))
     with tempfile.TemporaryFile() as file:
         for rows in track(map_in_threads(work, predictions, name="measure"), "tuning", len(dataset)):
-            places.append([])
+            offsets.append([])
             for row in rows:
-                places[-1].append(file.tell())
+                offsets[-1].append(file.tell())
                 pickle.dump(row, file, pickle.HIGHEST_PROTOCOL)
 
         def boards() -> Iterator[Scoreboard]:
-            for of_setting in zip(*places, strict=True):
+            for offsets_of_setting in zip(*offsets, strict=True):
                 rows = list[CaseRow]()
-                for place in of_setting:
-                    file.seek(place)
+                for offset in offsets_of_setting:
+                    file.seek(offset)
                     rows.append(pickle.load(file))
                 yield build_scoreboard(order_rows("tune", rows, spec), spec, metrics)
 
         return tune_boards(
             boards(),
-            [{key: str(value) for key, value in one.values.items()} for one in settings.every],
+            [{key: str(value) for key, value in setting.values.items()} for setting in settings.every],
             by=str(metrics.headline),
             usual=settings.usual,
-            simplicity=[one.simplicity for one in settings.every],
+            simplicity=[setting.simplicity for setting in settings.every],
             split=dataset.split or "",
         )
 
@@ -107,17 +108,19 @@ def _rows(
     spec: ClassSpec, metrics: MetricsConfig, settings: Settings, measures: Sequence[Measure], prediction: Prediction
 ) -> list[CaseRow]:
     """Make the row of a case under each setting: of counts alone, or of everything if the metrics need more."""
-    sample, given = prediction.sample, {"labels": prediction.labels, "probs": prediction.probs}
+    sample = prediction.sample
+    labels, probs = prediction.labels, prediction.probs
     if not isinstance(sample.target, np.ndarray):
         rule = "to have a target that fits into memory"
         raise InputError(expected("tune", "data", rule, f"case {sample.case_id!r} without one"))
     height, width = sample.target.shape[-2:]
     if not measures:
-        counts = count_settings(sample.target, settings, spec, **given)
-        return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=each) for each in counts]
+        tables = count_settings(sample.target, settings, spec, labels=labels, probs=probs)
+        return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=counts) for counts in tables]
     rows = []
     for setting in settings.every:
-        cleaned = run_steps(labels_at(setting, spec, **given), setting.steps, spec, prediction.probs)
+        uncleaned = labels_at(setting, spec, labels=labels, probs=probs)
+        cleaned = run_steps(uncleaned, setting.steps, spec, probs)
         rows.append(measure_prediction(metrics, measures, spec, prediction, cleaned))
     return rows
 
@@ -147,10 +150,10 @@ def stored_predictions(
     if any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
         raise ConfigError(expected("tune", "probs", "to be a run of the same checkpoint, split and files", given))
-    held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
+    evaluated = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
 
     def read(index: int) -> Prediction:
-        sample, _, probs = read_held_out(held, index)
+        sample, _, probs = read_held_out(evaluated, index)
         return Prediction(sample=sample, labels=probs.argmax(axis=0).astype(dataset.spec.label_dtype), probs=probs)
 
     inference = InferenceConfig.model_validate(read_yaml(run / CONFIG)["inference"])
@@ -173,7 +176,7 @@ def keep_probs(
 ) -> Iterator[Prediction]:
     """Write the probabilities of predictions as they pass, for `stored_predictions`.
 
-    They are dropped then, unless the settings need them.
+    Unless the settings need the probabilities, they are dropped after that.
 
     Raises
     ------
@@ -182,9 +185,9 @@ def keep_probs(
     """
     options = ExportConfig(labels=False, probs=True, probs_dtype="float16")
     writer = Writer(folder / "predictions", options, dataset.spec)
-    for one in predictions:
-        writer.write(one.sample.case_id, one.labels, probs=one.probs)
-        yield one if needed else replace(one, probs=None)
+    for prediction in predictions:
+        writer.write(prediction.sample.case_id, prediction.labels, probs=prediction.probs)
+        yield prediction if needed else replace(prediction, probs=None)
 
 
 def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: str) -> None:
@@ -200,11 +203,12 @@ def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: 
 def settings_table(result: Mapping[str, Any]) -> pa.Table:
     """List every setting with its score, one row each."""
     rows = []
-    for s, one in enumerate(result["settings"]):
-        numbers = dict(zip(("score", "low", "high", "gain"), (one["score"], *one["ci95"], one["gain"]), strict=True))
-        known = {name: None if value is None else float(value) for name, value in numbers.items()}  # "inf" too
-        marks = {"share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
-        rows.append(one["values"] | known | marks)
+    for s, setting in enumerate(result["settings"]):
+        low, high = setting["ci95"]
+        numbers = {"score": setting["score"], "low": low, "high": high, "gain": setting["gain"]}
+        floats = {name: None if value is None else float(value) for name, value in numbers.items()}  # also of "inf"
+        marks = {"share": setting["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
+        rows.append(setting["values"] | floats | marks)
     return pa.Table.from_pylist(rows)
 
 

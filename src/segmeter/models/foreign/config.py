@@ -1,6 +1,6 @@
 """Declares the card of a model that others trained, and registers models of plugins, without importing torch.
 
-A card has the keys of `model` and of a `model.yaml`. A key that is null is filled from the model's own files, then by a
+A card has the keys of `model` and of a `model.yaml`. A null key is filled from the model's own files, or else by a
 convention of its library. If neither knows it, the user is asked for it.
 """
 
@@ -122,7 +122,7 @@ class ForeignConfig(Config, title="model"):
 
 
 class Source(NamedTuple):
-    """A model as the command line names it, its family, and where it is."""
+    """A model as the command line names it, its family, and its path or name within the family."""
 
     text: str
     family: str
@@ -130,7 +130,7 @@ class Source(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Values of a card from a model's own files, these files, and values that its library's conventions suggest."""
+    """Values of a card that a model's own files give, the files, and guesses by its library's conventions."""
 
     values: dict[str, Any]
     files: tuple[Path, ...]
@@ -138,19 +138,22 @@ class Facts(NamedTuple):
 
 
 PLUGINS: dict[str, tuple[Callable[..., Any], Facts]] = {}
-_STORED = {"input": {"scale": 1.0, "mean": (), "order": "rgb"}, "size": {"fit": "any"}}  # images as a plugin gets them
+_STORED = {
+    "input": {"scale": 1.0, "mean": (), "order": "rgb"},
+    "size": {"fit": "any"},
+}  # A plugin gets images as they are stored
 
 
 def overlay(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay the values of a card over those of the layers before; null and empty mappings hide nothing."""
-    found: dict[str, Any] = {}
+    """Merge the values of cards; later layers override earlier ones, except by null and by empty mappings."""
+    merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
             if isinstance(value, Mapping):
-                found[key] = overlay(found.get(key) or {}, value)
+                merged[key] = overlay(merged.get(key) or {}, value)
             elif value is not None:
-                found[key] = value
-    return found
+                merged[key] = value
+    return merged
 
 
 def register_model(name: str, **card: Any) -> Callable[[Model], Model]:

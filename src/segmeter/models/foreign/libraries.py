@@ -14,16 +14,16 @@ from segmeter.remote import fetch
 _FORM = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/ENCODER, such as Unet/resnet34."
 
 
-def describe(source: Source, told: ForeignConfig) -> Facts:
-    """Read the card of a network: its classes are asked for, and ImageNet's normalisation is a guess."""
-    if told.weights is None:
+def describe(source: Source, user_card: ForeignConfig) -> Facts:
+    """Read the card of a network. It guesses ImageNet's normalisation, and the user must give the classes."""
+    if user_card.weights is None:
         rule = "to name the file of the network's weights"
         raise ConfigError(expected("model", "weights", rule, "null", "Set model.weights=FILE."))
-    images: dict[str, Any] = {"channels": told.input.channels or 3}
+    images: dict[str, Any] = {"channels": user_card.input.channels or 3}
     if images["channels"] == 3:
         images["mean"], images["std"] = default_normalisation(3)
     size = {"fit": "any" if source.family == "torchvision" else "multiple:32"}
-    return Facts({}, (fetch(told.weights),), {"input": images, "size": size})
+    return Facts({}, (fetch(user_card.weights),), {"input": images, "size": size})
 
 
 def load(source: Source, config: ForeignConfig) -> nn.Module:
@@ -43,12 +43,8 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
             arch, _, encoder = source.place.partition("/")
             if {"/", ":"} & {*encoder}:  # timm would fetch it from the hub
                 raise ValueError("more than an architecture and an encoder")
-            told: dict[str, Any] = {
-                "in_channels": config.input.channels,
-                "classes": config.num_channels,
-                **config.options,
-            }
-            network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **told)
+            options = {"in_channels": config.input.channels, "classes": config.num_channels, **config.options}
+            network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **options)
         else:
             from torchvision.models import get_model, list_models, segmentation
 
@@ -56,9 +52,10 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
             if source.place not in known:
                 raise ValueError(f"no network for segmentation. {nearest(source.place, known)}")
             aux = any(key.startswith("aux_classifier.") for key in tensors)
-            told = {"num_classes": config.num_channels, "aux_loss": aux}
-            network = get_model(source.place, weights=None, weights_backbone=None, **told)
-            network.register_forward_hook(lambda module, given, found: found["out"])
+            network = get_model(
+                source.place, weights=None, weights_backbone=None, num_classes=config.num_channels, aux_loss=aux
+            )
+            network.register_forward_hook(lambda module, args, output: output["out"])
     remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on, and all its weights."
     load_exactly(network, tensors, path, what="the network", remedy=remedy)
     return network

@@ -1,6 +1,6 @@
 """Runs a network that others trained on images as they are stored, by its card.
 
-Images are brought to the size that the network takes, as the tool that trained it does, and its maps back to theirs.
+Images are resized as the tool that trained the network does, and the network's maps are brought back to their size.
 
 Axes: B batch, C channels, H height, W width, K the model's classes, N objects.
 """
@@ -21,15 +21,15 @@ from segmeter.models.config import ModelCard
 from segmeter.models.foreign.config import ForeignConfig, SizeConfig
 from segmeter.models.segmenter import FULL_SCALE, pad_to_multiple
 
-_GREY = 114  # with which ultralytics pads
-_BITS = 11  # of the weights of OpenCV's bilinear filter
+_GREY = 114  # ultralytics pads with this value
+_BITS = 11  # The weights of OpenCV's bilinear filter have this precision
 Restore = Callable[[Tensor], Tensor]
 
 
 class ForeignModel(nn.Module):
     """A foreign network with the scaling, resizing and decoding that its card describes.
 
-    Images are run one at a time, as their tools do: in some networks the others of a batch change the result.
+    Images are run one at a time, as the networks' own tools do: in some networks the result depends on the batch.
 
     Parameters
     ----------
@@ -45,7 +45,9 @@ class ForeignModel(nn.Module):
 
     def __init__(self, network: Callable[[Tensor], Any], card: ModelCard, config: ForeignConfig) -> None:
         super().__init__()
-        self.network, self.card, self.config = network, card, config
+        self.network = network
+        self.card = card
+        self.config = config
         kind, numbers = config.size.parsed
         self.size_multiple = numbers[0] if kind == "multiple" else 1
         self.normalises = bool(config.input.mean or config.input.std)
@@ -66,74 +68,81 @@ class ForeignModel(nn.Module):
             The channels or dtype are wrong, or the network's output is not that of its card.
         """
         self._check(image)
-        found = [self._run(each[None].contiguous()) for each in image]
-        return torch.cat(found) if len(found) > 1 else found[0]  # logits are large, and even one would be copied
+        maps = [self._run(single[None].contiguous()) for single in image]
+        return torch.cat(maps) if len(maps) > 1 else maps[0]  # logits are large, and torch.cat would copy even one
 
     def prepare(self, image: Tensor) -> Tensor:
         """Scale and normalise an image that has the network's size."""
-        told = self.config.input
-        values = image.flip(1) if told.order == "bgr" else image
-        values = values.expand(-1, told.channels or 1, -1, -1) if told.order == "grey" else values
-        if told.scale is None:  # as torchvision computes it
+        config = self.config.input
+        values = image.flip(1) if config.order == "bgr" else image
+        values = values.expand(-1, config.channels or 1, -1, -1) if config.order == "grey" else values
+        if config.scale is None:  # as torchvision computes it
             values = values.float() / FULL_SCALE.get(image.dtype, 1.0)
-        elif told.scale != 1 and not self.normalises:  # a product, as in transformers: a quotient has other last bits
-            values = values.float() * told.scale
+        elif config.scale != 1 and not self.normalises:  # a product, as in transformers; a quotient rounds differently
+            values = values.float() * config.scale
         if self.normalises:  # a factor scales the mean and the deviation, as in transformers
-            divisor = 1 / (told.scale or 1)
+            divisor = 1 / (config.scale or 1)
             values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
-        return values.permute(0, 2, 3, 1) if told.axes == "BHWC" else values
+        return values.permute(0, 2, 3, 1) if config.axes == "BHWC" else values
 
     def _run(self, image: Tensor) -> Tensor:
-        output, size = self.config.output, image.shape[-2:]
+        config = self.config.output
+        size = image.shape[-2:]
         image, restore = fit(image, self.config.size)
-        found = self.network(self.prepare(image))
-        if output.kind == "instances":
-            return self._painted(found, restore, size)
-        maps = restore(self._checked(found))
-        if output.kind == "probs" and output.activation == "sigmoid":
+        output = self.network(self.prepare(image))
+        if config.kind == "instances":
+            return self._painted(output, restore, size)
+        maps = restore(self._checked(output))
+        if config.kind == "probs" and config.activation == "sigmoid":
             return torch.logit(maps.double(), eps=1e-12).float()
-        return maps.clamp_min(torch.finfo(torch.float32).tiny).log() if output.kind == "probs" else maps
+        return maps.clamp_min(torch.finfo(torch.float32).tiny).log() if config.kind == "probs" else maps
 
     def _check(self, image: Tensor) -> None:
-        told, channels = self.config.input, self.card.in_channels
+        channels = self.card.in_channels
         if image.dim() != 4 or image.shape[1] != channels:
             given = f"{image.dtype} {tuple(image.shape)}"
             remedy = "model.input.order=grey repeats grey images." if image.shape[1] == 1 else ""
             raise InputError(expected("model", "image", f"to be (B, {channels}, H, W)", given, remedy))
-        dtype = "uint8" if self.config.size.backend == "opencv" else told.dtype  # whose arithmetic is in 8 bits
+        dtype = self.config.input.dtype
+        if self.config.size.backend == "opencv":  # its arithmetic is in 8 bits
+            dtype = "uint8"
         if dtype is not None and image.dtype != getattr(torch, dtype):
             remedy = "The model was trained on others: convert them, or set model.input.dtype and model.input.scale."
             raise InputError(expected("model", "image", f"to be {dtype}", image.dtype, remedy))
 
-    def _checked(self, found: Any) -> Tensor:
+    def _checked(self, output: Any) -> Tensor:
         """Return integer labels (B, H, W) or float32 logits (B, K, H, W); InputError if the output is neither."""
-        output, wanted, name = self.config.output, self.config.num_channels, self.card.model["name"]
-        if not isinstance(found, Tensor):
-            raise InputError(f"model: expected {name} to give a tensor, got {type(found).__name__}.")
-        maps, labels = found, output.kind == "labels"
-        if maps.dim() == 4 and output.axes == "BHWK" and not labels:
+        channels = self.config.num_channels
+        name = self.card.model["name"]
+        if not isinstance(output, Tensor):
+            raise InputError(f"model: expected {name} to give a tensor, got {type(output).__name__}.")
+        maps = output
+        is_labels = self.config.output.kind == "labels"
+        if maps.dim() == 4 and self.config.output.axes == "BHWK" and not is_labels:
             maps = maps.permute(0, 3, 1, 2)
-        if maps.dim() == 4 and maps.shape[1] == 1 and labels:
+        if maps.dim() == 4 and maps.shape[1] == 1 and is_labels:
             maps = maps[:, 0]
-        right = maps.dim() == 3 if labels else maps.dim() == 4 and maps.shape[1] == wanted
-        if not right or maps.is_floating_point() == labels:
-            rule = "to be labels (B, H, W), integers" if labels else f"to be (B, {wanted}, H, W), floating"
+        fits = maps.dim() == 3 if is_labels else maps.dim() == 4 and maps.shape[1] == channels
+        if not fits or maps.is_floating_point() == is_labels:
+            rule = "to be labels (B, H, W), integers" if is_labels else f"to be (B, {channels}, H, W), floating"
             remedy = f"{name} has other classes than model.classes, or model.output is wrong."
-            raise InputError(expected("model", "output", rule, f"{found.dtype} {tuple(found.shape)}", remedy))
-        return maps.int() if labels else maps.float()
+            raise InputError(expected("model", "output", rule, f"{output.dtype} {tuple(output.shape)}", remedy))
+        return maps.int() if is_labels else maps.float()
 
-    def _painted(self, found: Any, restore: Restore, size: tuple[int, ...]) -> Tensor:
+    def _painted(self, output: Any, restore: Restore, size: tuple[int, ...]) -> Tensor:
         """Paint the objects of an image, those with the highest scores on top."""
-        found = found[0] if isinstance(found, list) and len(found) == 1 else found
-        if not isinstance(found, tuple) or len(found) != 3:
+        output = output[0] if isinstance(output, list) and len(output) == 1 else output
+        if not isinstance(output, tuple) or len(output) != 3:
             raise RunError("model: expected instances as a tuple of scores (N,), classes (N,) and masks (N, H, W).")
-        scores, numbers, masks = found
+        scores, classes, masks = output
         painted = torch.zeros((2, *size), dtype=torch.int32, device=scores.device)
         painted[0] = len(self.config.classes or ())
-        kept = [int(i) for i in scores.argsort(stable=True) if scores[i] >= (self.config.output.score or 0)]
-        for number, index in enumerate(kept, 1):
+        least_score = self.config.output.score or 0
+        indices = [int(index) for index in scores.argsort(stable=True) if scores[index] >= least_score]
+        for number, index in enumerate(indices, 1):
             mask = restore(masks[index][None].to(torch.uint8))[0] > 0
-            painted[0][mask], painted[1][mask] = numbers[index].int(), number
+            painted[0][mask] = classes[index].int()
+            painted[1][mask] = number
         return painted[None]
 
 
@@ -142,8 +151,8 @@ def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
 
     Returns
     -------
-    The images, and a function that brings logits (bilinear) or labels (nearest) back to the images' size. Maps of
-    padded images are first brought to the network's size, and cropped.
+    The images, and a function that brings logits (bilinear) or labels (nearest) back to the images' size. It first
+    brings maps of padded images to the network's size, and crops them.
     """
     kind, numbers = config.parsed
     height, width = rows, columns = image.shape[-2:]
@@ -163,11 +172,11 @@ def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
             missing = [part % config.multiple for part in missing]
         top, left = (round(part / 2 - 0.1) for part in missing)
         image = functional.pad(image, (left, missing[1] - left, top, missing[0] - top), value=_GREY)
-    fitted = image.shape[-2:]  # the images themselves are not kept
+    fitted_size = image.shape[-2:]  # `restore` must not keep the images alive
 
     def restore(maps: Tensor) -> Tensor:
         if kind in ("multiple", "letterbox"):
-            maps = resize(maps, fitted)[..., top : top + rows, left : left + columns]
+            maps = resize(maps, fitted_size)[..., top : top + rows, left : left + columns]
         return resize(maps, (height, width))
 
     return image, restore
@@ -183,8 +192,8 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
     """
     kind, numbers = config.parsed
     if kind == "letterbox":
-        gain = min(numbers[0] / height, numbers[-1] / width)
-        return max(round(height * gain), 1), max(round(width * gain), 1)
+        factor = min(numbers[0] / height, numbers[-1] / width)
+        return max(round(height * factor), 1), max(round(width * factor), 1)
     if kind == "fixed":
         rows, columns = numbers
     elif kind == "long":
@@ -201,8 +210,8 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
 def resize(maps: Tensor, size: tuple[int, ...], mode: str | None = None, *, antialias: bool = False) -> Tensor:
     """Resize (..., H, W) as torchvision does. Without a mode, logits are resized bilinearly, labels to the nearest."""
     mode = mode or ("bilinear" if maps.is_floating_point() else "nearest")
-    found: Tensor = vision.resize(maps, [*size], InterpolationMode(mode), antialias=antialias)
-    return found
+    resized: Tensor = vision.resize(maps, [*size], InterpolationMode(mode), antialias=antialias)
+    return resized
 
 
 def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
@@ -219,14 +228,16 @@ def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
     weight[first == second] = 0  # beyond the first and the last column; rows there keep two truncated shares
     across = wide[..., first] * ((1 << _BITS) - weight) + wide[..., second] * weight
     first, second, weight = _taps(height, rows, image.device)
-    upper, lower, weight = across[..., first, :], across[..., second, :], weight[:, None]
-    found = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
-    return ((found + 2) >> 2).to(image.dtype)
+    upper = across[..., first, :]
+    lower = across[..., second, :]
+    weight = weight[:, None]
+    total = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
+    return ((total + 2) >> 2).to(image.dtype)
 
 
 def _taps(size: int, wanted: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
-    places = ((torch.arange(wanted, dtype=torch.float64, device=device) + 0.5) * (size / wanted) - 0.5).float()
-    first = places.floor().long()
-    weight = ((places.double() - first) * (1 << _BITS)).round().int()
+    positions = ((torch.arange(wanted, dtype=torch.float64, device=device) + 0.5) * (size / wanted) - 0.5).float()
+    first = positions.floor().long()
+    weight = ((positions.double() - first) * (1 << _BITS)).round().int()
     return first.clamp(0, size - 1), (first + 1).clamp(0, size - 1), weight

@@ -23,7 +23,7 @@ from segmeter.schema import as_plain
 
 CARD = "model.yaml"
 _SCALING = "input.mean (and std; [] for none), or input.scale"
-_USUAL = {  # defaults that need no mention
+_DEFAULTS = {  # no warning names these
     "input": {"axes": "BCHW"},
     "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
     "output": {"score": 0.5, "overlap": 0.7, "axes": "BKHW"},
@@ -43,7 +43,7 @@ class Described:
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignCheckpoint(Described):
-    """A model that others trained, as a member of `Checkpoints`; nobody knows how it was trained."""
+    """A model that others trained, as a member of `Checkpoints`. Its training is unknown."""
 
     card: ModelCard
 
@@ -72,7 +72,7 @@ def find_source(checkpoint: str | Path) -> Source | None:
     return Source(text, "onnx", text) if text.endswith(".onnx") else None
 
 
-def describe(source: Source, told: ForeignConfig) -> Described:
+def describe(source: Source, user_card: ForeignConfig) -> Described:
     """Complete the card of a model from its own files, its card file, and the command line, which comes first.
 
     Raises
@@ -82,24 +82,25 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     CheckpointError
         The model can't be read, or would run code.
     """
-    facts: Facts = _FAMILIES[source.family].describe(source, told)
-    path = beside(source, told) if told.card is None else fetch(told.card)
-    written = read_yaml(path) if path is not None and (told.card is not None or path.is_file()) else {}
-    layers = [each.model_dump(mode="json") for each in (ForeignConfig(**written), told)]
+    facts: Facts = _FAMILIES[source.family].describe(source, user_card)
+    path = beside(source, user_card) if user_card.card is None else fetch(user_card.card)
+    written = read_yaml(path) if path is not None and (user_card.card is not None or path.is_file()) else {}
+    layers = [config.model_dump(mode="json") for config in (ForeignConfig(**written), user_card)]
     values = overlay(facts.values, *layers)
     guesses = overlay(_GUESSED, facts.guesses or {})
-    config = ForeignConfig(**overlay(_USUAL, guesses, values))
+    config = ForeignConfig(**overlay(_DEFAULTS, guesses, values))
     guessed = flatten(guesses).keys() - flatten(values).keys()
     if config.output.kind in ("labels", "instances"):
-        guessed -= {"output.activation"}  # which these lack
+        guessed -= {"output.activation"}  # labels and instances have none
     scaling = config.input.scale if config.input.mean is None else config.input.mean
-    asked = {"classes": config.classes, "size.fit": config.size.fit, _SCALING: scaling}
+    required = {"classes": config.classes, "size.fit": config.size.fit, _SCALING: scaling}
     if config.output.kind == "instances":
-        asked["output.background"] = config.output.background
-    lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
+        required["output.background"] = config.output.background
+    lacking = ", ".join(f"model.{key}" for key, value in required.items() if value is None)
     if lacking:
         raise ConfigError(f"{source.text}: nothing tells {lacking}. Set them, or write {CARD} beside the model.")
-    hashes, card = [sha256_file(path) for path in facts.files], as_plain(config.replace(card=None, weights=None))
+    hashes = [sha256_file(path) for path in facts.files]
+    card = as_plain(config.replace(card=None, weights=None))
     return Described(source=source, config=config, guessed=tuple(sorted(guessed)), sha256=sha256_json([hashes, card]))
 
 
@@ -111,14 +112,15 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
     spec
         The data's classes; None takes those that the card names.
     remedy
-        What to do about classes without a partner; by default to let `segmeter check` propose some.
+        Advice about classes without a partner; by default, to let `segmeter check` propose some.
 
     Raises
     ------
     ConfigError
         A class of either side has no partner, or the model can't have this task.
     """
-    config, text = described.config, described.source.text
+    config = described.config
+    text = described.source.text
     images, output = config.input, config.output
     tasks: tuple[Task, ...] = ("multiclass", "binary")
     if output.kind in ("logits", "probs") and output.activation == "sigmoid":
@@ -138,20 +140,21 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
         sides = f"{', '.join(config.classes or ())} | {', '.join(spec.names)}"
         advice = remedy or f"segmeter check proposes one. Names of both sides: {sides}."
         raise ConfigError([*(f"{text}: model.class_map {problem}." for problem in problems), f"{text}: {advice}"])
-    same = output.activation == "sigmoid" or (spec.task != "binary" and numbers == (*range(spec.num_classes),))
+    equal = output.activation == "sigmoid" or (spec.task != "binary" and numbers == (*range(spec.num_classes),))
     if output.kind == "instances":
         numbers = (*numbers, spec.names.index(str(output.background)))
-    elif same and output.kind != "labels":
+    elif equal and output.kind != "labels":
         numbers = ()
     kind = output.kind if output.kind in ("labels", "instances") else "logits"
     channels = 1 if images.order == "grey" else images.channels or 3
-    usual, factor = default_normalisation(channels), 1.0 if images.scale is None else images.scale * 255
+    default_mean, default_std = default_normalisation(channels)
+    factor = 1.0 if images.scale is None else images.scale * 255
     card = ModelCard(
         model={"name": text},
         spec=spec,
         in_channels=channels,
-        mean=tuple(value / factor for value in (images.mean or ())[:channels]) or usual[0],
-        std=tuple(value / factor for value in (images.std or ())[:channels]) or usual[1],
+        mean=tuple(value / factor for value in (images.mean or ())[:channels]) or default_mean,
+        std=tuple(value / factor for value in (images.std or ())[:channels]) or default_std,
         class_map=numbers,
         output=kind,
         runs_whole=kind != "logits" or not str(config.size.fit).startswith(("any", "multiple")),
@@ -160,15 +163,15 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
     return ForeignCheckpoint(**vars(described), card=card)
 
 
-def beside(source: Source, told: ForeignConfig) -> Path | None:
+def beside(source: Source, user_card: ForeignConfig) -> Path | None:
     """Return the path of a model's card, beside its file or in its folder; None if the model has neither here."""
-    near = Path(told.weights or source.place)
+    path = Path(user_card.weights or source.place)
     if source.family == "plugin":  # a folder of its name is unrelated
         return None
-    return near / CARD if near.is_dir() else near.parent / CARD if near.is_file() else None
+    return path / CARD if path.is_dir() else path.parent / CARD if path.is_file() else None
 
 
-# Names of one class in the data sets that segmeter knows, as `normal` gives them
+# Synonyms of classes in the data sets that segmeter knows, in the form of `normal`
 SYNONYMS = """person, pedestrian, people, human; bicycle, bicyclist, bike, cyclist, rider; tree, vegetation;
     sidewalk, pavement, footpath; sign, traffic sign, signsymbol, signboard; car, auto, automobile; pole, column,
     column pole; motorcycle, motorbike; background, bg, none, void; building, edifice, house; road, street, route;
@@ -176,42 +179,44 @@ SYNONYMS = """person, pedestrian, people, human; bicycle, bicyclist, bike, cycli
 
 
 def normal(name: str) -> str:
-    """Strip case and signs from a class's name, to compare it."""
+    """Strip case and punctuation from a class's name, to compare it."""
     return re.sub(r"[\W_]+", " ", name).strip().lower()
 
 
 def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
     """Find the data's class of each class of the model, by equal names and then by synonyms; others are left out."""
-    known, found = {normal(name): name for name in targets}, dict[str, str]()
+    targets_by_name = {normal(name): name for name in targets}
+    proposed = dict[str, str]()
     groups = [[normal(word) for word in group.split(",")] for group in SYNONYMS.split(";")]
     for name in classes:
         parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
-        same = (word for part in parts for group in groups if part in group for word in group)
-        hit = next((known[word] for word in (*parts, *same) if word in known), None)
-        found |= {} if hit is None else {name: hit}
-    return found
+        synonyms = (word for part in parts for group in groups if part in group for word in group)
+        target = next((targets_by_name[word] for word in (*parts, *synonyms) if word in targets_by_name), None)
+        proposed |= {} if target is None else {name: target}
+    return proposed
 
 
 def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ...], list[str]]:
     """Return the number of the data's class for each of the model's classes, and a line per problem."""
-    names, equal = config.classes or (), {normal(name): name for name in spec.names}
-    numbered = {str(i): name for i, name in enumerate(names)} | {name: name for name in names}
-    given = {numbered.get(key, key): value for key, value in (config.class_map or {}).items()}
-    targets = {name: given.get(name, equal.get(normal(name), given.get("*"))) for name in names}
+    names = config.classes or ()
+    equal_names = {normal(name): name for name in spec.names}
+    by_key = {str(i): name for i, name in enumerate(names)} | {name: name for name in names}
+    class_map = {by_key.get(key, key): value for key, value in (config.class_map or {}).items()}
+    targets = {name: class_map.get(name, equal_names.get(normal(name), class_map.get("*"))) for name in names}
     reached = {*targets.values(), config.output.background if config.output.kind == "instances" else None}
-    spoken = (reached | {*(config.class_map or {}).values()}) - {None}
+    mentioned = (reached | {*(config.class_map or {}).values()}) - {None}
     problems = {
-        "names classes that the model lacks": [key for key in given if key not in (*names, "*")],
-        "names classes that the data lacks": sorted(str(name) for name in spoken - {*spec.names}),
+        "names classes that the model lacks": [key for key in class_map if key not in (*names, "*")],
+        "names classes that the data lacks": sorted(str(name) for name in mentioned - {*spec.names}),
         "says nothing of the model's classes": [name for name, target in targets.items() if target is None],
         "gives no source of the data's classes": [name for name in spec.names if name not in reached],
     }
     numbers = tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values()))
-    return numbers, [f"{what} {shorten(found)}" for what, found in problems.items() if found]
+    return numbers, [f"{problem} {shorten(classes)}" for problem, classes in problems.items() if classes]
 
 
-# `describe` gives the Facts of a Source, by what the user told; `load` gives the network of a Source, by its card
+# Each family has `describe`, which finds the Facts of a Source, and `load`, which builds the network by its card
 _FAMILIES: dict[str, Any] = {"hf": hub, "onnx": onnx_file, "torchvision": libraries, "smp": libraries}
 _FAMILIES["plugin"] = SimpleNamespace(
-    describe=lambda source, told: PLUGINS[source.place][1], load=lambda source, config: PLUGINS[source.place][0]
+    describe=lambda source, user_card: PLUGINS[source.place][1], load=lambda source, config: PLUGINS[source.place][0]
 )
