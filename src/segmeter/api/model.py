@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path, shown
+from segmeter.checks import expected, require_path, shown
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.verification.intensity import FULL_SCALE, ScaleWatch
@@ -125,7 +125,7 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     given: list[Any] = list(checkpoint) if several else [checkpoint]  # type: ignore[arg-type]
     if not given:
         raise InputError(expected("load", "checkpoint", "to be a path or several", shown(checkpoint)))
-    paths = [known_path("load", "checkpoint", path) for path in given]
+    paths = [require_path("load", "checkpoint", path) for path in given]
     share_cores()
     where, config = pick_device(device), InferenceConfig(**options)
     return Model(Predictor(read_checkpoints(paths).load(where), config, where))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image, fromarray
 
 from segmeter.api.comparison import Comparison, compare
-from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown, some
+from segmeter.checks import expected, nearest, require_file, require_folder, require_kind, shown, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.evaluation.drive import SUMMARY
@@ -166,7 +166,7 @@ class Evaluation:
             for folder in folders:
                 place = place.setdefault(folder, {})
             place[leaf] = _plain(value)
-        file = known_file("Evaluation.write_grand_challenge", "path", path)
+        file = require_file("Evaluation.write_grand_challenge", "path", path)
         write_json(file, {"results": results, "aggregates": aggregates})
 
     def compare(
@@ -187,7 +187,7 @@ class Evaluation:
         InputError
             The cases, classes or measures differ, or the names are the same.
         """
-        known_kind("Evaluation.compare", "other", other, Evaluation)
+        require_kind("Evaluation.compare", "other", other, Evaluation)
         several = isinstance(names, Sequence) and not isinstance(names, str)
         if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
@@ -204,7 +204,7 @@ class Evaluation:
         InputError
             The folder holds something already, or lies below a file.
         """
-        path = known_folder("Evaluation.write", "folder", folder)
+        path = require_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec, mean_classes(self.metrics, self.spec))
         write_json(path / SUMMARY, self.summary)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter import __version__
-from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
+from segmeter.checks import expected, require_file, require_kind, require_path, shown, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
@@ -88,7 +88,7 @@ def write_segmentation(
         highdicom is not installed; or an image can't be read, lacks what says where it lies, has several frames, or is
         of another series or grid than the first one.
     """
-    target, paths = known_file(_WHERE, "path", path), _checked(labels, spec, source)
+    target, paths = require_file(_WHERE, "path", path), _checked(labels, spec, source)
     number = whole_number(_WHERE, "series_number", series_number)
     if not 1 <= number <= _MOST_NUMBER:
         raise InputError(expected(_WHERE, "series_number", f"between 1 and {_MOST_NUMBER}", number))
@@ -143,9 +143,9 @@ def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
     if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
         rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
         raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
-    paths = [known_path(_WHERE, "source", each) for each in source]
-    known_kind(_WHERE, "spec", spec, ClassSpec)
-    known_kind(_WHERE, "labels", labels, np.ndarray)
+    paths = [require_path(_WHERE, "source", each) for each in source]
+    require_kind(_WHERE, "spec", spec, ClassSpec)
+    require_kind(_WHERE, "labels", labels, np.ndarray)
     if spec.is_multilabel:
         raise InputError(expected(_WHERE, "spec", "to have one class per pixel", spec.task))
     planes = 1 if labels.ndim == 2 else len(labels)
@@ -162,7 +162,7 @@ def _checked(labels: Any, spec: Any, source: Any) -> list[Path]:
 def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
     """Return category and type of each class, in the order of the classes."""
     given = {} if codes is None else codes
-    known_kind(_WHERE, "codes", given, Mapping)
+    require_kind(_WHERE, "codes", given, Mapping)
     strange = [name for name in given if name not in spec.names[1:]]
     if strange:
         rule = f"to be of classes that are segments, {', '.join(spec.names[1:])}"

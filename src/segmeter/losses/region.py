@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import torch
 
-from segmeter.checks import collecting, known_name, real_number, whole_number
+from segmeter.checks import collecting, real_number, require_name, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
@@ -30,8 +30,8 @@ class RegionLoss(AdditiveLoss):
 
     def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str) -> None:
         super().__init__(name, adds=over == "sample")
-        known_name(name, "task", task, TASKS)
-        known_name(name, "over", over, get_args(Over))
+        require_name(name, "task", task, TASKS)
+        require_name(name, "over", over, get_args(Over))
         self.task: Task = task
         self.ignore_index = None if ignore_index is None else whole_number(name, "ignore_index", ignore_index)
 

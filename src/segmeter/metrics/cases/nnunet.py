@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_file
+from segmeter.checks import expected, require_file
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of
@@ -56,7 +56,7 @@ def write_summary(
     InputError
         The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
-    target = known_file("write_summary", "path", path)
+    target = require_file("write_summary", "path", path)
     wanted = range(1, spec.num_classes) if regions is None else regions
     chosen = tuple(map(as_region, wanted))
     if spec.is_multilabel or not rows:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import expected, require_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import FORMULA, atomic_write, csv_bytes
@@ -100,7 +100,7 @@ def write_cases(
     InputError
         A case occurs twice, or counts do not fit `spec`.
     """
-    folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
+    folder, ordered = require_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
     laid_out, objects = _lay_out(ordered, spec, classes), list[pa.Table]()
     first = next(laid_out)
     schema = first[1].schema
@@ -221,7 +221,7 @@ def _open(given: str | Path, *, objects: bool) -> CaseTable:
 
 def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, ClassSpec]:
     """Open a file, and read its classes; DataError if segmeter did not write it."""
-    path = known_path(where, "path", given)
+    path = require_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))

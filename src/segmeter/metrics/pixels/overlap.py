@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, require_name
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
@@ -151,7 +151,7 @@ def overlap_scores(
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
     where, rule = "overlap_scores", "to be whole numbers >= 0"
-    known_name(where, "task", task, TASKS)
+    require_name(where, "task", task, TASKS)
     given = known_numbers(where, "counts", counts, rule, kinds="iuf")
     with np.errstate(invalid="ignore"):  # infinity has no remainder
         broken = given[~((given >= 0) & (given % 1 == 0))]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, known_name, real_number, shown
+from segmeter.checks import expected, real_number, require_kind, require_name, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
@@ -141,7 +141,7 @@ def bootstrap(
     >>> bool(found.low < found.estimate < found.high)
     True
     """
-    known_kind("bootstrap", "test", test, bool)
+    require_kind("bootstrap", "test", test, bool)
     given = known_numbers("bootstrap", "columns", columns, _NUMBERS)
     if given.ndim < 2 or not len(given) or not all(np.isfinite(column).all() for column in Columns.of(given)):
         raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
@@ -152,7 +152,7 @@ def bootstrap(
     resamples, seed = check_draws("bootstrap", resamples, seed)
     if not 0 < real_number("bootstrap", "level", level) < 1:
         raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
-    known_name("bootstrap", "interval", interval, INTERVALS)
+    require_name("bootstrap", "interval", interval, INTERVALS)
     if clusters is not None:
         rule = f"to be {len(given)} labels, a text or an integer per case"
         labels = known_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")

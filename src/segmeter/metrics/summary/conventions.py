@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, require_name
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
@@ -55,7 +55,7 @@ def score_maps_under(
     InputError
         The convention is unknown, there is no case, cases differ in their classes, or an option is out of range.
     """
-    known_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
+    require_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
     given = list(cases)
     if len({one.spec for one in given}) != 1:
         rule = "to be one or more with the same classes"
