@@ -112,10 +112,10 @@ class CocoFile:
             what = f"ids {some(map(str, foreign))}" if foreign else "uncovered pixels"
             remedy = "" if foreign else f"Set {IGNORED_KEY}=255, which they then have."
             raise file_error(path, "picture", "to have colours of its segments only", what, remedy)
-        values = {0: spec.void}
+        values = {0: spec.unlabelled_value}
         for number, (segment, each) in enumerate(segments.items(), 1):
             value = labels.get(int(each["category_id"]), spec.number_of(number))
-            values[segment] = spec.void if numbered and each.get("iscrowd") and spec.has_ignored else value
+            values[segment] = spec.unlabelled_value if numbered and each.get("iscrowd") and spec.has_ignored else value
         drawn = np.array([values[each] for each in found.tolist()], np.int64)[places].reshape(shape)
         return drawn if numbered else drawn.astype(np.uint16)
 

@@ -90,10 +90,10 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     count = clashes = 0
     for each, box in chosen:
         if numbered and each.crowd:
-            if not spec.has_ignored:
+            if spec.ignore_index is None:
                 rule = "to be ignored, as nobody counted its objects"
                 raise file_error(path, "a crowd", rule, "no ignored value", f"Set {IGNORED_KEY}=255.")
-            value = spec.void
+            value = spec.ignore_index
         else:
             count += 1
             value = spec.number_of(count) if numbered else each.label

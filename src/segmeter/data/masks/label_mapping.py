@@ -233,7 +233,7 @@ def to_labels(
     table = [known.get(write(int(value)), -1) for value in found]
     unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
     if unknown:
-        ignored = f" and {spec.void} (ignored)" if spec.has_ignored else ""
+        ignored = f" and {spec.ignore_index} (ignored)" if spec.has_ignored else ""
         listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
         rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
         remedy = _remedy(found, counts, len(unknown), spec, label_map)
