@@ -57,7 +57,7 @@ class ClassSpec(Config, title="ClassSpec"):
     ignore_index: int | None = None
     """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
     count_invalid: bool = False
-    """Whether predicted values that are no class are counted, in a column of their own, instead of refused."""
+    """Whether predicted values outside the classes are counted, in a column of their own, instead of refused."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ClassSpec":

@@ -26,12 +26,12 @@ FUSED = frozenset({"contract", "nsz"})
 FUSED_SUMS = FUSED | {"reassoc"}
 
 
-def _decorator(*, kept: bool = False, **options: Any) -> Callable[[Function], Function]:
-    """Make a decorator that compiles with options of numba, and keeps the result on disk if `kept`."""
+def _decorator(*, on_disk: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """Make a decorator that compiles with options of numba, and keeps the result on disk if `on_disk`."""
 
     def decorate(function: Function) -> Function:
         compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        if kept:
+        if on_disk:
             try:
                 compiled._cache = _StampedCache(function)
             except RuntimeError:  # a read-only install and home
@@ -42,8 +42,8 @@ def _decorator(*, kept: bool = False, **options: Any) -> Callable[[Function], Fu
 
 
 # Kernels are kept on disk. A part is kept with the kernels that call it, which lie in the same folder.
-kernel = _decorator(kept=True)  # Float arithmetic is exact.
-fused_kernel = _decorator(kept=True, fastmath=set(FUSED))
+kernel = _decorator(on_disk=True)  # Float arithmetic is exact.
+fused_kernel = _decorator(on_disk=True, fastmath=set(FUSED))
 fused_part = _decorator(fastmath=set(FUSED))
 fused_sums_part = _decorator(fastmath=set(FUSED_SUMS))
 # Exact, and compiled into its callers, so that constant arguments stay constants.

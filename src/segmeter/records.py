@@ -45,7 +45,7 @@ _adapter = cache(TypeAdapter[Any])
 
 
 class Form(BaseModel):
-    """Base of forms, which check the keys that readers rely on and allow others."""
+    """Base class of forms, which check the keys that readers rely on and allow others."""
 
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
@@ -116,7 +116,7 @@ def read_own(path: Path, *, most: int = MOST_BYTES) -> bytes:
         return file.read(os.fstat(file.fileno()).st_size)  # read(most) would allocate that much
 
 
-def read_json(path: Path, form: type[Any] = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
+def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
     """Read JSON of a form, such as `RunRecord`.
 
     Raises
@@ -129,7 +129,7 @@ def read_json(path: Path, form: type[Any] = dict[str, Any], *, most: int = MOST_
     return parse_json(path, read_own(path, most=most), form)
 
 
-def parse_json(path: Path, text: bytes | str, form: type[Any] = dict[str, Any]) -> dict[str, Any]:
+def parse_json(path: Path, text: bytes | str, form: Any = dict[str, Any]) -> dict[str, Any]:
     """Parse JSON that was read from `path`; raises as `read_json`."""
     try:
         content: dict[str, Any] = from_json(text)
