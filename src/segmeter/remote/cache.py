@@ -313,7 +313,7 @@ def _fits(size: int) -> bool:
 
 
 def _removed(entry: Path) -> bool:
-    """Remove an entry, unless it is in use or gone."""
+    """Remove an entry, and return whether that was possible: it may be in use, or gone already."""
     if not _LOCKS_FOLDERS:
         with suppress(PermissionError, FileNotFoundError):
             remove(entry.rename(entry.with_name(temporary_name())))
