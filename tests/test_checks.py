@@ -48,7 +48,7 @@ def test_numbers_of_any_type_become_plain_ones():
     *((checks.whole_number, given, "a whole number") for given in (2.5, True, "3", None, math.nan, math.inf, [3])),
     *((checks.real_number, given, "a number") for given in (True, "1", None)),
     *((checks.real_numbers, given, "a sequence of numbers") for given in ("12", b"12", {1: 2}, [1, "2"], [True], 3)),
-    *((checks.known_path, given, "a path") for given in ("", 3, None)),
+    *((checks.require_path, given, "a path") for given in ("", 3, None)),
 ], ids=lambda value: getattr(value, "__name__", str(value)))  # fmt: skip
 def test_what_is_no_number_or_path_is_refused(check, given, rule):
     with pytest.raises(InputError, match=f"f: expected `n` to be {rule}"):
@@ -57,23 +57,23 @@ def test_what_is_no_number_or_path_is_refused(check, given, rule):
 
 def test_names_and_paths():
     assert checks.close_name("PQ/cell", ["sq/cell", "pq/cell", "iou/cell"]) == "Did you mean 'pq/cell'?"
-    checks.known_name("f", "mode", "fast", ("fast", "slow"))
+    checks.require_name("f", "mode", "fast", ("fast", "slow"))
     with pytest.raises(InputError, match=r"to be one of fast, slow, got 'fats'\. Did you mean 'fast'\?"):
-        checks.known_name("f", "mode", "fats", ("fast", "slow"))
-    assert checks.known_path("f", "path", "a/b") == Path("a/b")
+        checks.require_name("f", "mode", "fats", ("fast", "slow"))
+    assert checks.require_path("f", "path", "a/b") == Path("a/b")
 
 
 def test_a_folder_to_fill_is_new_or_empty_and_a_file_to_write_lies_in_one(tmp_path):
     for path in (tmp_path / "a" / "b", tmp_path, "nowhere"):
-        assert checks.known_folder("f", "folder", path) == Path(path)
+        assert checks.require_folder("f", "folder", path) == Path(path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"f: expected `folder` to be new or empty, got .*Nothing is overwritten"):
-        checks.known_folder("f", "folder", tmp_path)
+        checks.require_folder("f", "folder", tmp_path)
     with pytest.raises(InputError, match=r"to lie in a folder, got .*b, below the file .*file"):
-        checks.known_folder("f", "folder", tmp_path / "file" / "a" / "b")
-    assert checks.known_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
+        checks.require_folder("f", "folder", tmp_path / "file" / "a" / "b")
+    assert checks.require_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
     with pytest.raises(InputError, match="f: expected `path` to lie in an existing folder, got '"):
-        checks.known_file("f", "path", tmp_path / "b" / "a")
+        checks.require_file("f", "path", tmp_path / "b" / "a")
 
 
 def test_long_values_are_shown_by_their_type():

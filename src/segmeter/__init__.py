@@ -9,7 +9,7 @@ import lazy_loader
 
 from segmeter.threads import sleep_while_waiting
 
-sleep_while_waiting()  # every command, worker process and program of yours imports this first
+sleep_while_waiting()  # here, because every command, worker process and program imports this module first
 
 __version__ = "0.2.0"
 

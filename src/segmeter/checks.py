@@ -12,9 +12,9 @@ from typing import Any
 
 from segmeter.errors import ConfigError, InputError
 
-_SHORT = 80  # characters of a value that a message repeats
+_SHORT = 80  # A message repeats a value of at most this many characters.
 
-# Values and keys of earlier versions, and their names now
+# Maps values and keys of earlier versions to their present names.
 RENAMED = {
     "compiled": "numba",
     "closed": "torch",
@@ -25,11 +25,11 @@ RENAMED = {
     "corners": "8",
     "sides": "4",
 }
-_CAUSE_WORDS = 4  # of a rule; the rest are mostly values of the file
+_CAUSE_WORDS = 4  # The first words of a rule tell the cause; later ones are mostly values from the file.
 
 
 class Refusal(str):
-    """A line of `expected` that keeps its place, given value and cause, so that equal problems are grouped."""
+    """A message from `expected`, with the parts by which `condense` groups messages."""
 
     where: str = ""
     given: str = ""
@@ -37,7 +37,7 @@ class Refusal(str):
 
 
 def expected(where: str, argument: str, rule: str, given: object, remedy: str = "") -> str:
-    """Word a refusal: always one line, whatever text of a file it repeats.
+    """Word a refusal as one line, whatever text from a file it repeats.
 
     Examples
     --------
@@ -46,8 +46,8 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
     """
     text = f"{where}: expected `{argument}` {rule}, got {given}."
     text = f"{text} {remedy}" if remedy else text
-    # what would end the line or control the terminal is escaped
-    line = Refusal("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
+    # Escape characters that would end the line or control the terminal.
+    line = Refusal("".join(char if char.isprintable() else ascii(char)[1:-1] for char in text))
     line.where, line.given = where, str(given)
     line.cause = re.sub(r"\d+", "0", f"{argument} {' '.join(rule.split()[:_CAUSE_WORDS])} {remedy}")
     return line
@@ -59,7 +59,7 @@ def condense(lines: Iterable[str]) -> list[str]:
     Parameters
     ----------
     lines
-        Those of `expected` are grouped by their cause; others are not.
+        Messages from `expected` are grouped by their cause; other lines are not.
 
     Examples
     --------
@@ -69,18 +69,18 @@ def condense(lines: Iterable[str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for line in dict.fromkeys(lines):
         groups.setdefault(getattr(line, "cause", line), []).append(line)
-    shown = []
+    condensed = []
     for group in groups.values():
-        shown.append(group[0])
-        alike = [line for line in group if isinstance(line, Refusal)]
-        if len(alike) > 1:
-            places = [line.where.replace(os.sep, "/") for line in alike]
-            kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2  # with folders if these differ
-            named = [line.given for line in alike]
+        condensed.append(group[0])
+        refusals = [line for line in group if isinstance(line, Refusal)]
+        if len(refusals) > 1:
+            places = [line.where.replace(os.sep, "/") for line in refusals]
+            names = [line.given for line in refusals]
             if len(set(places)) > 1:
-                named = ["/".join(place.split("/")[-kept:]) for place in places]
-            shown.append(f"  the same in {len(named) - 1} more: {shorten(named[1:])}")
-    return shown
+                parts = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2  # name folders that differ
+                names = ["/".join(place.split("/")[-parts:]) for place in places]
+            condensed.append(f"  the same in {len(names) - 1} more: {shorten(names[1:])}")
+    return condensed
 
 
 def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest: str = "more") -> str:
@@ -91,12 +91,12 @@ def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest
     >>> shorten(list("abcdefghijklm"))
     'a, b, c, d, e, f, g, h, i, j and 3 more'
     """
-    shown = separator.join(name if name.isprintable() else ascii(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} {rest}" if len(names) > most else "")
+    listed = separator.join(name if name.isprintable() else ascii(name) for name in names[:most])
+    return listed + (f" and {len(names) - most} {rest}" if len(names) > most else "")
 
 
 def some(names: Iterable[str]) -> str:
-    """Count the names, and list the first of them in alphabetical order.
+    """Count the names, and list the first ones in alphabetical order.
 
     Examples
     --------
@@ -122,15 +122,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str:
-    """Suggest the closest known name, whatever its case; "" if none is close."""
+    """Suggest the closest known name, ignoring case; "" if none is close."""
     names = sorted(known)
-    renamed = RENAMED.get(str(name).rpartition(".")[2])
-    now = [one for one in names if one.rpartition(".")[2] == renamed]
-    if now:
-        return f"It is called {now[0]!r} now."
-    folded = {one.lower(): one for one in names}
-    close = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
-    return f"Did you mean {folded[close[0]]!r}?" if close else ""
+    new_name = RENAMED.get(str(name).rpartition(".")[2])
+    renamed = [candidate for candidate in names if candidate.rpartition(".")[2] == new_name]
+    if renamed:
+        return f"It is called {renamed[0]!r} now."
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
+    close = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.6)
+    return f"Did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
 def shown(given: object) -> str:
@@ -175,42 +175,42 @@ def real_numbers(where: str, argument: str, given: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def known_name(where: str, argument: str, given: Any, allowed: Sequence[str]) -> None:
-    """Raise an InputError unless one of the allowed names is given."""
+def require_name(where: str, argument: str, given: Any, allowed: Sequence[str]) -> None:
+    """Raise an InputError unless `given` is one of the allowed names."""
     if not (isinstance(given, str) and given in allowed):
         remedy = close_name(given, allowed) if isinstance(given, str) else ""
         raise InputError(expected(where, argument, f"to be one of {', '.join(allowed)}", shown(given), remedy))
 
 
-def known_kind(where: str, argument: str, given: Any, kind: type) -> None:
-    """Raise an InputError unless an instance of a class is given."""
+def require_kind(where: str, argument: str, given: Any, kind: type) -> None:
+    """Raise an InputError unless `given` is an instance of a class."""
     if not isinstance(given, kind):
         raise InputError(expected(where, argument, f"to be a {kind.__name__}", shown(given)))
 
 
-def known_path(where: str, argument: str, given: Any) -> Path:
+def require_path(where: str, argument: str, given: Any) -> Path:
     """Return a path, also from a string; InputError for anything else."""
     if isinstance(given, str | os.PathLike) and given:
         return Path(given)
     raise InputError(expected(where, argument, "to be a path", shown(given)))
 
 
-def known_file(where: str, argument: str, given: Any) -> Path:
+def require_file(where: str, argument: str, given: Any) -> Path:
     """Return the path of a file to write, in an existing folder; InputError for anything else."""
-    path = known_path(where, argument, given)
+    path = require_path(where, argument, given)
     if not path.parent.is_dir():
         raise InputError(expected(where, argument, "to lie in an existing folder", shown(str(given))))
     return path
 
 
-def known_folder(where: str, argument: str, given: Any) -> Path:
+def require_folder(where: str, argument: str, given: Any) -> Path:
     """Return the path of a folder to fill, which is new or empty; InputError for anything else."""
-    path = known_path(where, argument, given)
+    path = require_path(where, argument, given)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(expected(where, argument, "to be new or empty", str(path), "Nothing is overwritten."))
-    above = next(each for each in path.absolute().parents if each.exists())
-    if not above.is_dir():
-        raise InputError(expected(where, argument, "to lie in a folder", f"{path}, below the file {above}"))
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    if not existing.is_dir():
+        raise InputError(expected(where, argument, "to lie in a folder", f"{path}, below the file {existing}"))
     return path
 
 
@@ -242,7 +242,7 @@ class Problems:
     def one_of(self, argument: str, value: str, allowed: Iterable[str]) -> None:
         """Record a problem unless `value` is one of the allowed names."""
         names = list(allowed)
-        # only then: the search for the nearest name is slow, and torch.compile can't trace it
+        # Search for the nearest name only after a mistake: the search is slow, and torch.compile can't trace it.
         if not (isinstance(value, str) and value in names):
             remedy = nearest(value, names) if isinstance(value, str) else ""
             self.expect(False, argument, f"to be one of {', '.join(names)}", value, remedy)
@@ -250,7 +250,7 @@ class Problems:
 
 @contextmanager
 def collecting(where: str) -> Iterator[Problems]:
-    """Raise one ConfigError with all problems that the block noted."""
+    """Raise one ConfigError with all problems that the block recorded."""
     problems = Problems(where)
     yield problems
     if problems.lines:

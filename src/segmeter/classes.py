@@ -17,7 +17,8 @@ from pydantic import Field
 
 from segmeter.schema import Config, Given, RuleError, rule
 
-# Usual names of a first class without objects. Pictures leave it out, and the other of two classes leads the results
+# Usual names of a class 0 that holds no objects. Pictures leave it out. If there are two classes, the other one leads
+# the results.
 BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -25,11 +26,12 @@ Colour = tuple[int, int, int]
 Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
-IGNORED_KEY = "data.ignore_index"  # for messages
-COUNTING_PLANES = {"num_classes": 2, "ignore_index": 2}  # as `ClassSpec.counting`: 1 inside, 0 outside, 2 ignored
-SURE_ABOVE = 0.95  # a model that was trained on cores gives their pixels a higher probability
-CORE = 2  # in binary training targets that mark the cores of objects, whose other pixels are 1
-_MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
+IGNORED_KEY = "data.ignore_index"  # Messages name this key.
+# A `ClassSpec.counting` for one plane of a multilabel map: 1 is inside, 0 outside, and 2 ignored.
+COUNTING_PLANES = {"num_classes": 2, "ignore_index": 2}
+SURE_ABOVE = 0.95  # A model that was trained on cores gives their pixels a higher probability than this.
+CORE = 2  # Binary training targets may mark the cores of objects with this value. An object's other pixels are 1.
+_MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes.
 
 
 def label_dtype(highest: int) -> np.dtype:
@@ -43,7 +45,7 @@ class ClassSpec(Config, title="ClassSpec"):
     Raises
     ------
     ConfigError
-        With every rule that is broken.
+        Lists every broken rule.
     """
 
     task: Task
@@ -55,11 +57,11 @@ class ClassSpec(Config, title="ClassSpec"):
     ignore_index: int | None = None
     """The label value of pixels that are excluded from loss and metrics, or None. Not a class."""
     count_invalid: bool = False
-    """Whether predicted values that are no class are counted, in a column of their own, instead of refused."""
+    """Whether predicted values outside the classes are counted, in a column of their own, instead of refused."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ClassSpec":
-        """Rebuild the classes of a card, which says nothing about counting."""
+        """Rebuild the classes from a model card, which doesn't hold `count_invalid`."""
         return cls(**{key: values[key] for key in ("task", "names", "colours", "ignore_index")})
 
     @rule("names", "colours", "ignore_index", "count_invalid")
@@ -68,7 +70,7 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def meaning(self) -> dict[str, Any]:
-        """Task, classes and ignored value as plain values: all that results of the same labels share."""
+        """Task, classes and ignored value as plain values. Results with equal ones can be compared."""
         return {"task": self.task, "classes": list(self.names), "ignore_index": self.ignore_index}
 
     @property
@@ -88,7 +90,7 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def num_values(self) -> int:
-        """The number of values of a label without the ignored one: 2 for multilabel, K otherwise."""
+        """How many values a label can have, not counting the ignored one: 2 for multilabel, K otherwise."""
         return 2 if self.is_multilabel else len(self.names)
 
     @property
@@ -98,21 +100,21 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def counts_shape(self) -> tuple[int, ...]:
-        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K), with a last column of invalid predictions
-        if they are counted.
+        """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K), or (K, K + 1) with a last column of invalid
+        predictions.
         """
         shape = (self.num_classes, self.num_classes + self.count_invalid)
         return (self.num_classes, 2, 2) if self.is_multilabel else shape
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Every value that a label map may hold: those of the classes, then the ignored one if there is one."""
+        """Every value that a label map may hold: the classes, then the ignored value if there is one."""
         ignored = () if self.ignore_index is None else (self.ignore_index,)
         return *range(self.num_values), *ignored
 
     @property
     def counting(self) -> dict[str, Any]:
-        """Arguments that tell functions of arrays what is counted."""
+        """Arguments that tell functions of arrays which pixels to count."""
         return {"num_classes": self.num_classes, "ignore_index": self.ignore_index}
 
     @property
@@ -121,13 +123,13 @@ class ClassSpec(Config, title="ClassSpec"):
         return self.ignore_index is not None
 
     @property
-    def void(self) -> int:
+    def unlabelled_value(self) -> int:
         """The label of pixels that nobody labelled: the ignored value, or 0 if there is none."""
         return self.ignore_index or 0
 
     def number_of(self, count: int) -> int:
-        """Return the number of an object, counted from 1: the ignored value is left out."""
-        return count + (self.has_ignored and count >= self.void)
+        """Return the value of the `count`-th object of a map, counted from 1. It skips the ignored value."""
+        return count + (self.ignore_index is not None and count >= self.ignore_index)
 
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
         """Return True where a pixel of the target is not ignored, in the target's shape."""
@@ -140,9 +142,11 @@ class ClassSpec(Config, title="ClassSpec"):
         return np.asarray(values == self.ignore_index)
 
     def ignoring(self, labels: NDArray[Any], where: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return labels of `label_dtype` that are ignored in a mask, if these classes have an ignored value."""
-        found = labels.astype(self.label_dtype)
-        return found if self.ignore_index is None else np.where(where, self.label_dtype.type(self.ignore_index), found)
+        """Return the labels as `label_dtype`, with the ignored value (if there is one) where a mask is True."""
+        labels = labels.astype(self.label_dtype)
+        if self.ignore_index is None:
+            return labels
+        return np.where(where, self.label_dtype.type(self.ignore_index), labels)
 
     def with_ignored(self) -> "ClassSpec":
         """Return the same classes with an ignored value: their own, or else 255, or 65535 where 255 is a class."""
@@ -152,8 +156,9 @@ class ClassSpec(Config, title="ClassSpec"):
 
     def of_plane(self, index: int) -> "ClassSpec":
         """Return the meaning of one plane of a multilabel map: 1 is its class, in its colour, and 0 is black."""
-        name, colours = self.names[index], ((0, 0, 0), self.colours[index])
+        name = self.names[index]
         names = ("rest" if name == "other" else "other", name)
+        colours = ((0, 0, 0), self.colours[index])
         return ClassSpec(task="binary", names=names, colours=colours, ignore_index=self.ignore_index)
 
     def pad(self, target: NDArray[Any], border: Sequence[tuple[int, int]]) -> NDArray[Any]:
@@ -167,7 +172,7 @@ class ClassSpec(Config, title="ClassSpec"):
     def has_background(self) -> bool:
         """Whether class 0 is the background: in a binary task, and in multiclass if its colour is black.
 
-        CamVid's first class, for example, is the sky. This decides how cases are drawn, and no score.
+        CamVid's first class, for example, is the sky. This only affects how cases are drawn, never a score.
         """
         return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
 
@@ -180,20 +185,21 @@ def check_classes(key: str, value: Any, names: Sequence[str], task: Task, remedy
     key
         "names", "colours", "ignore_index" or "count_invalid".
     remedy
-        For names, if there are none.
+        Added to the message if there are no names.
     """
-    least, values = (1, 2) if task == "multilabel" else (2, len(names))
+    least = 1 if task == "multilabel" else 2
+    num_values = 2 if task == "multilabel" else len(names)
     if key == "names" and len(names) < least:
         raise RuleError(f"to name at least {least}", "" if names else remedy)
     if key == "names" and len(names) > _MOST_CLASSES:
         raise RuleError(f"to name at most {_MOST_CLASSES}")
     if key == "names" and task == "binary" and len(names) != 2:
         raise RuleError("to be two names (background, object)")
-    if key == "names" and (twice := sorted(name for name, count in Counter(names).items() if count > 1)):
-        raise RuleError("to be distinct", f"Twice: {', '.join(twice)}.")
+    if key == "names" and (repeated := sorted(name for name, count in Counter(names).items() if count > 1)):
+        raise RuleError("to be distinct", f"Twice: {', '.join(repeated)}.")
     if key == "colours" and value is not None and len(value) != len(names):
         raise RuleError(f"to be {len(names)} colours, one per class")
-    if key == "ignore_index" and value is not None and not values <= value <= 65535:
-        raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")
+    if key == "ignore_index" and value is not None and not num_values <= value <= 65535:
+        raise RuleError(f"to be null or between {num_values} and 65535, as it must not be a class")
     if key == "count_invalid" and value and task == "multilabel":  # planes of 0 and 1 can't hold invalid predictions
         raise RuleError("to be false for multilabel")

@@ -1,4 +1,4 @@
-"""Defines every error that segmeter raises on purpose, and its exit code. Signals are turned into one, or into a flag.
+"""Defines every error that segmeter raises on purpose, and its exit code. Turns signals into an error or a flag.
 
 SIGTERM, SIGINT, SIGUSR1 and SIGHUP end a run in order; a second signal ends the process at once.
 """
@@ -19,13 +19,14 @@ EXIT_UNDECIDED = 5
 EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-# Of a process stopped by a signal. SLURM sends SIGUSR1 before its time limit: the run can resume, as after a fault
+# Exit codes of a process that a signal stopped. SLURM sends SIGUSR1 before its time limit: the run can resume, as after
+# a fault.
 EXIT_CODES = {
     getattr(signal, name): code
     for name, code in (
         ("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT), ("SIGHUP", EXIT_HANGUP),
     )
-    if hasattr(signal, name)  # Windows has the first two
+    if hasattr(signal, name)  # Windows has only the first two
 }  # fmt: skip
 
 
@@ -37,7 +38,7 @@ class SegmeterError(Exception):
     problems
         One message or several, each one line with the given value, the rule and the remedy.
     exit_code
-        The exit code of a command that this error ends; None takes that of the class.
+        The exit code of a command that this error ends; None takes the exit code of its class.
     """
 
     exit_code = EXIT_FAULT
@@ -53,7 +54,7 @@ class SegmeterError(Exception):
 
 
 class RunError(SegmeterError):
-    """A fault while running (a non-finite loss, a full disk); what was published before stays, and the run resumes."""
+    """A fault while running, such as a non-finite loss or a full disk. Finished files stay, and the run can resume."""
 
 
 class OverflowedError(RunError):
@@ -70,7 +71,7 @@ class LateError(RunError):
     Parameters
     ----------
     files
-        Names of its files.
+        Names of the case's files.
     seconds
         The time limit.
     case_id, index
@@ -81,15 +82,17 @@ class LateError(RunError):
         number = "" if index is None else f" (index {index})"
         remedy = "Bring the disk or server back, or raise data.timeout_s."
         super().__init__(f"data: case {case_id!r}{number} was not read within {seconds:g} seconds: {files}. {remedy}")
-        self.files, self.seconds, self.case_id = files, seconds, case_id
+        self.files = files
+        self.seconds = seconds
+        self.case_id = case_id
 
 
 class SweepError(SegmeterError):
-    """Jobs of a sweep failed; `exit_code` is that of the first of them."""
+    """Jobs of a sweep failed; `exit_code` is the first failed job's."""
 
 
 class PeerError(RunError):
-    """Another process of the same training ended it; `exit_code` is that of its fault."""
+    """Another process ended the training that both take part in; `exit_code` is that process's."""
 
 
 class GateError(SegmeterError):
@@ -97,7 +100,7 @@ class GateError(SegmeterError):
 
 
 class Interrupted(SegmeterError):
-    """A signal asked the run to stop; it was saved first, and `exit_code` is that of the signal."""
+    """A signal asked the run to stop, and the run saved its state first. `exit_code` is the signal's."""
 
 
 class InputError(SegmeterError, ValueError):
@@ -120,7 +123,7 @@ class CheckpointError(InputError):
 
 @contextmanager
 def refusing(kind: type[SegmeterError], what: str, remedy: str = "") -> Iterator[None]:
-    """Raise whatever another library raises within the block as one line: `what`, its reason, and the remedy.
+    """Turn any error of another library in the block into one line: `what`, the reason, and the remedy.
 
     Running out of memory passes unchanged, as the input is not at fault.
     """
@@ -134,7 +137,7 @@ def refusing(kind: type[SegmeterError], what: str, remedy: str = "") -> Iterator
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal came outside of a training, which would save first. Raised wherever the main thread is, like Ctrl-C."""
+    """A signal came while there was no training to save. Like Ctrl-C, it is raised wherever the main thread is."""
 
     def __init__(self, received: signal.Signals) -> None:
         super().__init__("interrupted" if received == signal.SIGINT else f"stopped by {received.name}")
@@ -143,18 +146,18 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """While the block runs, a first signal sets `received`; a second ends the process at once.
+    """Handles signals while the block runs: the first sets `received`, and a second ends the process at once.
 
     Parameters
     ----------
     raises
-        Whether the first signal raises `Stopped` in the main thread, the only one that signals reach.
+        Whether the first signal raises `Stopped` in the main thread, which alone receives signals.
     """
 
     def __init__(self, *, raises: bool = False) -> None:
         self.received: signal.Signals | None = None
         self.raises = raises
-        self._before: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[signal.Signals, Any] = {}
 
     @property
     def exit_code(self) -> int:
@@ -163,7 +166,7 @@ class StopSignals:
 
     @property
     def number(self) -> int:
-        """Number of the received signal, 0 without one."""
+        """The number of the received signal, 0 without one."""
         return int(self.received or 0)
 
     def hear(self, number: int) -> None:
@@ -176,16 +179,16 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in EXIT_CODES}
+            self._previous_handlers = {number: signal.signal(number, self._handle) for number in EXIT_CODES}
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         if error is not None:  # a signal that comes now, such as torchrun's, is not the cause
             let_finish()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
             os._exit(EXIT_CODES[signal.Signals(number)])
         self.received = signal.Signals(number)
@@ -194,11 +197,11 @@ class StopSignals:
 
 
 def let_finish() -> None:
-    """Only record a first signal from now on, as the work is done and the process is about to end.
+    """From now on only record a first signal, because the work is done and the process is about to end.
 
-    For code that can't reach the `StopSignals` of the process. Without any, this does nothing.
+    For code that can't reach the `StopSignals` of the process. Does nothing if there is none.
     """
-    listening = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    while isinstance(listening, StopSignals):  # and the outer ones, which listen again afterwards
-        listening.raises = False
-        listening = getattr(listening._before.get(signal.SIGTERM), "__self__", None)
+    handler = signal.getsignal(signal.SIGTERM)
+    while isinstance(stop := getattr(handler, "__self__", None), StopSignals):  # then the outer block's, until the last
+        stop.raises = False
+        handler = stop._previous_handlers.get(signal.SIGTERM)

@@ -19,16 +19,16 @@ from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-# Flags for binary files, and for opening a FIFO without waiting for its other end; systems differ in them
+# Flags for binary files, and for opening a FIFO without waiting for its other end. Not every system has all of them.
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-_BUFFER = 1 << 20  # bytes handed to the system at a time
+_BUFFER = 1 << 20  # Hand this many bytes to the system at a time.
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-# Windows reserves the names of devices, allows some signs in no name, and drops a dot or space at the end
+# Windows reserves the names of devices, forbids some characters in names, and drops a dot or space at the end.
 _REFUSED = re.compile(r'(con|prn|aux|nul|com\d|lpt\d) *(\.|$)|.*[<>:"/\\|?*\0-\x1f]|.*[. ]$', re.IGNORECASE | re.ASCII)
 
 
 def watch(operation: str, path: Path) -> None:
-    """Do nothing; called before open, write, fsync, rename, unlink, mkdir and link, so that tests can make one fail."""
+    """Do nothing. Called before open, write, fsync, rename, unlink, mkdir and link, so that tests can make one fail."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def operation(name: str, path: Path) -> Iterator[None]:
 
 
 def link_error(path: Path) -> InputError:
-    """Make the error for a link that takes the place of a file of a run."""
+    """Make the error for a link where a run expects a file of its own."""
     return InputError(f"{path}: is a link, and nothing in a run's folder is read or written through one. Remove it.")
 
 
@@ -76,14 +76,14 @@ def temporary_name(suffix: str = "") -> str:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename over an existing file. Windows refuses while another program has it open: retry for three seconds."""
-    for number in range(6):
+    """Rename over an existing file. Windows refuses while another program has it open, so retry for three seconds."""
+    for attempt in range(6):
         try:
             return os.replace(source, target)
         except PermissionError as error:
             if getattr(error, "winerror", None) is None:
                 raise
-            time.sleep(0.05 * 2**number)
+            time.sleep(0.05 * 2**attempt)
     return os.replace(source, target)
 
 
@@ -151,7 +151,7 @@ def json_bytes(content: Any) -> bytes:
 
 
 def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
-    r"""Encode CSV with shortest round-trip floats. None is empty, and text that a spreadsheet would run is quoted.
+    r"""Encode CSV with shortest round-trip floats. None is empty, and text that would run as a formula is quoted.
 
     Examples
     --------
@@ -214,10 +214,11 @@ def link_or_copy(source: Path, target: Path) -> None:
     if source.is_symlink():
         raise link_error(source)
     if source.is_dir():
-        with fresh_folder(target) as place:
-            for each in (path for path in sorted(source.rglob("*")) if path.is_symlink() or path.is_file()):
-                make_folder((place / each.relative_to(source)).parent)
-                link_or_copy(each, place / each.relative_to(source))
+        with fresh_folder(target) as copy:
+            for path in sorted(source.rglob("*")):
+                if path.is_symlink() or path.is_file():
+                    make_folder((copy / path.relative_to(source)).parent)
+                    link_or_copy(path, copy / path.relative_to(source))
         return
     try:
         with operation("link", target):
@@ -246,14 +247,14 @@ def remove(path: Path) -> None:
 
 
 class Lines:
-    """A file that grows by whole lines or records: a failed write is undone. No link is followed.
+    """A file that grows by whole lines or records. A failed write is undone, and no link is followed.
 
     Parameters
     ----------
     path
-        Made if it is missing.
+        Created if it is missing.
     keep
-        Bytes to keep of it; None keeps all.
+        Cut the file to this many bytes; None keeps all.
     """
 
     def __init__(self, path: Path, *, keep: int | None = None) -> None:
@@ -295,9 +296,9 @@ class Lines:
 
 def clear_leftovers(folder: Path) -> None:
     """Remove half-written files of a killed process below a folder that no other process writes to."""
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         for name in [name for name in (*folders, *files) if name.startswith(TEMPORARY)]:
-            remove(Path(place) / name)
+            remove(Path(parent) / name)
         folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
 
 
@@ -313,10 +314,10 @@ def sha256_json(value: Any) -> str:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Size and hash of a file, or of all files of a folder, for `is_whole`."""
+    """Return size and hash of a file, or of all files of a folder, for `is_whole`."""
     if not path.is_dir():
         return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
-    parts = {each.relative_to(path).as_posix(): describe_file(each) for each in path.rglob("*") if each.is_file()}
+    parts = {file.relative_to(path).as_posix(): describe_file(file) for file in path.rglob("*") if file.is_file()}
     return {"bytes": sum(part["bytes"] for part in parts.values()), "sha256": sha256_json(parts)}
 
 

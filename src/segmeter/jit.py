@@ -20,18 +20,18 @@ from numba.core.dispatcher import Dispatcher
 _LOG = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# a * b + c may be rounded once, and -0 may be 0; NaN and infinity keep their meaning
+# a * b + c may be rounded once, and -0 may become 0. NaN and infinity keep their meaning.
 FUSED = frozenset({"contract", "nsz"})
-# sums may also be added in vector lanes: in an order that is fixed, but not one by one
+# Sums may also be added up in vector lanes, in an order that is fixed but not one by one.
 FUSED_SUMS = FUSED | {"reassoc"}
 
 
-def _decorator(*, kept: bool = False, **options: Any) -> Callable[[Function], Function]:
-    """Make a decorator that compiles with some options of numba, and keeps the result on disk if told so."""
+def _decorator(*, on_disk: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """Make a decorator that compiles with options of numba, and keeps the result on disk if `on_disk`."""
 
     def decorate(function: Function) -> Function:
         compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        if kept:
+        if on_disk:
             try:
                 compiled._cache = _StampedCache(function)
             except RuntimeError:  # a read-only install and home
@@ -41,18 +41,18 @@ def _decorator(*, kept: bool = False, **options: Any) -> Callable[[Function], Fu
     return decorate
 
 
-# Kernels are kept on disk, and parts with the kernels of the same folder that call them
-kernel = _decorator(kept=True)  # exact float arithmetic
-fused_kernel = _decorator(kept=True, fastmath=set(FUSED))
+# Kernels are kept on disk. A part is kept with the kernels that call it, which lie in the same folder.
+kernel = _decorator(on_disk=True)  # Float arithmetic is exact.
+fused_kernel = _decorator(on_disk=True, fastmath=set(FUSED))
 fused_part = _decorator(fastmath=set(FUSED))
 fused_sums_part = _decorator(fastmath=set(FUSED_SUMS))
-# Exact, and compiled into the kernels that call it, so that constant arguments stay constants
+# Exact, and compiled into its callers, so that constant arguments stay constants.
 inlined_part = _decorator(inline="always")
-# Exact, and neither makes nor returns an array. Its arrays are not reference-counted, which takes longer than a row of
-# pixels in a function of few branches
+# Exact, for parts that neither make nor return an array. References to their arrays are not counted. In a function of
+# few branches, counting would take longer than the work on a line of pixels.
 borrowing_part = _decorator(_nrt=False)
 
-_SAID = mmap(-1, 1)  # shared with forked processes and between threads, so that one of them says it
+_SAID = mmap(-1, 1)  # Threads and forked processes share it, so that only one of them prints the message.
 
 
 def _say_compiling() -> None:
@@ -72,10 +72,10 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, extended to notice new options and changes in other files."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
-        if found is None:
+        overload = super().load_overload(sig, target_context)
+        if overload is None:
             _say_compiling()
-        return found
+        return overload
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         parts = _parts(self._py_func)
@@ -85,13 +85,14 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
 
 def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
     """Return a kernel and all compiled functions that it calls, directly or not."""
-    found, rest = set[Callable[..., Any]](), [function]
-    while rest:
-        one = rest.pop()
-        found.add(one)
-        named = map(one.__globals__.get, one.__code__.co_names)
-        rest += [each.py_func for each in named if isinstance(each, Dispatcher) and each.py_func not in found]
-    return found
+    parts = set[Callable[..., Any]]()
+    waiting = [function]
+    while waiting:
+        part = waiting.pop()
+        parts.add(part)
+        values = map(part.__globals__.get, part.__code__.co_names)
+        waiting += [value.py_func for value in values if isinstance(value, Dispatcher) and value.py_func not in parts]
+    return parts
 
 
 def _hash_values(parts: set[Callable[..., Any]]) -> str:
@@ -108,7 +109,7 @@ def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, tuple):
-        return str([_describe(each) for each in value])
+        return str([_describe(item) for item in value])
     return f"{type(value)} {value!r}" if isinstance(value, (int, float, str, np.generic)) else ""
 
 

@@ -29,26 +29,27 @@ _LOG = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LONG_SECONDS = 120  # without a result, before a warning
-_AHEAD = 8  # items per worker that wait or are done, so that a million items need no million results
+LONG_SECONDS = 120  # Warn after waiting this long for a result.
+_AHEAD = 8  # At most this many items per worker wait or are done, so that a million items don't fill the memory.
 _MOST_READERS = 16
 
 
 def free_bytes() -> int:
-    """Return the bytes that this process may still take, by the machine, its control groups and its own limit.
+    """Return the bytes that this process may still take, as the machine, its control groups and its own limit allow.
 
     Cached pages of files that were not read lately count as free, because the system reclaims them when needed.
     """
-    process, found = psutil.Process(), [psutil.virtual_memory().available]
-    for folder in control_groups("memory"):  # as containers and schedulers set them (version 2)
+    process = psutil.Process()
+    free = [psutil.virtual_memory().available]
+    for folder in control_groups("memory"):  # containers and schedulers set these (version 2)
         with suppress(OSError, ValueError):  # "max" is no number
             limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
             facts = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            found.append(max(0, limit - used + int(dict(facts).get("inactive_file", 0))))
-    if hasattr(psutil, "RLIMIT_AS"):  # on Linux alone
-        most = process.rlimit(psutil.RLIMIT_AS)[0]
-        found += [] if most == psutil.RLIM_INFINITY else [most - process.memory_info().vms]
-    return int(min(found))
+            free.append(max(0, limit - used + int(dict(facts).get("inactive_file", 0))))
+    if hasattr(psutil, "RLIMIT_AS"):  # only on Linux
+        limit = process.rlimit(psutil.RLIMIT_AS)[0]
+        free += [] if limit == psutil.RLIM_INFINITY else [limit - process.memory_info().vms]
+    return int(min(free))
 
 
 def peak_bytes() -> int:
@@ -56,22 +57,22 @@ def peak_bytes() -> int:
     try:
         import resource
     except ImportError:  # on Windows
-        found = psutil.Process().memory_info()
-        return int(getattr(found, "peak_wset", found.rss))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
-    return most if sys.platform == "darwin" else most * 1024
+        memory = psutil.Process().memory_info()
+        return int(getattr(memory, "peak_wset", memory.rss))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 @cache
-def allow_open_files(most: int) -> None:
-    """Raise the limit of open files, often 1024, to `most` if the system allows."""
+def allow_open_files(count: int) -> None:
+    """Raise the limit of open files, which is often 1024, to `count`, or as far as the system allows."""
     try:
         import resource
     except ImportError:  # on Windows, which has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = most if hard < 0 else min(hard, most)
-    if 0 <= soft < allowed:  # infinity is below 0
+    allowed = count if hard < 0 else min(hard, count)
+    if 0 <= soft < allowed:  # a negative limit is infinite
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
@@ -82,11 +83,11 @@ def in_forked_child(function: Callable[[], object]) -> None:
 
 
 def run_parts(parts: Iterable[Callable[[], None]], threads: int) -> None:
-    """Run parts of one computation in this thread and in up to `threads` - 1 others, which release the interpreter.
+    """Run parts of one computation, which release the GIL, in this thread and in up to `threads` - 1 others.
 
-    Each thread takes another part when it has finished one, as some may share a core with a spinning thread of torch.
-    The pool is ours, because numba's either forbids calls from two threads at once or kills a process that forks after
-    them, as data loaders do.
+    Each thread takes another part when it has finished one, because some may share a core with a spinning thread of
+    torch. numba's own thread pools won't do: they either forbid calls from two threads at once, or kill a process that
+    forks afterwards, as data loaders do.
     """
     waiting = iter(list(parts))
 
@@ -106,7 +107,7 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=count_cores(), thread_name_prefix="segmeter-parts")
 
 
-# A fork copies the pool without its threads: the child would wait for them forever.
+# A fork copies the pool without its threads, so a child would wait for them forever.
 in_forked_child(_helpers.cache_clear)
 
 
@@ -121,8 +122,8 @@ def map_in_threads(
 ) -> Generator[Result, None, None]:
     """Map `work` over `items` in threads, and yield the results one by one in the order of the items.
 
-    Leaving early (an error, Ctrl-C) drops waiting items and returns once those being worked on are done. An exception
-    is raised in its item's turn, and one of `items` itself after the results of the items before it.
+    Leaving early (an error, Ctrl-C) drops waiting items and returns when the started ones are done. An item's exception
+    is raised in its turn, and an exception of `items` itself after the results of the items before it.
 
     Parameters
     ----------
@@ -131,9 +132,9 @@ def map_in_threads(
     items
         Taken one by one in the caller's thread, at most `ahead` before their results are asked for.
     threads
-        How many; None takes two per core, at most 16, which suits reading and decoding files.
+        Their number; None takes two per core, at most 16, which suits reading and decoding files.
     ahead
-        Items that wait, are being worked on, or are done and not yet yielded, >= 1; None takes eight per thread.
+        At most this many items wait, are started, or are done and not yet yielded, >= 1; None takes eight per thread.
     name
         Starts the names of the threads.
     start
@@ -152,26 +153,28 @@ def map_in_processes(
     Parameters
     ----------
     work, items
-        Picklable, as are the results.
+        They and the results must be picklable.
     processes
-        How many at most, >= 1.
+        The largest number of processes, >= 1.
     describe
-        The name of an item in messages.
+        Names an item in messages.
 
     Raises
     ------
     RunError
-        A process was killed, as the system does when memory runs out; the items that it may have had are named.
+        A process was killed, as the system does when memory runs out. The message names the items it may have had.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     count = max(1, min(processes, len(items)))
-    ahead, done = count * _AHEAD, 0
+    ahead = count * _AHEAD
     try:
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker)
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # it could not open its pipes
             raise
-        raise OSError(error.errno, error.strerror, "/dev/shm") from error  # of its semaphores, which name no file
+        # It could not make its semaphores, whose error names no file.
+        raise OSError(error.errno, error.strerror, "/dev/shm") from error
+    done = 0
     with pool:
 
         def submit(item: Item) -> Future[Result]:
@@ -203,7 +206,7 @@ def _in_order(
             try:
                 if fault is None:
                     waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
-            except Exception as error:  # of the source: raised after the results of the items before it
+            except Exception as error:  # `items` failed: raised after the results of the items before
                 fault = error
             if not waiting and fault is not None:
                 raise fault
@@ -217,13 +220,13 @@ def _in_order(
 
 
 def _awaited(future: Future[Result], number: int) -> Result:
-    """Wait for a result. After two minutes without one, a warning names the item; it is repeated every two minutes."""
+    """Wait for a result. A warning names the item every two minutes."""
     waited = 0
     while True:
         try:
             return future.result(timeout=LONG_SECONDS)
         except TimeoutError:
-            if future.done():  # just now, or the error is the work's own
+            if future.done():  # it ended just now, or the work itself raised a TimeoutError
                 return future.result()
         waited += LONG_SECONDS
         _LOG.warning("still waiting for item %d after %d s; Ctrl-C twice ends the run at once.", number, waited)
@@ -235,12 +238,12 @@ def _terminal_signals_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    sent = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}  # not SIGTERM, by which the pool ends a process
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, sent)
+    blocked = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}  # not SIGTERM, with which the pool ends a process
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 def _begin_worker() -> None:

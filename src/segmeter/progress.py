@@ -1,7 +1,7 @@
 """Shows the progress of work, and adds up where a run's time goes.
 
-On a terminal, work shows a live line with its rate and the time that is left. Elsewhere, work that takes over two
-seconds prints a plain line now and then.
+On a terminal, a live line shows the rate of work and the time that is left. Elsewhere, work that takes over two seconds
+prints a plain line now and then.
 """
 
 import sys
@@ -17,9 +17,9 @@ Report = Callable[[float], None]
 Stage = Literal["read", "forward", "transfer", "post-process", "measure", "write"]
 Way = Literal["to the device", "to the host"]
 
-QUIET_SECONDS = 2.0  # shorter work shows nothing
-LINE_SECONDS = 15.0  # between two plain lines
-_IN_SECONDS = 300  # below which a time is given in seconds
+QUIET_SECONDS = 2.0  # Shorter work shows nothing.
+LINE_SECONDS = 15.0  # Plain lines are at least this far apart.
+_IN_SECONDS = 300  # Shorter times are given in seconds.
 
 
 def track(
@@ -36,16 +36,18 @@ def track(
     total
         The number of items.
     parts
-        For items that take long, such as large images in tiles. It receives a function to call with how many of the
-        next items are done, such as 0.25.
+        For items that take long, such as large images in tiles. It receives a function, to which it passes how many of
+        the next items are done, such as 0.25.
     """
-    start, done, reached = time.monotonic(), 0, 0.0
+    start = time.monotonic()
+    done = 0
+    reached = 0.0
     with gauge(what, quiet=QUIET_SECONDS) as show:
         show(0.0, "")
 
-        def move(now: float) -> None:
+        def move(items_done: float) -> None:
             nonlocal reached
-            reached = max(reached, now)  # a batch that is computed is not yet worked through
+            reached = max(reached, items_done)  # parts of a batch may be done before its items are yielded
             rate = reached / (time.monotonic() - start + 1e-9)
             pace = f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
             show(reached / total, f"{int(reached)} of {total} ({pace})")
@@ -59,29 +61,32 @@ def track(
 
 @contextmanager
 def gauge(what: str, *, quiet: float = LINE_SECONDS) -> Iterator[Callable[[float, str], None]]:
-    """Show the progress of work, with text beside it: live on a terminal, elsewhere in lines now and then.
+    """Show the progress of work with a text: live on a terminal, elsewhere in lines now and then.
 
     Parameters
     ----------
     what
         The name of the activity.
     quiet
-        Work of fewer seconds prints no last line.
+        Work of fewer seconds prints no final line.
 
     Yields
     ------
     A function to call as ``show(fraction, text)``, as often as is convenient: the clock limits the output.
     """
-    start = said = time.monotonic()
-    first, told = None, ""
+    start = last_printed = time.monotonic()
+    origin: tuple[float, float] | None = None
+    last_text = ""
 
     def line(fraction: float, text: str) -> str:
-        nonlocal first, told
-        now, told = time.monotonic(), text
-        first = first or (now, fraction)  # a resumed run does not start at zero
-        gained, spent, left = fraction - first[1], now - first[0], ""
-        if gained > 0 and fraction < 1:
-            seconds = (1.0 - fraction) * spent / gained
+        nonlocal origin, last_text
+        last_text = text
+        now = time.monotonic()
+        origin = origin or (now, fraction)  # a resumed run does not start at zero
+        begun, fraction_before = origin
+        left = ""
+        if fraction_before < fraction < 1:
+            seconds = (1.0 - fraction) * (now - begun) / (fraction - fraction_before)
             left = f", {seconds:.0f} s left" if seconds < _IN_SECONDS else f", {timedelta(seconds=round(seconds))} left"
         return f"{100 * fraction:.0f} %{left}, {text}"
 
@@ -89,44 +94,46 @@ def gauge(what: str, *, quiet: float = LINE_SECONDS) -> Iterator[Callable[[float
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        name, beside = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
+        name = TextColumn("{task.description}", markup=False)
+        beside = TextColumn("{task.fields[text]}", markup=False)
         with Progress(name, BarColumn(), beside, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(what, total=1.0, text="")
             yield lambda fraction, text: progress.update(task, completed=fraction, text=line(fraction, text))
         return
 
     def show(fraction: float, text: str) -> None:
-        nonlocal said
-        words, now = line(fraction, text), time.monotonic()
-        if fraction and now - said >= LINE_SECONDS:
-            said = now
+        nonlocal last_printed
+        words = line(fraction, text)
+        now = time.monotonic()
+        if fraction and now - last_printed >= LINE_SECONDS:
+            last_printed = now
             sys.stderr.write(f"{what}: {words}\n")
 
     yield show
     if (passed := time.monotonic() - start) >= quiet:
-        sys.stderr.write(f"{what}: {', '.join(filter(None, [f'finished in {passed:.0f} s', told]))}\n")
+        sys.stderr.write(f"{what}: {', '.join(filter(None, [f'finished in {passed:.0f} s', last_text]))}\n")
 
 
 class Stages:
-    """Adds up the seconds of each stage and the bytes that crossed, over all threads.
+    """Adds up, over all threads, the seconds of each stage and the bytes moved between host and device.
 
-    Stages that overlap add up to more than the time that passed.
+    Stages overlap, so their sum may exceed the time that passed.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.seconds: dict[Stage, float] = dict.fromkeys(get_args(Stage), 0.0)
         self.bytes: dict[Way, int] = dict.fromkeys(get_args(Way), 0)
-        self._begun = time.perf_counter()
+        self._start = time.perf_counter()
 
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
         """Add the seconds that the block takes to a stage."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.add(stage, time.perf_counter() - begun)
+            self.add(stage, time.perf_counter() - start)
 
     def add(self, stage: Stage, seconds: float) -> None:
         """Add to the seconds of a stage."""
@@ -139,15 +146,14 @@ class Stages:
             self.bytes[way] += nbytes
 
     def report(self) -> str:
-        """Write two lines for people: each stage's seconds as a share of the time that passed, and the bytes that
-        crossed.
+        """Write two lines for people: each stage's share of the time that passed, and the bytes moved.
 
         Examples
         --------
         >>> Stages().report().splitlines()[1]
         'crossed   0.0 MB to the device, 0.0 MB to the host'
         """
-        passed = max(time.perf_counter() - self._begun, 1e-9)
+        passed = max(time.perf_counter() - self._start, 1e-9)
         shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds.items()]
         ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes.items()]
         return f"time      {passed:.1f} s: {', '.join(shares)} (stages overlap)\ncrossed   {', '.join(ways)}"

@@ -35,17 +35,17 @@ PACKAGES = [
     "numba",
 ]  # fmt: skip
 MOST_BYTES = 1 << 28
-MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
+MOST_OF_CASES = 1 << 32  # A file with an entry per case or step may be larger: this suits some ten million entries.
 MOST_YAML = 1 << 22
-_SCHEMA = 1  # of run.json; older files have neither schema nor seal
-_LISTED = (CONFIG, "manifest.json")  # files whose hashes run.json keeps
+_SCHEMA = 1  # The version of run.json. Older files have neither this nor a seal.
+_LISTED = (CONFIG, "manifest.json")  # run.json keeps the hashes of these files.
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 _REMEDY = "Restore the file, or make it again."
 _adapter = cache(TypeAdapter[Any])
 
 
 class Form(BaseModel):
-    """A form checks the keys that readers rely on; other keys are free."""
+    """Base class of forms, which check the keys that readers rely on and allow others."""
 
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
@@ -90,7 +90,7 @@ def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
     Raises
     ------
     InputError
-        It is a link or not a regular file, or has more than `most` bytes. Opening a pipe would block forever.
+        It is a link or another irregular file, such as a pipe, or has more than `most` bytes.
     OSError
         It can't be opened.
     """
@@ -117,7 +117,7 @@ def read_own(path: Path, *, most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
-    """Read JSON that has a form, such as `RunRecord`.
+    """Read JSON of a form, such as `RunRecord`.
 
     Raises
     ------
@@ -135,26 +135,26 @@ def parse_json(path: Path, text: bytes | str, form: Any = dict[str, Any]) -> dic
         content: dict[str, Any] = from_json(text)
         _adapter(form).validate_python(content, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _damaged(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise _damaged(path, f"{key}: {problem['msg']}" if key else problem["msg"]) from error
     except ValueError as error:
-        deep = "recursion limit" in str(error)
-        raise _damaged(path, "it is nested too deep" if deep else f"it is not JSON: {error}") from error
+        is_deep = "recursion limit" in str(error)
+        raise _damaged(path, "it is nested too deep" if is_deep else f"it is not JSON: {error}") from error
     return content
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Read every complete line, a JSON object, without a last one that a crash cut short; raises as `read_json`."""
+    """Read a JSON object per line, except for a last line that a crash cut short; raises as `read_json`."""
     lines = read_own(path, most=MOST_OF_CASES).split(b"\n")[:-1]
     return [parse_json(Path(f"{path}, line {number}"), line) for number, line in enumerate(lines, start=1)]
 
 
 class _Loader(yaml.SafeLoader):
-    """Builds plain values; refuses aliases, by which a short file could expand beyond memory."""
+    """Builds plain values; refuses aliases, with which a short file could expand beyond memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Build one node; called for each value."""
+        """Build one node; PyYAML calls this for each value."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has aliases (*name)")
         return super().compose_node(parent, index)
@@ -166,15 +166,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         values = yaml.load(content, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        raise _damaged(path, "it is nested too deep" if deep else str(error)) from error
+        is_deep = isinstance(error, RecursionError)
+        raise _damaged(path, "it is nested too deep" if is_deep else str(error)) from error
     if not isinstance(values, dict):
         raise _damaged(path, "it holds no mapping")
     return {str(key): value for key, value in values.items()}
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Read run.json of a run; raises as `read_json`, and if it was changed since the run wrote it."""
+    """Read run.json of a run; raises as `read_json`, or InputError if it was changed since the run wrote it."""
     record = read_json(folder / RUN, RunRecord)
     if ("schema" in record or "sha256" in record) and record != seal(record):
         raise InputError(f"{folder / RUN}: was changed or damaged since it was written (sha256 differs). {_REMEDY}")
@@ -183,14 +183,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Add to the content of run.json the hashes of the files beside it, and its own."""
-    listed = _LISTED if record.get("state") != "running" else (CONFIG,)  # a running one still changes
+    listed = _LISTED if record.get("state") != "running" else (CONFIG,)  # a running job's manifest still changes
     files = {name: describe_file(folder / name) for name in listed if (folder / name).is_file()}
     content = {"schema": _SCHEMA, **record, "files": files}
-    return seal(from_json(json_bytes(content)))  # as it will be read: keys are text, tuples are lists
+    return seal(from_json(json_bytes(content)))  # as it will be read: keys become text, and tuples lists
 
 
 def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values to "group.key" and a plain value, as JSON would read it.
+    """Flatten nested values: each key becomes "group.key", and each value what JSON would make of it.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = ""
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the sha256 of the content itself without this entry, so that edits are noticed."""
+    """Add the sha256 of the content (without this entry itself), so that edits are noticed."""
     return {**content, "sha256": sha256_json({key: value for key, value in content.items() if key != "sha256"})}
 
 
@@ -259,10 +259,10 @@ def source() -> dict[str, str | bool | None]:
     """Return the commit of the working folder's repository and whether it has changes; None where unknown."""
     lines = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
     if lines is None:  # no repository, or one too large to look through in time
-        named = _git("rev-parse", "HEAD")
-        return {"commit": named[0].decode() if named else None, "dirty": None}
+        head = _git("rev-parse", "HEAD")
+        return {"commit": head[0].decode() if head else None, "dirty": None}
     name = next((line.split()[-1] for line in lines if line.startswith(b"# branch.oid ")), b"")
-    commit = name.decode() if name.isalnum() else None  # "(initial)" before the first one
+    commit = name.decode() if name.isalnum() else None  # git names it "(initial)" before the first commit
     return {"commit": commit, "dirty": any(line[:1] != b"#" for line in lines) if commit else None}
 
 

@@ -11,16 +11,18 @@ from contextlib import suppress
 from math import ceil
 from pathlib import Path
 
-_POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")  # of GNU's, LLVM's, Intel's OpenMP
+# The OpenMP libraries of GNU, LLVM and Intel read these.
+_POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def sleep_while_waiting() -> None:
-    """Let the threads of torch and of NumPy's BLAS sleep while they wait, unless the environment sets it.
+    """Let the threads of torch and of NumPy's BLAS sleep while they wait, unless the environment decides otherwise.
 
-    Both read the environment once, when they are loaded, so this must come before. It has no effect on a torch that is
-    loaded already.
+    Both read the environment once, when they are loaded, so call this first. It has no effect on a torch that is loaded
+    already.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in _POLICIES):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -29,21 +31,21 @@ def sleep_while_waiting() -> None:
 
 def describe_waiting() -> str:
     """Describe how OpenMP's threads wait: the environment variables that decide it."""
-    given = [f"{name}={os.environ[name]}" for name in _POLICIES if name in os.environ]
-    return ", ".join(given) or "they spin, as torch was loaded before segmeter"
+    settings = [f"{name}={os.environ[name]}" for name in _POLICIES if name in os.environ]
+    return ", ".join(settings) or "they spin, as torch was loaded before segmeter"
 
 
 def count_cores() -> int:
-    """Count the cores that this process may use, >= 1: CPU affinity and control groups may allow fewer than there are.
+    """Count the cores that this process may use, >= 1. CPU affinity and control groups may allow fewer than there are.
 
-    A quota of 1.5 cores counts as 2, as one thread would leave a third of it unused.
+    A quota of 1.5 cores counts as 2, because one thread would leave a third of it unused.
     """
     counts = [_count_allowed()]
     for folder in control_groups("cpu"):
-        with suppress(OSError, ValueError):  # version 2: "max" is no number
+        with suppress(OSError, ValueError):  # version 2: "max" is not a number
             quota, period = map(int, (folder / "cpu.max").read_text().split())
             counts.append(ceil(quota / period))
-        with suppress(OSError):  # version 1: -1 is no limit
+        with suppress(OSError):  # version 1: -1 means no limit
             quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
             counts += [ceil(quota / period)] if quota > 0 else []
     return min(counts)
@@ -52,18 +54,18 @@ def count_cores() -> int:
 def share_cores(processes: int = 1) -> None:
     """Let torch, which has to be loaded, compute with this process's part of the cores.
 
-    OMP_NUM_THREADS and MKL_NUM_THREADS override it. Processes that train together share the cores, because
-    threads would wait for each other if there were more of them than cores. Shards don't: on a CPU the last bits depend
-    on the number of threads, and shards must give the bytes of one process.
+    OMP_NUM_THREADS and MKL_NUM_THREADS override it. Processes that train together share the cores, because with more
+    threads than cores the threads would wait for each other. Shards don't share: on a CPU the last bits depend on the
+    number of threads, and shards must produce the same bytes as one process.
 
     Parameters
     ----------
     processes
-        How many share the cores, >= 1.
+        The number of processes that share the cores, >= 1.
     """
     part = max(1, count_cores() // processes)
     if part < _count_allowed() and not count_is_set():
-        torch = sys.modules["torch"]  # scoring, which needs the number of cores too, must not import it
+        torch = sys.modules["torch"]  # scoring counts cores too, and must not import torch
         torch.set_num_threads(min(part, torch.get_num_threads()))
 
 
@@ -78,19 +80,19 @@ def control_groups(kind: str) -> Iterator[Path]:
     Parameters
     ----------
     kind
-        The controller, such as "cpu": version 1 has a tree for each, version 2 has one for all.
+        The controller, such as "cpu". Version 1 has a tree for each controller, version 2 has one tree for all.
     """
     with suppress(OSError, ValueError):
         for line in _OWN_CGROUPS.read_text("utf-8", "replace").splitlines():
-            _, kinds, own = line.split(":", 2)
+            _, kinds, own_path = line.split(":", 2)
             top = _CGROUPS / kinds
-            folder = top / own.lstrip("/")
+            folder = top / own_path.lstrip("/")
             if kind in kinds.split(",") or not kinds:
-                yield from (each for each in (folder, *folder.parents) if each.is_relative_to(top))
+                yield from (group for group in (folder, *folder.parents) if group.is_relative_to(top))
 
 
 def _count_allowed() -> int:
-    import psutil  # takes a moment, for which importing this package must not wait
+    import psutil  # takes a moment, and importing this package should be quick
 
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1  # not on macOS

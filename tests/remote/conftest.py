@@ -89,7 +89,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache of the test's own, no store of an earlier test, and no long waits."""
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(stores, "WAITS", (0.0, 0.0))
-    monkeypatch.setattr(cache, "_left", 0)
+    monkeypatch.setattr(cache, "_free_bytes", 0)
     monkeypatch.setattr(cache, "_PATIENCE", 0.3)
     stores.open_bucket.cache_clear()
     yield

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from segmeter.api.results import Case, Evaluation
-from segmeter.checks import expected, known_kind, known_name, shown, whole_number
+from segmeter.checks import expected, require_kind, require_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
@@ -92,11 +92,11 @@ def evaluate(
     [1.0, 0.6666666666666666]
     """
     spec = read_classes(classes, task, ignore_index)
-    known_kind(WHERE, "instances", instances, bool)
+    require_kind(WHERE, "instances", instances, bool)
     if count_invalid is not None:
         spec = spec.replace(count_invalid=count_invalid)
     if metrics is not None:
-        known_kind(WHERE, "metrics", metrics, MetricsConfig)
+        require_kind(WHERE, "metrics", metrics, MetricsConfig)
     if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
         raise InputError(expected(WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
     config = metrics or MetricsConfig()
@@ -185,7 +185,7 @@ def read_classes(
 ) -> ClassSpec:
     """Make a ClassSpec from names, or check that the other arguments agree with a given ClassSpec."""
     if task is not None:
-        known_name(WHERE, "task", task, TASKS)
+        require_name(WHERE, "task", task, TASKS)
     if isinstance(classes, ClassSpec):
         if ignore_index is not ... and ignore_index is not None:
             ignore_index = whole_number(WHERE, "ignore_index", ignore_index)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_path, shown
+from segmeter.checks import expected, require_path, shown
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.verification.intensity import FULL_SCALE, ScaleWatch

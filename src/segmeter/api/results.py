@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image, fromarray
 
 from segmeter.api.comparison import Comparison, compare
-from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown, some
+from segmeter.checks import expected, nearest, require_file, require_folder, require_kind, shown, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.evaluation.drive import SUMMARY
@@ -208,7 +208,7 @@ class Evaluation:
         InputError
             The folder is not empty, or lies below a file.
         """
-        path = known_folder("Evaluation.write", "folder", folder)
+        path = require_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
         write_cases(path, self.rows, self.spec, mean_classes(self.metrics, self.spec))
         write_json(path / SUMMARY, self.summary)

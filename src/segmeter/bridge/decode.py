@@ -113,7 +113,7 @@ def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_
     those classes is decided first, and then mapped.
     """
     task, num_classes, ignore_index, threshold = decoding
-    known_name(where, "task", task, TASKS)
+    require_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
     ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
     for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
@@ -151,8 +151,8 @@ def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_
 
 def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Transfer:
     """Pack probabilities on the device; see `probs_to_numpy`."""
-    known_name(where, "task", task, TASKS)
-    known_name(where, "dtype", dtype, get_args(ProbsDtype))
+    require_name(where, "task", task, TASKS)
+    require_name(where, "dtype", dtype, get_args(ProbsDtype))
     tensor = check_tensor(where, "logits", logits).resolve_neg()
     fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
     if not fits or (task == "binary" and tensor.shape[1] != 1):

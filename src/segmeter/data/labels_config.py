@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import expected, require_path
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
 from segmeter.data.files.sniff import file_error
@@ -62,7 +62,7 @@ def read_labels(path: str | Path) -> NnunetLabels:
     DataError
         It can't be read, or its labels are not numbered from 0 without gaps, the ignore label last.
     """
-    given = known_path("read_labels", "path", path)
+    given = require_path("read_labels", "path", path)
     file = given / NAME if given.is_dir() else given
     try:
         content = json.loads(file.read_bytes())

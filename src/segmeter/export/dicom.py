@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter import __version__
-from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
+from segmeter.checks import expected, require_file, require_kind, require_path, shown, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from segmeter.checks import collecting, expected, known_name
+from segmeter.checks import collecting, expected, require_name
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.schema import Config, Given, Registry, RuleError, Unit, rule
@@ -269,7 +269,7 @@ def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.ND
     >>> print(class_weights(np.array([900, 90, 10]), "median").round(3))
     [0.1 1.  9. ]
     """
-    known_name("class_weights", "scheme", scheme, get_args(Scheme))
+    require_name("class_weights", "scheme", scheme, get_args(Scheme))
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0 or not counts.any():
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.checks import collecting, known_name, real_number, real_numbers, whole_number
+from segmeter.checks import collecting, real_number, real_numbers, require_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.losses.config import Backend, Normalizer
 from segmeter.losses.targets import is_class, one_hot, read_labels, valid_mask, widened, widest_float

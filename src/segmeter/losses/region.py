@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import torch
 
-from segmeter.checks import collecting, known_name, real_number, whole_number
+from segmeter.checks import collecting, real_number, require_name, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, known_name, whole_number
+from segmeter.checks import expected, require_kind, require_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
@@ -112,7 +112,7 @@ class Calibration:
     ) -> None:
         num_classes = whole_number("calibration", "num_classes", num_classes)
         bins = whole_number("calibration", "bins", bins)
-        known_name("calibration", "task", task, TASKS)
+        require_name("calibration", "task", task, TASKS)
         if num_classes < (1 if task == "multilabel" else 2) or (task == "binary" and num_classes != 2):
             rule = "2 for binary, >= 2 for multiclass, >= 1 for multilabel"
             raise InputError(expected("calibration", "num_classes", rule, num_classes))
@@ -203,7 +203,7 @@ class Calibration:
         InputError
             Its classes, task, bins or ignored value differ.
         """
-        known_kind("calibration", "other", other, Calibration)
+        require_kind("calibration", "other", other, Calibration)
         if other.settings != self.settings:
             raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
         for name, counts in self.counts.items():

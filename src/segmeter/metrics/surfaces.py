@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, real_numbers, shown
+from segmeter.checks import expected, real_numbers, require_name, shown
 from segmeter.errors import InputError
 from segmeter.metrics import arrays
 from segmeter.metrics.arrays import BoolArray, FloatArray, Status
@@ -263,7 +263,7 @@ def _validated_options(
     distances = real_numbers(where, "tolerances", tolerances)
     if not all(tolerance >= 0 for tolerance in distances):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
-    known_name(where, "surface", surface, get_args(SurfaceKind))
+    require_name(where, "surface", surface, get_args(SurfaceKind))
     if not (penalty in _PENALTIES if isinstance(penalty, str) else isinstance(penalty, Real) and penalty >= 0):
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))

@@ -1,8 +1,8 @@
-"""Fetches objects behind URLs into a cache folder of bounded size, from which the least recently used go first.
+"""Fetches objects behind URLs into a cache folder of bounded size, and deletes the least recently used ones first.
 
-An entry of the cache is a folder. Its name holds the size, and a hash of the URL and of the states (ETag or time of
-change) of its objects, which lie below it under their URL. So the path of a listed object is all that is needed to
-fetch it, in any process, and an object that changed has another path.
+An entry of the cache is a folder, in which the objects of a URL lie under that URL. The entry's name holds their total
+size and a hash of the URL and of their states (ETag or time of change). So any process can fetch a listed object from
+its path alone, and an object that changed has another path.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from segmeter.remote.stores import THREADS, Stored, list_objects, on_disk, origi
 
 Item = TypeVar("Item")
 
-_HOME = ".segmeter-fetched"  # the cache's folder; a path that contains it belongs to a URL
+_HOME = ".segmeter-fetched"  # The cache's folder. A path that contains it stands for a URL.
 _MARK = f"{os.sep}{_HOME}{os.sep}"
 _FOLDER = "-folder"  # ends the name of an entry for a folder
 _IN_USE = ".in-use"  # the file of an entry that is open where folders can't be locked
@@ -41,17 +41,18 @@ _PATIENCE = 60.0  # seconds to wait for other threads to release parts of the ca
 _LEFT_BEHIND = 3600.0  # seconds after which an unfinished entry is abandoned
 
 _room = threading.Condition()
-_left, _coming = 0, 0  # bytes known to be free, and bytes that are being fetched
-_turns = dict[str, threading.Lock]()  # one thread fetches an entry while others wait
-_kept: dict[Path, int] = {}  # entries that stay until this process ends, with their handles
+_free_bytes = 0  # known to be free
+_incoming_bytes = 0  # being fetched now
+_turns = dict[str, threading.Lock]()  # Per entry: one thread fetches it while others wait.
+_kept: dict[Path, int] = {}  # The entries that stay until this process ends, with their handles.
 
 
 @dataclass(frozen=True)
 class Listed:
     """A file or folder, and the path that it has on this machine once it is fetched.
 
-    `inside` holds the direct content of a folder behind a URL by name, and `files` the names of the files among it;
-    `inside` is None for places on this machine, which are not looked at.
+    For a folder behind a URL, `inside` maps the names directly in it to their entries, and `files` holds those names
+    that are files. `inside` is None for a path on this machine, which is not looked at.
     """
 
     path: Path
@@ -60,7 +61,7 @@ class Listed:
 
 
 def list_place(place: Path) -> Listed:
-    """List a file or folder behind a URL; an archive is unpacked for that.
+    """List a file or folder behind a URL. A zip:// archive is unpacked first.
 
     Raises
     ------
@@ -83,11 +84,12 @@ def list_place(place: Path) -> Listed:
 
 
 def _listed(url: str, objects: Sequence[Stored]) -> Listed:
-    return Listed(_cached(url, objects), frozenset(each.name for each in objects if each.name and "/" not in each.name))
+    names = [stored.name for stored in objects]
+    return Listed(_cached_path(url, objects), frozenset(name for name in names if name and "/" not in name))
 
 
 def listed_size(path: str | Path) -> int | None:
-    """Return the size of a listed file or folder, fetched or not; None for a path of this machine.
+    """Return the size of a listed file or folder, fetched or not; None for any other path.
 
     A missing name in a folder that was fetched, such as a chunk of zeros, has size 0.
     """
@@ -102,22 +104,22 @@ def listed_size(path: str | Path) -> int | None:
 def fetch(given: str | Path, keep: Callable[[str], bool] = lambda name: True) -> Path:
     """Return the path on this machine of a path or URL; `keep` selects names below a URL.
 
-    What was fetched stays in the cache until this process ends. Raises as `list_place` does, and DataError if it
+    A fetched entry stays in the cache until this process ends. Raises as `list_place` does, and DataError if an object
     changed since it was listed or does not fit into the cache.
     """
     url = url_of(given)
     if url is None or url.startswith("zip://"):
         return unzipped(Path(given))
-    objects = [each for each in list_objects(url) if not each.name or keep(each.name)]
+    objects = [stored for stored in list_objects(url) if not stored.name or keep(stored.name)]
     if not objects:
         raise DataError(expected(url, "folder", "to hold what is wanted of it", "other files"))
-    path = _cached(url, objects)
+    path = _cached_path(url, objects)
     _keep(path, partial(_download, path, objects, show=True))
     return path
 
 
 def unzipped(place: Path) -> Path:
-    """Return the folder of a zip:// URL after unpacking its archive; other places are returned as they are.
+    """Return the folder of a zip:// URL after unpacking its archive; other paths are returned as they are.
 
     Raises as `fetch`.
     """
@@ -130,8 +132,8 @@ def unzipped(place: Path) -> Path:
         state = file.stat()
         stamp = f"{state.st_mtime_ns} {state.st_ino}" if listed_size(file) is None else _entry(file).name
         with zipfile.ZipFile(file) as opened:
-            size = sum(each.file_size for each in opened.infolist())
-            path = _cached(f"zip://::{archive}", [Stored("all", size, stamp)])
+            size = sum(member.file_size for member in opened.infolist())
+            path = _cached_path(f"zip://::{archive}", [Stored("all", size, stamp)])
             _keep(path, opened.extractall)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise DataError(expected(archive, "archive", "to be a ZIP file that can be read", error)) from error
@@ -139,7 +141,7 @@ def unzipped(place: Path) -> Path:
 
 
 def fetched(paths: Iterable[Path]) -> ExitStack:
-    """Keep listed files behind URLs on this machine, under their paths, until the returned context ends.
+    """Fetch listed files behind URLs, and keep them under their paths until the returned context ends.
 
     Folders stay until the process ends, because chunks of a Zarr folder are read long after it was opened, and a
     missing chunk would be read as zeros.
@@ -157,7 +159,7 @@ def fetched(paths: Iterable[Path]) -> ExitStack:
 
 
 def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]]) -> Iterator[Item]:
-    """Yield items in order while the files of the next ones are fetched; failures are left to the reader."""
+    """Yield items in order while the files of the next ones are fetched. Failures appear when a file is read."""
 
     def work(item: Item) -> Item:
         with suppress(SegmeterError), fetched(files_of(item)):
@@ -172,11 +174,11 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
         yield from map_in_threads(work, chain(first, rest), threads=THREADS, name="fetch")
 
 
-def _cached(url: str, objects: Sequence[Stored]) -> Path:
+def _cached_path(url: str, objects: Sequence[Stored]) -> Path:
     """Return the path that objects of a URL have once they are fetched."""
     digest = hashlib.sha256(repr((url, objects)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     kind = "" if objects and not objects[0].name else _FOLDER
-    key = f"{sum(each.size for each in objects):x}-{digest}{kind}"
+    key = f"{sum(stored.size for stored in objects):x}-{digest}{kind}"
     return Path(cache_folder().absolute(), _HOME, key, *on_disk(url).split("/"))
 
 
@@ -186,7 +188,7 @@ def _entry(path: Path) -> Path:
 
 
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
-    """Keep an entry, which `fill` writes to a path if it is missing, until this process ends."""
+    """Keep the entry of a path until this process ends. If it is missing, `fill` writes it."""
     if _entry(path) not in _kept:
         allow_open_files(_OPEN_FILES)
         handle = _pin(path, fill)
@@ -195,8 +197,9 @@ def _keep(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _pin(path: Path, fill: Callable[[Path], None]) -> int:
-    """Fill an entry if it is missing, and return a handle that keeps it until it is closed."""
-    entry, handle = _entry(path), None
+    """Fill an entry if it is missing, and return a handle. The entry stays until the handle is closed."""
+    entry = _entry(path)
+    handle = None
     with _turns.setdefault(entry.name, threading.Lock()):
         while handle is None:
             if entry.is_dir():
@@ -205,10 +208,10 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
             try:
                 with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
                     fill(folder / path.relative_to(entry))
-                    if _LOCKS_FOLDERS:  # else nothing in it may be open when it gets its name
+                    if _LOCKS_FOLDERS:  # Windows renames no folder with an open file in it
                         handle = _lock(folder)  # before another thread could delete it as unused
             except OSError:
-                if not entry.is_dir():  # else another process was faster
+                if not entry.is_dir():  # otherwise another process was faster
                     raise
                 if handle is not None:
                     os.close(handle)
@@ -225,34 +228,35 @@ def _release(handle: int) -> None:
 
 
 def _lock(entry: Path, *, alone: bool = False) -> int | None:
-    """Lock an entry, shared or alone; None if it is gone, or if it is in use and should be locked alone."""
+    """Lock an entry, shared or alone. Return None if it is gone, or in use while it should be locked alone."""
     with suppress(FileNotFoundError):
         if not _LOCKS_FOLDERS:
-            return os.open(entry / _IN_USE, os.O_RDONLY | os.O_CREAT)  # Windows moves no folder with an open file in it
+            return os.open(entry / _IN_USE, os.O_RDONLY | os.O_CREAT)  # keeps Windows from renaming it
         import fcntl
 
         handle = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(FileNotFoundError, BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-            if os.path.samestat(os.fstat(handle), entry.stat()):  # else it was removed meanwhile
+            if os.path.samestat(os.fstat(handle), entry.stat()):  # otherwise it was removed meanwhile
                 return handle
         os.close(handle)
     return None
 
 
 def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool = False) -> None:
-    """Fetch the objects of an entry; DataError if they differ from what was listed."""
-    entry, url = _entry(path), origin(path)
+    """Fetch the objects of an entry; DataError if they differ from those that were listed."""
+    entry = _entry(path)
+    url = origin(path)
     if not objects:
         objects = list_objects(url) if entry.name.endswith(_FOLDER) else [Stored("", 0, "")]
 
-    def read(each: Stored) -> Stored:
-        file = target / on_disk(each.name)
+    def read(stored: Stored) -> Stored:
+        file = target / on_disk(stored.name)
         make_folder(file.parent)
-        return read_object(f"{url}/{each.name}" if each.name else url, file, each.name)
+        return read_object(f"{url}/{stored.name}" if stored.name else url, file, stored.name)
 
     if len(objects) == 1:
-        found = [read(objects[0])]
+        received = [read(objects[0])]
     else:
         read_all = map_in_threads(read, objects, threads=THREADS, name="fetch")
         found = list(track(read_all, f"fetching {url}", len(objects)) if show else read_all)
@@ -268,42 +272,43 @@ def _reserve(size: int, what: str) -> Iterator[None]:
     Each process looks through the cache again when an eighth of the room it last saw is used. So several processes may
     exceed the bound slightly, and one alone never does.
     """
-    global _coming
+    global _incoming_bytes
     with _room:
         while not _fits(size):
             # other threads' files can be deleted once they are fetched and read
-            if size > _most_bytes() or (not _room.wait(_PATIENCE) and not _coming):
+            if size > _most_bytes() or (not _room.wait(_PATIENCE) and not _incoming_bytes):
                 remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
                 rule = f"to fit into the cache of {_most_bytes() / 1e9:g} GB"
                 raise DataError(expected(what, "object", rule, f"{size / 1e9:g} GB", remedy))
-        _coming += size
+        _incoming_bytes += size
     try:
         yield
     finally:
         with _room:
-            _coming -= size
+            _incoming_bytes -= size
             _room.notify_all()
 
 
 def _fits(size: int) -> bool:
-    """Tell whether there is room, or room can be made."""
-    global _left
-    if _left >= size:
-        _left -= size
+    """Tell whether there is room, after deleting unused entries if need be."""
+    global _free_bytes
+    if _free_bytes >= size:
+        _free_bytes -= size
         return True
-    most, entries = _most_bytes(), sorted(_entries(cache_folder().absolute() / _HOME))
-    total = sum(each[1] for each in entries) + _coming
-    for _, bytes_, path in entries if total + size > most else ():
-        if total + size <= _FULL * most:  # some room more, so that the cache is rarely looked through
+    bound = _most_bytes()
+    entries = sorted(_entries(cache_folder().absolute() / _HOME))
+    total = sum(entry_size for _, entry_size, _ in entries) + _incoming_bytes
+    for _, entry_size, path in entries if total + size > bound else ():
+        if total + size <= _FULL * bound:  # more room than `size` takes, so that the cache is rarely looked through
             break
         if _removed(path):
-            total -= bytes_
-    _left = max(0, most - total - size) // _SHARE
-    return total + size <= most
+            total -= entry_size
+    _free_bytes = max(0, bound - total - size) // _SHARE
+    return total + size <= bound
 
 
 def _removed(entry: Path) -> bool:
-    """Remove an entry, unless it is in use or gone."""
+    """Remove an entry, and return whether that was possible: it may be in use, or gone already."""
     if not _LOCKS_FOLDERS:
         with suppress(PermissionError, FileNotFoundError):
             remove(entry.rename(entry.with_name(temporary_name())))
@@ -317,15 +322,15 @@ def _removed(entry: Path) -> bool:
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yield last use, size and path of everything that can be deleted."""
+    """Yield the time of last use, size and path of everything that can be deleted."""
     make_folder(home)
-    for each in os.scandir(home):
+    for folder in os.scandir(home):
         with suppress(FileNotFoundError):
-            changed = each.stat().st_mtime
-            if not each.name.startswith(TEMPORARY):
-                yield changed, int(each.name.partition("-")[0], 16), Path(each)
+            changed = folder.stat().st_mtime
+            if not folder.name.startswith(TEMPORARY):
+                yield changed, int(folder.name.partition("-")[0], 16), Path(folder)
             elif time.time() - changed > _LEFT_BEHIND:  # left by a killed process
-                yield 0.0, 0, Path(each)
+                yield 0.0, 0, Path(folder)
 
 
 def _most_bytes() -> int:

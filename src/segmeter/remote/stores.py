@@ -1,6 +1,6 @@
 """Lists, reads and writes the objects behind URLs through obstore.
 
-Failed requests are repeated if the fault may be temporary, so that a lost connection does not end a long run.
+Requests are repeated after a fault that may be temporary, so that a lost connection does not end a long run.
 """
 
 import logging
@@ -32,15 +32,15 @@ MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigab
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
 _MEMBER = re.compile(r"(.*?)::(.+?\.zip)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
-_LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
+_LOGIN = re.compile(r":.*@", re.DOTALL)  # A password may hold slashes.
 _PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
-# Repeating such a request changes nothing
+# Repeating a request that got such an answer is useless.
 _REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")
-_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # as S3 and similar servers answer
+_ANSWER = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # S3 and similar servers answer so.
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
-# Signs that Windows allows in no name of a file, and what stands for them there, as Cygwin and WSL do it
-_ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(sign): 0xF000 + ord(sign) for sign in '<>:"|?*'}
-_START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
+# Maps characters that Windows forbids in file names to the substitutes that Cygwin and WSL use.
+_ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(char): 0xF000 + ord(char) for char in '<>:"|?*'}
+_START = uuid4().hex  # Stands for a missing state. Objects without one are fetched again at each start.
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,16 +111,16 @@ def on_disk(name: str) -> str:
 def origin(path: str | Path) -> str:
     """Return the URL that a path of the cache was fetched from; other paths are returned as they are."""
     text = str(path)
-    place = text.replace(os.sep, "/").translate({there: sign for sign, there in _ON_DISK.items()})
-    match = _INSIDE.fullmatch(place) if ":/" in place else None
+    unescaped = text.replace(os.sep, "/").translate({substitute: char for char, substitute in _ON_DISK.items()})
+    match = _INSIDE.fullmatch(unescaped) if ":/" in unescaped else None
     try:
         return (match and url_of(match[1])) or text
-    except SegmeterError:  # a folder of this machine with the name of a scheme
+    except SegmeterError:  # the name of a scheme, but a folder on this machine
         return text
 
 
 def list_objects(url: str) -> list[Stored]:
-    """List all objects below a URL, or its own object, ordered by name.
+    """List all objects below a URL, ordered by name, or the object at the URL itself.
 
     Raises
     ------
@@ -131,29 +131,30 @@ def list_objects(url: str) -> list[Stored]:
     """
 
     def look(store: Any, inner: str) -> list[Stored]:
-        found = dict[str, Stored]()
+        objects = dict[str, Stored]()
         for page in store.list(inner or None):
-            fresh = {name: _stored(name, each) for each in page if (name := each["path"][len(inner) :].lstrip("/"))}
-            if len(found) + len(fresh) > MOST_OBJECTS or fresh.keys() & found.keys():
-                given = f"{len(found)} and no end, the last of them {page[-1]['path']!r}"
+            added = {name: _stored(name, meta) for meta in page if (name := meta["path"][len(inner) :].lstrip("/"))}
+            if len(objects) + len(added) > MOST_OBJECTS or added.keys() & objects.keys():
+                given = f"{len(objects)} and no end, the last of them {page[-1]['path']!r}"
                 remedy = "Name a folder further in, or see what the server lists."
                 raise DataError(expected(url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy))
-            found |= fresh
-        return list(found.values())
+            objects |= added
+        return list(objects.values())
 
-    found = find_object(url) if "/" in url.partition("://")[2] else None
-    listed = [found] if found else []
-    if not found and not url.startswith("http"):  # a web server lists nothing
-        listed = sorted(retry(url, look), key=lambda each: each.name)
+    single = find_object(url) if "/" in url.partition("://")[2] else None
+    listed = [single] if single else []
+    if not single and not url.startswith("http"):  # a web server lists nothing
+        listed = sorted(retry(url, look), key=lambda stored: stored.name)
     if not listed:
         remedy = "A web server lists nothing: name a file, or zip://FOLDER::URL." if url.startswith("http") else ""
         raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
-    folders = {each.name[:end] for each in listed for end, mark in enumerate(each.name) if mark == "/"}
-    return [each for each in listed if each.size or each.name not in folders]  # consoles create markers for folders
+    folders = {stored.name[:end] for stored in listed for end, char in enumerate(stored.name) if char == "/"}
+    # Web consoles create an empty object for each folder.
+    return [stored for stored in listed if stored.size or stored.name not in folders]
 
 
 def find_object(url: str) -> Stored | None:
-    """Return the object of a URL itself, or None. Raises as `list_objects` does."""
+    """Return the object at the URL itself, or None. Raises as `list_objects` does."""
 
     def look(store: Any, inner: str) -> Stored | None:
         try:
@@ -167,16 +168,16 @@ def find_object(url: str) -> Stored | None:
 
 
 def read_object(url: str, target: Path, name: str = "") -> Stored:
-    """Write the object of a URL to a file, which appears as a whole; raises as `list_objects` does."""
+    """Download the object at a URL into a file, which appears complete or not at all; raises as `list_objects` does."""
 
     def read(store: Any, inner: str) -> Stored:
-        got = store.get(inner)
+        response = store.get(inner)
         with atomic_write(target) as file:
-            for piece in got.stream():
+            for piece in response.stream():
                 file.write(piece)
-            if file.tell() != got.meta["size"]:
-                raise OSError(f"{file.tell()} of {got.meta['size']} bytes arrived")
-        return _stored(name, got.meta)
+            if file.tell() != response.meta["size"]:
+                raise OSError(f"{file.tell()} of {response.meta['size']} bytes arrived")
+        return _stored(name, response.meta)
 
     return retry(url, read)
 
@@ -187,7 +188,7 @@ def write_object(url: str, source: Path) -> None:
 
 
 def _stored(name: str, meta: Any) -> Stored:
-    changed = meta["last_modified"].timestamp()  # 0 if a web server does not say
+    changed = meta["last_modified"].timestamp()  # 0 if a web server does not tell
     return Stored(name, int(meta["size"]), str(meta["e_tag"] or changed or _START))
 
 
@@ -202,9 +203,9 @@ def open_bucket(scheme: str, host: str) -> Any:
     if scheme in ("file", "memory"):
         return stores.LocalStore() if scheme == "file" else stores.MemoryStore()
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    plain = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # if the user says so
-    client = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if plain else {})}
-    # `retry` repeats requests, names the object, and tells lost connections from missing objects
+    unencrypted = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # only if the user says so
+    client = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if unencrypted else {})}
+    # `retry` repeats requests instead: it names the object, and tells lost connections from missing objects.
     options = {"client_options": client, "retry_config": {"max_retries": 0}}
     if scheme.startswith("http"):
         return stores.HTTPStore.from_url(f"{scheme}://{host}", **options)
@@ -212,8 +213,7 @@ def open_bucket(scheme: str, host: str) -> Any:
 
 
 def retry(url: str, work: Callable[[Any, str], Result]) -> Result:
-    """Call a function with the bucket or host of a URL and the place there, up to six times if its faults may be
-    temporary.
+    """Call `work` with the bucket or host of a URL and the path in it, up to six times while faults may be temporary.
 
     Raises
     ------
@@ -230,29 +230,29 @@ def retry(url: str, work: Callable[[Any, str], Result]) -> Result:
             return work(store, inner)
         except SegmeterError:
             raise
-        except Exception as error:  # every store raises its own types
+        except Exception as error:  # each store raises errors of its own types
             text = " ".join(str(error).split()).partition(" Debug source:")[0]
-            told = _TOLD.search(text)
-            reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__
+            answer = _ANSWER.search(text)
+            reason = ": ".join(answer.groups()) if answer else text[:200] or type(error).__name__
             final = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | ValueError)
             if final or type(error).__name__ in _DENIED or _REFUSED.search(text):
                 raise DataError(expected(url, "object", "to be there and readable", reason)) from error
             if wait is None:
                 remedy = "See whether the connection holds, then start again: what was fetched is kept."
-                said = f"can't be read or written, after {len(WAITS) + 1} attempts ({reason})"
-                raise RunError(f"{url}: {said}. {remedy}") from error
+                problem = f"can't be read or written, after {len(WAITS) + 1} attempts ({reason})"
+                raise RunError(f"{url}: {problem}. {remedy}") from error
             _LOG.warning("%s: %s; trying again in %g s.", url, reason, wait)
             time.sleep(wait)
     raise AssertionError("unreachable")
 
 
 def check_target(given: str) -> None:
-    """Refuse a URL that folders can't be copied to, before any work is lost.
+    """Refuse a URL that folders can't be copied to, before any work is done for nothing.
 
     Raises
     ------
     ConfigError
-        It is not a URL, or one of an archive or a web server.
+        It is not a URL, or it is the URL of an archive or a web server.
     DataError
         There is no such bucket, or it may not be read.
     RunError
@@ -271,7 +271,7 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
     Parameters
     ----------
     folder
-        Hidden files are not copied; see `find_files` for links.
+        Hidden files are not copied. `find_files` tells which links are followed.
     given
         The URL of the folder that receives it.
     name
@@ -280,7 +280,7 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
     Raises
     ------
     ConfigError
-        A run of this name is there.
+        There is a run of this name already.
     RunError
         The folder holds something that is not copied, or a file can't be written after several attempts.
     """
@@ -300,8 +300,8 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
 def find_files(folder: Path) -> dict[str, Path]:
     """Find the files of a run, by their names in its copy.
 
-    A link to a file of the same run counts as that file. A link to a folder is followed only if it names a sibling,
-    such as checkpoints/best, and no further link inside it is.
+    A link to a file of the same run counts as that file. A link to a folder is followed only if that folder lies beside
+    it, as with checkpoints/best. Links to folders inside a linked folder are not followed.
 
     Raises
     ------
@@ -309,23 +309,25 @@ def find_files(folder: Path) -> dict[str, Path]:
         One line for each link that leads elsewhere, and for each pipe, socket and device.
     """
     root = folder.resolve()
-    found, problems = dict[str, Path](), list[str]()
-    left = [(root, Path(), False)]  # the real folder, its name in the copy, and whether a link leads there
-    while left:
-        place, name, linked = left.pop()
-        for entry in os.scandir(place):
+    files = dict[str, Path]()
+    problems = list[str]()
+    waiting = [(root, Path(), False)]  # the real folder, its name in the copy, and whether a link leads there
+    while waiting:
+        parent, parent_name, linked = waiting.pop()
+        for entry in os.scandir(parent):
             if entry.name.startswith((".", TEMPORARY)):
                 continue
-            known, real, is_link = name / entry.name, Path(os.path.realpath(entry.path)), entry.is_symlink()
+            name = parent_name / entry.name
+            real = Path(os.path.realpath(entry.path))
+            is_link = entry.is_symlink()
             is_inside = real.is_relative_to(root)
             if is_inside and real.is_file():
-                found[known.as_posix()] = real
-            elif is_inside and real.is_dir() and (not is_link or (not linked and real.parent == place)):
-                left.append((real, known, linked or is_link))
+                files[name.as_posix()] = real
+            elif is_inside and real.is_dir() and (not is_link or (not linked and real.parent == parent)):
+                waiting.append((real, name, linked or is_link))
             else:
                 what = "a link that leads out of the run, to a folder, or nowhere" if is_link else "no regular file"
-                line = f"run.copy_to: {folder / known} is {what}, and nothing is copied through it. Remove it."
-                problems.append(line)
+                problems.append(f"run.copy_to: {folder / name} is {what}, and nothing is copied through it. Remove it.")
     if problems:
         raise RunError(sorted(problems))
-    return found
+    return files

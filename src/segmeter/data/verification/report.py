@@ -203,7 +203,7 @@ def _warnings(dataset: Dataset, rows: Rows, hashes: list[tuple[str, ...]], pixel
     if (rows["counted"] < pixels[:, None]).any() and not total[1:].any():
         warnings.append(
             f"{where}: nothing but {spec.names[0]} and ignored pixels; "
-            f"if {spec.void} is the object, set data.label_map and another {IGNORED_KEY}."
+            f"if {spec.unlabelled_value} is the object, set data.label_map and another {IGNORED_KEY}."
         )
     names = np.array(dataset.case_ids)
     is_ignored = ~class_pixels.any(1)

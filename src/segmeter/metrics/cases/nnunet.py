@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_file
+from segmeter.checks import expected, require_file
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of

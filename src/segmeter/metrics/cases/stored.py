@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import expected, require_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import FORMULA, atomic_write, csv_bytes

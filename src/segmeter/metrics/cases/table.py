@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, shorten, shown
+from segmeter.checks import expected, require_kind, shorten, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
@@ -309,7 +309,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
     InputError
         An id occurs twice, counts do not fit `spec`, or the arguments are not rows and a ClassSpec.
     """
-    known_kind(where, "spec", spec, ClassSpec)
+    require_kind(where, "spec", spec, ClassSpec)
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
         remedy = "segmeter.read_cases(path) gives those of a run." if isinstance(rows, str) else ""
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
@@ -318,8 +318,8 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
         misfits = ids if rows and rows.counts_shape != spec.counts_shape else []
     else:
         for row in rows:
-            known_kind("rows", "row", row, CaseRow)
-            known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
+            require_kind("rows", "row", row, CaseRow)
+            require_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
         ids = [row.case_id for row in rows]
         fits = {row.case_id: row.counts.shape == spec.counts_shape and row.counts.dtype == np.int64 for row in rows}
         misfits = [case_id for case_id, fit in fits.items() if not fit]

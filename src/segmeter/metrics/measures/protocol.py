@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, shown
+from segmeter.checks import expected, require_kind, shown
 from segmeter.classes import COUNTING_PLANES, ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, check_ids, check_maps, validated_spacing
@@ -75,7 +75,7 @@ class CaseMaps:
 
     def __post_init__(self) -> None:
         where = f"case {self.case_id}"
-        known_kind(where, "spec", self.spec, ClassSpec)
+        require_kind(where, "spec", self.spec, ClassSpec)
         multilabel = self.spec.task == "multilabel"
         axes = (3, 4) if multilabel else (2, 3)
         check_maps(where, self.target, self.labels, "labels", kinds="iub", axes=axes)

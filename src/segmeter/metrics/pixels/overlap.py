@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, require_name
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics import arrays

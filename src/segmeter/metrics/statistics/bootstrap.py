@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, known_name, real_number, shown
+from segmeter.checks import expected, real_number, require_kind, require_name, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, json_number_or_inf, validated_numbers
 from segmeter.metrics.statistics.clusters import sum_by
@@ -152,7 +152,7 @@ def bootstrap(
     resamples, seed = validated_draws("bootstrap", resamples, seed)
     if not 0 < real_number("bootstrap", "level", level) < 1:
         raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
-    known_name("bootstrap", "interval", interval, INTERVALS)
+    require_name("bootstrap", "interval", interval, INTERVALS)
     if clusters is not None:
         rule = f"to be {len(numbers)} labels, a text or an integer per case"
         labels = validated_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.checks import expected, known_kind, shown
+from segmeter.checks import expected, require_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf, minus
@@ -146,8 +146,8 @@ def lay_out(
     least: int = 2,
 ) -> LaidOut:
     """Check that `least` runs or more can be compared, and lay out their columns; otherwise as `compare_runs`."""
-    known_kind("compare", "config", config, MetricsConfig)
-    known_kind("compare", "spec", spec, ClassSpec)
+    require_kind("compare", "config", config, MetricsConfig)
+    require_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
     if len(runs) < least or config.bootstrap < 1:

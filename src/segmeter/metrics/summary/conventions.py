@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected, require_name
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, json_number_or_inf, mean_defined
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
