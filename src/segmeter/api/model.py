@@ -124,7 +124,7 @@ def load(checkpoint: str | Path | Sequence[str | Path], *, device: str = "auto",
     checkpoints: list[Any] = list(checkpoint) if is_list else [checkpoint]  # type: ignore[arg-type]
     if not checkpoints:
         raise InputError(expected("load", "checkpoint", "to be a path or several", shown(checkpoint)))
-    paths = [known_path("load", "checkpoint", path) for path in checkpoints]
+    paths = [require_path("load", "checkpoint", path) for path in checkpoints]
     share_cores()
     torch_device = pick_device(device)
     config = InferenceConfig(**options)

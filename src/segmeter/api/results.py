@@ -170,7 +170,7 @@ class Evaluation:
             for parent in parents:
                 node = node.setdefault(parent, {})
             node[leaf] = _plain(value)
-        file = known_file("Evaluation.write_grand_challenge", "path", path)
+        file = require_file("Evaluation.write_grand_challenge", "path", path)
         write_json(file, {"results": results, "aggregates": aggregates})
 
     def compare(
@@ -191,7 +191,7 @@ class Evaluation:
         InputError
             The cases, classes or measures differ, or the names are the same.
         """
-        known_kind("Evaluation.compare", "other", other, Evaluation)
+        require_kind("Evaluation.compare", "other", other, Evaluation)
         is_list = isinstance(names, Sequence) and not isinstance(names, str)
         if not is_list or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from segmeter.bridge import argmax
 from segmeter.bridge.transfer import TORCH, Transfer, check_tensor, fetch, measure, packed
-from segmeter.checks import expected, known_name, real_number, whole_number
+from segmeter.checks import expected, real_number, require_name, whole_number
 from segmeter.classes import TASKS, Task, label_dtype
 from segmeter.errors import InputError
 

@@ -92,7 +92,7 @@ def write_segmentation(
         highdicom is not installed. Or an image can't be read, lacks its position, has several frames, or belongs to
         another series or grid than the first one.
     """
-    target = known_file(_WHERE, "path", path)
+    target = require_file(_WHERE, "path", path)
     paths = _check_arguments(labels, spec, source)
     number = whole_number(_WHERE, "series_number", series_number)
     if not 1 <= number <= _LARGEST_NUMBER:
@@ -151,9 +151,9 @@ def _check_arguments(labels: Any, spec: Any, source: Any) -> list[Path]:
     if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
         rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
         raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
-    paths = [known_path(_WHERE, "source", path) for path in source]
-    known_kind(_WHERE, "spec", spec, ClassSpec)
-    known_kind(_WHERE, "labels", labels, np.ndarray)
+    paths = [require_path(_WHERE, "source", path) for path in source]
+    require_kind(_WHERE, "spec", spec, ClassSpec)
+    require_kind(_WHERE, "labels", labels, np.ndarray)
     if spec.is_multilabel:
         raise InputError(expected(_WHERE, "spec", "to have one class per pixel", spec.task))
     planes = 1 if labels.ndim == 2 else len(labels)
@@ -170,7 +170,7 @@ def _check_arguments(labels: Any, spec: Any, source: Any) -> list[Path]:
 def _find_meanings(codes: Any, spec: ClassSpec) -> Meanings:
     """Check the codes, and return category and type of each class, in the order of the classes."""
     codes = {} if codes is None else codes
-    known_kind(_WHERE, "codes", codes, Mapping)
+    require_kind(_WHERE, "codes", codes, Mapping)
     strange = [name for name in codes if name not in spec.names[1:]]
     if strange:
         rule = f"to be of classes that are segments, {', '.join(spec.names[1:])}"

@@ -51,7 +51,7 @@ def check_focal_options(where: str, options: FocalOptions) -> FocalOptions:
     InputError
         The task is unknown, or an option is not a number.
     """
-    known_name(where, "task", options.task, TASKS)
+    require_name(where, "task", options.task, TASKS)
     options = options._replace(
         gamma=real_number(where, "gamma", options.gamma),
         label_smoothing=real_number(where, "label_smoothing", options.label_smoothing),

@@ -30,8 +30,8 @@ class RegionLoss(AdditiveLoss):
 
     def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str) -> None:
         super().__init__(name, is_additive=over == "sample")
-        known_name(name, "task", task, TASKS)
-        known_name(name, "over", over, get_args(Over))
+        require_name(name, "task", task, TASKS)
+        require_name(name, "over", over, get_args(Over))
         self.task: Task = task
         self.ignore_index = None if ignore_index is None else whole_number(name, "ignore_index", ignore_index)
 

@@ -31,14 +31,15 @@ Item = TypeVar("Item")
 
 _HOME = ".segmeter-fetched"  # The cache's folder. A path that contains it stands for a URL.
 _MARK = f"{os.sep}{_HOME}{os.sep}"
-_FOLDER = "-folder"  # ends the name of an entry for a folder
-_IN_USE = ".in-use"  # the file of an entry that is open where folders can't be locked
-_LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")  # all systems but Windows
-_FULL = 0.9  # of the bound that remains in use after deletions
-_SHARE = 8  # this part of the room is used before the cache is looked through again
-_OPEN_FILES = 65536  # if the system allows; each kept entry takes one
-_PATIENCE = 60.0  # seconds to wait for other threads to release parts of the cache
-_LEFT_BEHIND = 3600.0  # seconds after which an unfinished entry is abandoned
+_FOLDER = "-folder"  # The name of an entry for a folder ends with this.
+_IN_USE = ".in-use"  # Where folders can't be locked, this file of an entry is open while the entry is in use.
+_LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")  # All systems but Windows can lock folders.
+_THREADS = 16  # They mostly wait for the store.
+_FULL = 0.9  # Deletions go on until at most this share of the bound is in use.
+_SHARE = 8  # The cache is looked through again when an eighth of the free room has been used.
+_OPEN_FILES = 65536  # Ask the system for as many open files, because each kept entry takes one.
+_PATIENCE = 60.0  # Wait this many seconds for other threads to release parts of the cache.
+_LEFT_BEHIND = 3600.0  # After this many seconds an unfinished entry counts as abandoned.
 
 _room = threading.Condition()
 _free_bytes = 0  # known to be free
@@ -74,13 +75,14 @@ def list_place(place: Path) -> Listed:
     """
     url = url_of(place)
     if url is None or url.startswith("zip://"):
-        return Listed(unzipped(place))
-    objects, inside = list_objects(url), dict[str, list[Stored]]()
-    for each in objects:
-        name, _, rest = each.name.partition("/")
-        inside.setdefault(name, []).append(Stored(rest, each.size, each.stamp))
-    listed = {name: _listed(f"{url}/{name}", below) for name, below in inside.items() if name}
-    return replace(_listed(url, objects), inside=listed)
+        return Listed(unzipped(place) if url else place)
+    objects = list_objects(url)
+    by_name = dict[str, list[Stored]]()
+    for stored in objects:
+        name, _, rest = stored.name.partition("/")
+        by_name.setdefault(name, []).append(Stored(rest, stored.size, stored.stamp))
+    inside = {name: _listed(f"{url}/{name}", below) for name, below in by_name.items() if name}
+    return replace(_listed(url, objects), inside=inside)
 
 
 def _listed(url: str, objects: Sequence[Stored]) -> Listed:
@@ -258,10 +260,11 @@ def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool
     if len(objects) == 1:
         received = [read(objects[0])]
     else:
-        read_all = map_in_threads(read, objects, threads=THREADS, name="fetch")
-        found = list(track(read_all, f"fetching {url}", len(objects)) if show else read_all)
-    if _entry(_cached(url, found)) != entry:
-        rule, remedy = "to stay what it was when it was listed", "Start again once it is settled."
+        reads = map_in_threads(read, objects, threads=_THREADS, name="fetch")
+        received = list(track(reads, f"fetching {url}", len(objects)) if show else reads)
+    if _entry(_cached_path(url, received)) != entry:
+        rule = "to stay what it was when it was listed"
+        remedy = "Start again once it is settled."
         raise DataError(expected(url, "object", rule, "another content", remedy))
 
 

@@ -115,11 +115,11 @@ class CocoFile:
             what = f"ids {some(map(str, foreign))}" if foreign else "uncovered pixels"
             remedy = "" if foreign else f"Set {IGNORED_KEY}=255, which they then have."
             raise file_error(path, "picture", "to have colours of its segments only", what, remedy)
-        values = {0: spec.void}
+        values = {0: spec.unlabelled_value}
         for number, (segment_id, segment) in enumerate(segments.items(), 1):
             value = labels.get(int(segment["category_id"]), spec.number_of(number))
             is_ignored_crowd = is_numbered and segment.get("iscrowd") and spec.has_ignored
-            values[segment_id] = spec.void if is_ignored_crowd else value
+            values[segment_id] = spec.unlabelled_value if is_ignored_crowd else value
         drawn = np.array([values[segment_id] for segment_id in ids.tolist()], np.int64)[id_of_pixel].reshape(shape)
         return drawn if is_numbered else drawn.astype(np.uint16)
 

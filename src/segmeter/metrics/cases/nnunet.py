@@ -56,7 +56,7 @@ def write_summary(
     InputError
         The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
-    target = known_file("write_summary", "path", path)
+    target = require_file("write_summary", "path", path)
     chosen = tuple(map(as_region, range(1, spec.num_classes) if regions is None else regions))
     if spec.is_multilabel or not rows:
         rule = "to be one or more of maps with one class per pixel"

@@ -101,7 +101,7 @@ def write_cases(
     InputError
         A case occurs twice, or counts do not fit `spec`.
     """
-    folder = known_path("write_cases", "folder", folder)
+    folder = require_path("write_cases", "folder", folder)
     laid_out = _lay_out(order_rows("write_cases", rows, spec), spec, classes)
     first = next(laid_out)
     schema = first[1].schema
@@ -226,7 +226,7 @@ def _open(given: str | Path, *, objects: bool) -> CaseTable:
 
 def _open_file(where: str, given: str | Path) -> tuple[Path, pq.ParquetFile, ClassSpec]:
     """Open a cases.parquet, and read its classes; DataError if segmeter did not write it."""
-    path = known_path(where, "path", given)
+    path = require_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))

@@ -151,7 +151,7 @@ def overlap_scores(
     (array([0.75, 0.  ]), array([0.75,  nan]))
     """
     where, rule = "overlap_scores", "to be whole numbers >= 0"
-    known_name(where, "task", task, TASKS)
+    require_name(where, "task", task, TASKS)
     numbers = validated_numbers(where, "counts", counts, rule, kinds="iuf")
     with np.errstate(invalid="ignore"):  # infinity has no remainder
         refused = numbers[~((numbers >= 0) & (numbers % 1 == 0))]

@@ -141,7 +141,7 @@ def bootstrap(
     >>> bool(resampled.low < resampled.estimate < resampled.high)
     True
     """
-    known_kind("bootstrap", "test", test, bool)
+    require_kind("bootstrap", "test", test, bool)
     numbers = validated_numbers("bootstrap", "columns", columns, _NUMBERS)
     if numbers.ndim < 2 or not len(numbers) or not all(np.isfinite(column).all() for column in Columns.of(numbers)):
         raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{numbers.dtype} {numbers.shape}"))

@@ -52,7 +52,7 @@ def score_maps_under(
     InputError
         The convention is unknown, there is no case, cases differ in their classes, or an option is out of range.
     """
-    known_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
+    require_name("score_maps_under", "convention", convention, tuple(CONVENTIONS))
     cases = list(cases)
     if len({maps.spec for maps in cases}) != 1:
         rule = "to be one or more with the same classes"
