@@ -1,4 +1,4 @@
-"""What the commands do before any work: help, completion, start-up, exit codes; the wheel and `doctor`."""
+"""What the commands do before any work: help, completion, start-up, exit codes; and the wheel."""
 
 import re
 import runpy
@@ -7,26 +7,21 @@ import sys
 import zipfile
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from segmeter.cli import app, commands, launch
-from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, doctor, load_command
+from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, load_command
 from segmeter.cli.config import compose
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.main import main
-from segmeter.errors import RunError
-from segmeter.records import hardware, versions
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [["--help"], ["--version"], ["train", "--cfg", "job"], *([name, "--help"] for name in COMMANDS)]
 SHOW_ALL = f"""
 import contextlib, io, sys
 from segmeter.cli.main import main
-from segmeter.errors import RunError
-from segmeter.records import hardware, versions
 for arguments in {SHOWN!r}:
     with contextlib.redirect_stdout(io.StringIO()) as said:
         main(arguments)
@@ -127,42 +122,3 @@ def test_the_wheel_carries_the_configurations(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "name: camvid" in done.stdout
-
-
-def faults(capsys: pytest.CaptureFixture[str]) -> tuple[str, ...]:
-    with pytest.raises(RunError) as error:
-        doctor.run_doctor([])
-    assert error.value.exit_code == 3
-    assert "Nothing is wrong" not in capsys.readouterr().out
-    return error.value.problems
-
-
-def test_versions_and_devices_are_shown(capsys):
-    doctor.run_doctor([])
-    out = capsys.readouterr().out
-    rows = [line.split() for line in out.splitlines()]
-    assert all([name, version] in rows for name, version in versions().items())
-    assert ["cores", str(hardware()["cores"])] in rows
-    assert out.endswith("\nNothing is wrong with this install.\n")
-
-
-@pytest.mark.parametrize(("name", "line"), [
-    ("torch", "doctor: torch does not work: RuntimeError: no ones."),
-    ("torchvision", f"doctor: torchvision does not work: RuntimeError: no ops. {doctor._PAIR}"),
-])  # fmt: skip
-def test_a_library_that_breaks_when_it_is_used_is_named(name, line, monkeypatch, capsys):
-    broken = ModuleType(name)
-    broken.__getattr__ = lambda attribute: (_ for _ in ()).throw(RuntimeError(f"no {attribute}\nmore lines"))
-    monkeypatch.setattr(doctor, "hardware", lambda: {"cuda": []})  # which asks torch
-    monkeypatch.setitem(sys.modules, name, broken)
-    assert line in faults(capsys)
-
-
-def test_what_is_missing_is_said_and_torch_is_not_missed_in_the_light_install(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "versions", lambda: {"numpy": None, "torch": None, "zarr": None})
-    lines = [f"doctor: {name} is missing. Install segmeter again." for name in ("numpy", "torch")]
-    assert faults(capsys) == tuple(lines)
-    monkeypatch.setattr(doctor, "_is_installed", lambda name: name == "segmeter-score")
-    assert faults(capsys) == tuple(lines[:1])
-    monkeypatch.setattr(doctor, "_is_installed", lambda name: True)
-    assert faults(capsys)[0].startswith("doctor: segmeter and segmeter-score are both installed")

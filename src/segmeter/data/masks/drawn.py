@@ -96,7 +96,7 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
             if not spec.has_ignored:
                 rule = "to be ignored, as nobody counted its objects"
                 raise file_error(path, "a crowd", rule, "no ignored value", f"Set {IGNORED_KEY}=255.")
-            value = spec.ignore_index
+            value = spec.unlabelled_value
         else:
             count += 1
             value = spec.number_of(count) if is_numbered else drawn.label

@@ -61,11 +61,6 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         row["links"] = {"name": _holding(spec.names.index(row["name"]), columns)}
     for number, row in enumerate(groups):
         row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), _sorted(f"group/{number}", columns))
-    slices = figures.slices(summary)
-    for row in slices:
-        key = f"{SLICE}{row['by']}"
-        link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
-        row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
     outside = _sorted("invalid", columns, "above 0")
     notes = [(line, outside if line.endswith(figures.OUTSIDE) else None) for line in figures.notes(summary)]
     evaluation = {
@@ -76,7 +71,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "errors": error_types(summary, columns),
         "measures": Table.of(MEASURES, measures(summary, columns), names=2, strong=()),
-        "slices": slice_table(summary, slices),
+        "slices": slice_table(summary, _linked_slices(summary, columns)),
         "conventions": convention_table(summary),
         "refused": [row["refused"] for row in figures.conventions(summary)[1] if row["refused"]],
         "calibration": [Table.of(*parts, strong=()) for parts in zip(CALIBRATION, calibrated, strict=True) if charts],
@@ -93,6 +88,16 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         folder, page_columns, spec, config, order=order, facts=facts, left_out=left_out, arrays=arrays
     )
     return {"evaluation": evaluation, "explorer": explorer}
+
+
+def _linked_slices(summary: Mapping[str, Any], columns: Mapping[str, CaseColumn]) -> list[dict[str, Any]]:
+    """Return the rows of the slices' table, with links that show the cases of each slice."""
+    slices = figures.slices(summary)
+    for row in slices:
+        key = f"{SLICE}{row['by']}"
+        link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
+        row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
+    return slices
 
 
 def explorer_values(
