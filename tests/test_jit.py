@@ -116,6 +116,23 @@ def test_a_change_in_a_part_or_a_constant_of_another_file_is_compiled_anew(tmp_p
     assert found == ["1100 10 0 0", "1100 10 1 1", "1200 10 0 0", "2200 20 0 0"]
 
 
+def test_a_cache_with_arguments_of_a_class_that_was_renamed_is_written_again(tmp_path):
+    """Numba reads the whole index before it looks whether the source has changed, and would raise AttributeError."""
+    module = (
+        "from typing import NamedTuple\nfrom segmeter.jit import kernel\n\n"
+        "class {0}(NamedTuple):\n    a: int\n\n"
+        "@kernel\ndef f(job):\n    return job.a\n\ndef run():\n    return f({0}(7)), sum(f.stats.cache_hits.values())\n"
+    )
+    environment, found = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}, []
+    command = [sys.executable, "-c", "import jobs; print(*jobs.run())"]
+    for name in ("Job", "KernelJob", "KernelJob"):
+        if name not in found:
+            (tmp_path / "jobs.py").write_text(module.format(name))
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        found += [name, done.stdout.strip()]
+    assert found[1::2] == ["7 0", "7 0", "7 1"]
+
+
 @pytest.mark.parametrize(("before", "after"), [
     ("1", "2"),
     ("1.5", "2.5"),

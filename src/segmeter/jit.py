@@ -72,7 +72,11 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, extended to notice new options and changes in other files."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        overload = super().load_overload(sig, target_context)
+        try:
+            overload = super().load_overload(sig, target_context)
+        except (AttributeError, ImportError):  # The index holds arguments of a class that has since been renamed.
+            self.flush()
+            overload = None
         if overload is None:
             _say_compiling()
         return overload
