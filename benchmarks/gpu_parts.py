@@ -143,7 +143,7 @@ def steps_without_a_wait(context: Context) -> None:
     card = card_of(case.encoder)
     augment = Augment(AugmentConfig(rotate=10, blur=1.0, noise=0.05), card.spec)
     step = our_step(build_segmenter(card).train().to(device), device=device, augment=augment)
-    random_numbers = partial(augment.random_numbers, seed=0)
+    random_numbers = partial(augment.draw, seed=0)
     steps = 3 if context.quick else 500
     with Batches(
         Repeated(case), first=0, progress=lambda _: 0.0, workers=2, device=device, random_numbers=random_numbers

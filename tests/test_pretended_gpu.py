@@ -177,7 +177,7 @@ def deferring_source():
 
 
 def batches_on(device):
-    given = {"device": torch.device(device), "random_numbers": partial(Augment(AUGMENTS, SPEC).random_numbers, seed=0)}
+    given = {"device": torch.device(device), "random_numbers": partial(Augment(AUGMENTS, SPEC).draw, seed=0)}
     with Batches(deferring_source(), first=0, progress=lambda _: 1.0, workers=0, **given) as batches:
         return [batches.next_batch() for _ in range(3)]
 

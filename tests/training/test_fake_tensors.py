@@ -38,7 +38,7 @@ CHANGE = Augment(
     AugmentConfig(flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0),
     SPEC,
 )
-DRAWS = CHANGE.random_numbers(seed=0, epoch=0, indices=np.arange(4), channels=3)
+DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
 
 

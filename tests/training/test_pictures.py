@@ -67,7 +67,7 @@ def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_pat
     (((images, targets, names, folder), _),) = seen.call_args_list
     image, target, indices, _ = TinySource(cases).batch(0, 0, 0.0)
     augment = TinyAugment()
-    draws = augment.random_numbers(seed=0, epoch=0, indices=indices, channels=3)
+    draws = augment.draw(seed=0, epoch=0, indices=indices, channels=3)
     wanted, _ = augment(torch.from_numpy(image).permute(0, 3, 1, 2), None, draws)
     np.testing.assert_array_equal(images, wanted.permute(0, 2, 3, 1).numpy())
     np.testing.assert_array_equal(targets, target)

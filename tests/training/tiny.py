@@ -146,7 +146,7 @@ class TinyNetwork(nn.Module):
 class TinyAugment:
     """Adds noise that depends on the seed, the epoch and the case alone."""
 
-    def random_numbers(self, *, seed, epoch, indices, channels):
+    def draw(self, *, seed, epoch, indices, channels):
         seeds = tuple(seed * 10007 + epoch * 101 + int(index) for index in indices)
         return RandomNumbers(torch.zeros(len(seeds), channels), seeds)
 

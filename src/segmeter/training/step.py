@@ -138,7 +138,7 @@ def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Ca
         progress=lambda number: progress(number // config.accumulate),
         workers=config.workers,
         device=device,
-        random_numbers=partial(augment.random_numbers, seed=config.seed) if augment else None,
+        random_numbers=partial(augment.draw, seed=config.seed) if augment else None,
     )
 
 

@@ -30,7 +30,7 @@ def random_batch(count=4, *, channels=3, size=(12, 16), seed=0):
 
 def apply(augment, image, target, *, epoch=0, indices=None, seed=0):
     indices = np.arange(len(image)) if indices is None else np.asarray(indices)
-    draws = augment.random_numbers(seed=seed, epoch=epoch, indices=indices, channels=image.shape[1])
+    draws = augment.draw(seed=seed, epoch=epoch, indices=indices, channels=image.shape[1])
     return augment(image, target, draws)
 
 

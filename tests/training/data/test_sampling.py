@@ -110,9 +110,7 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     for index in range(len(source)):
         image, target, numbers, _ = source.batch(4, index)
         batch = to_torch(image).permute(0, 3, 1, 2), to_torch(target)
-        images, targets = change(
-            *batch, change.random_numbers(seed=0, epoch=4, indices=numbers, channels=image.shape[-1])
-        )
+        images, targets = change(*batch, change.draw(seed=0, epoch=4, indices=numbers, channels=image.shape[-1]))
         seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
     assert len(seen) == 72
 

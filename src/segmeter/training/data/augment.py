@@ -50,7 +50,7 @@ class Augment:
     config: AugmentConfig
     spec: ClassSpec
 
-    def random_numbers(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> RandomNumbers:
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> RandomNumbers:
         """Draw the random numbers for a batch, on the host.
 
         Parameters

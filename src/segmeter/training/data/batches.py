@@ -65,7 +65,7 @@ class RandomNumbers(NamedTuple):
 class Augmentation(Protocol):
     """Changes a batch on its device. All random numbers come from the host, from seed, epoch and index alone."""
 
-    def random_numbers(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> RandomNumbers: ...
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> RandomNumbers: ...
 
     def __call__(self, image: Tensor, target: Tensor, random_numbers: RandomNumbers) -> tuple[Tensor, Tensor]: ...
 
@@ -109,7 +109,7 @@ class Batches(AbstractContextManager["Batches"]):
         Where batches go. A GPU copies them from page-locked memory on a stream of its own during the step before, and
         only the kernels that need a batch wait for it.
     random_numbers
-        `Augmentation.random_numbers` with a seed, called in any thread; or None.
+        `Augmentation.draw` with a seed, called in any thread; or None.
     """
 
     def __init__(
