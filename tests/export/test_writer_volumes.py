@@ -46,7 +46,7 @@ def test_a_multilabel_volume_has_a_file_per_class_that_its_library_and_we_read_v
     for name, mask in zip(spec.names, labels, strict=True):
         (path,) = (tmp_path / each for each in written if f"labels/{name}/" in each)
         np.testing.assert_array_equal(PEERS[form](path), mask, strict=True)
-        with open_array(path, settled=True, axes="map") as array:
+        with open_array(path, refuse_changes=True, axes="map") as array:
             np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(mask.shape), mask)
             assert (array.geometry.spacing, array.geometry.unit) == (EDGES, "mm")
 

@@ -1,4 +1,4 @@
-"""Turns logits into labels in one pass over the logits: by numba on the CPU, Triton on CUDA, torch otherwise.
+"""Finds the largest channel of each pixel in one pass over the logits: by numba on the CPU, Triton on CUDA, or torch.
 
 torch's own argmax over the channels goes pixel by pixel, which is slow on the CPU in either layout. On CUDA, torch
 would read the logits three times and write int64 indices. The first call that needs numba or Triton imports it.

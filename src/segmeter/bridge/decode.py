@@ -1,4 +1,4 @@
-"""Decodes logits into labels or probabilities where the logits are, so that one byte per pixel crosses."""
+"""Decodes logits into labels or probabilities where the logits are. Labels up to 255 cross as one byte per pixel."""
 
 import math
 from collections.abc import Sequence

@@ -264,7 +264,7 @@ class Uploader:
         return self.move([host])[0]
 
     def move(self, hosts: Sequence[Tensor]) -> list[Tensor]:
-        """Move CPU tensors to the device. On CUDA this only doesn't wait if they are pinned."""
+        """Move CPU tensors to the device. On CUDA they must be pinned, or the host waits for the copy."""
         if self._side is None:
             return [host.to(self.device) for host in hosts]
         current = torch.cuda.current_stream(self.device)

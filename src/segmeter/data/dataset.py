@@ -216,7 +216,7 @@ class Dataset:
             The file is damaged, gone, not such an image, or changed since it was verified.
         """
         pair = self.pairs[index]
-        with open_array(pair.image, settled=True, streams=self.streams, **self.reading.limits) as stored:
+        with open_array(pair.image, refuse_changes=True, streams=self.streams, **self.reading.limits) as stored:
             sha256 = stored.sha256 if hashed or pair.sha256 else ""
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)

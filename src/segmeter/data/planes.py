@@ -147,7 +147,7 @@ class VolumeSet(Dataset):
         pair = self.pairs[index]
         path = Path(pair.paths[number])
         target = folder / f"{number}.npy"
-        with open_array(path, settled=True, **self.reading.options(path)) as array:
+        with open_array(path, refuse_changes=True, **self.reading.options(path)) as array:
             if pair.sha256 and array.sha256 != pair.sha256[number]:
                 raise content_changed(path)
             is_mask = path in pair.masks

@@ -41,9 +41,9 @@ class CaseScorer:
     Parameters
     ----------
     reading
-        How its files are read.
+        How the files of a pair are read.
     metrics
-        Its group of the configuration.
+        The group `metrics` of the configuration.
     flag_missing
         Whether rows say which cases had no prediction.
     processes

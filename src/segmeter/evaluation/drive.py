@@ -1,4 +1,4 @@
-"""Runs an evaluation: takes the results of cases in their order, shows progress, and appends one row per case.
+"""Runs an evaluation: takes the results of cases in their order, shows progress, and hands them to the manifest.
 
 `score`, `eval` and `predict` differ only in the source of their cases. Each source works on its cases in threads, as
 many as fit into memory: it reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and
@@ -55,7 +55,7 @@ def drive(
     what, total, parts
         As `segmeter.progress.track` shows them.
     on_case
-        Called with each finished case once the manifest has it.
+        Called with each finished case after it was handed to the manifest, which writes up to 64 cases at a time.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
 from segmeter.metrics.calibration_file import empty_sums, read_sums
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.cases.table import SCORE, CaseTable
+from segmeter.metrics.cases.table import EXTRA_PREFIX, CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.parallel import map_in_threads
@@ -30,7 +30,7 @@ from segmeter.progress import track
 from segmeter.records import flatten
 from segmeter.schema import as_plain
 
-MISSING = SCORE + "missing"  # The column is 1 where a case has no prediction
+MISSING = EXTRA_PREFIX + "missing"  # The column is 1 where a case has no prediction
 
 Records = Mapping[str, Mapping[str, Any]]
 

@@ -251,7 +251,7 @@ def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> t
         It can't be read, or has another size.
     """
     if len(shape) == 2 and volume_format(path) is None:
-        with open_array(path, settled=True, max_pixels=max_pixels) as stored:
+        with open_array(path, refuse_changes=True, max_pixels=max_pixels) as stored:
             image = image_of(stored, channels=None, orientation="refuse")
             digest = stored.sha256
         size = image.shape[:2]

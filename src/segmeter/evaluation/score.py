@@ -209,7 +209,7 @@ def measure_probs(
     problems = list[str]()
 
     def decode(path: Path) -> tuple[NDArray[Any], str]:
-        with open_array(path, settled=True, key=reading.key, max_pixels=max_values, axes="probs") as array:
+        with open_array(path, refuse_changes=True, key=reading.key, max_pixels=max_values, axes="probs") as array:
             return array.read(), array.sha256
 
     def read(pair: MaskPair) -> tuple[str, NDArray[Any], NDArray[Any], str]:

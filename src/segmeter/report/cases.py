@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError, SegmeterError
-from segmeter.metrics.cases.table import CHANGED, SCORE, CaseTable, decode_key, floats_of, whole_numbers
+from segmeter.metrics.cases.table import CHANGED_PREFIX, EXTRA_PREFIX, CaseTable, decode_key, floats_of, whole_numbers
 from segmeter.metrics.cases.typed import STATUSES, class_statuses
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, find_direction, find_facts, is_number
@@ -145,11 +145,11 @@ def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> Iterat
             invalid = counts[..., -1].sum(axis=-1)
             values["invalid", "pixels predicted outside the classes", "count", "case"].append(invalid)
         for name in part.column_names:
-            if name.startswith(CHANGED):
-                step = name.removeprefix(CHANGED)
+            if name.startswith(CHANGED_PREFIX):
+                step = name.removeprefix(CHANGED_PREFIX)
                 changed = whole_numbers(part[name])
                 values[f"changed/{step}", f"changed by {step}", "count", "post-processing"].append(changed)
-            elif name.startswith(SCORE) and not decode_key(score := name.removeprefix(SCORE)):
+            elif name.startswith(EXTRA_PREFIX) and not decode_key(score := name.removeprefix(EXTRA_PREFIX)):
                 values[f"extra/{score}", score, "number", "further scores"].append(floats_of(part[name]))
     for (key, label, kind, group), parts in values.items():
         yield CaseColumn(key, label, np.concatenate(parts), kind, group)

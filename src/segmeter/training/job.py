@@ -24,7 +24,7 @@ from segmeter.training.data.cases import Cases
 from segmeter.training.optimizers import find_encoder
 
 CONTENTS = "data.json"  # this file of the run's folder holds the hash of every file of the data
-# These keys change how fast or how often something happens, never what is learned. All others must be the same on
+# These keys change how fast or how often something happens, never how a step learns. All others must be the same on
 # resuming. Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),

@@ -175,7 +175,8 @@ class Trainer:
         if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
             draw_first(batches[0], self.job, self.job.draw_batch)
         order = Order(self.step, self.progress(self.step), validates=False)
-        self.stop.hear(self.job.world.tell(order, self.stop.number))
+        highest = self.job.world.tell(order, self.stop.number)
+        self.stop.hear(highest)  # a signal to any process stops all
         result = run_step(self.job, self.learner, batches, order)
         self.step, self.lr = result.step, result.lr
         self.guard.note(result)
@@ -209,7 +210,8 @@ class Trainer:
             return
         start = time.monotonic()
         order = Order(self.step, self.progress(self.step), validates=True)
-        self.stop.hear(self.job.world.tell(order, self.stop.number))
+        highest = self.job.world.tell(order, self.stop.number)
+        self.stop.hear(highest)  # a signal to any process stops all
         with self.throughput.stage("validation"):
             validated = self.validator(self.step, self.lr)
         self.due = validated is None

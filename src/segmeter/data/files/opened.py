@@ -55,14 +55,14 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator[FileArray]:
+def open_array(path: Path, *, refuse_changes: bool = False, **options: Any) -> Iterator[FileArray]:
     """Open an image or mask without reading its pixels; whatever is read inside the block is checked.
 
     Parameters
     ----------
     path
         A file of any format in `OPENERS`, or a Zarr folder.
-    settled
+    refuse_changes
         Whether to refuse a file that changes inside the block.
     options
         The fields of `Opening`.
@@ -75,7 +75,7 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
     opening = Opening(**options)
     form = volume_format(path)
     if form == "zarr":
-        with unchanged([path]) if settled else nullcontext():
+        with unchanged([path]) if refuse_changes else nullcontext():
             with damage_named(path):
                 array: FileArray = ZarrArray(path, opening)
             yield array
@@ -88,7 +88,7 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
         if form not in (*_READ_ONCE, "tiff") or opening.axes != "image":
             remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
             check_size(path, os.fstat(file.fileno()).st_size, _BYTES_PER_PIXEL * opening.max_pixels, remedy)
-        with unchanged([path]) if settled and form not in _READ_ONCE else nullcontext():
+        with unchanged([path]) if refuse_changes and form not in _READ_ONCE else nullcontext():
             with damage_named(path):
                 array = OPENERS[form](path, file, opening=opening)  # type: ignore[call-arg]
             yield array

@@ -78,7 +78,7 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     if form in OUTLINES:
         values = read_outlines(path, form, reading, shape=shape)
         return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
-    with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
+    with open_array(path, refuse_changes=True, **reading.options(path, is_folder=form == "zarr")) as array:
         codes = array.samples() if isinstance(array, PictureArray) else None
         if codes is None:  # not a plain PNG of one channel, whose header needs no check
             check_mask_header(path, array.header, label_map=reading.label_map)
@@ -184,7 +184,7 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
     DataError
         The file is damaged or too large, or is not such an array.
     """
-    with open_array(path, settled=True, key=key, max_pixels=max_pixels, axes="map") as array:
+    with open_array(path, refuse_changes=True, key=key, max_pixels=max_pixels, axes="map") as array:
         return StoredMap(values=array.read(), geometry=array.geometry, sha256=array.sha256)
 
 

@@ -102,7 +102,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
 
 def read_probs(path: Path, *, max_pixels: int) -> NDArray[np.float32]:
     """Read stored probabilities (C, H, W)."""
-    with open_array(path, settled=True, max_pixels=max_pixels, axes="probs") as array:
+    with open_array(path, refuse_changes=True, max_pixels=max_pixels, axes="probs") as array:
         values = array.read()
     return values.astype(np.float32) / np.float32(255 if values.dtype == np.uint8 else 1)
 

@@ -22,11 +22,11 @@ from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
 from segmeter.metrics.cases.objects import open_objects, write_objects
 from segmeter.metrics.cases.table import (
-    CHANGED,
+    CHANGED_PREFIX,
+    EXTRA_PREFIX,
     FIXED,
     HASHES,
     NO_ROWS,
-    SCORE,
     TERMS,
     CaseRow,
     CaseTable,
@@ -142,7 +142,7 @@ def _lay_out(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) ->
         schema = pa.unify_schemas([schema, part.schema])
         filled |= {name for name in (*TERMS, *HASHES) if part[name].null_count < len(part)}
     optional = [name for name in (*TERMS, *HASHES) if name in filled]
-    optional += [name for prefix in (CHANGED, SCORE) for name in schema.names if name.startswith(prefix)]
+    optional += [name for prefix in (CHANGED_PREFIX, EXTRA_PREFIX) for name in schema.names if name.startswith(prefix)]
     metadata = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     averaged = range(spec.num_classes) if classes is None else classes
     status_names = pa.array(STATUSES)
@@ -209,7 +209,11 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
 
 def _open(given: str | Path, *, objects: bool) -> CaseTable:
     path, file, spec = _open_file("read_cases", given)
-    names = [name for name in file.schema_arrow.names if name in _ROW_COLUMNS or name.startswith((CHANGED, SCORE))]
+    names = [
+        name
+        for name in file.schema_arrow.names
+        if name in _ROW_COLUMNS or name.startswith((CHANGED_PREFIX, EXTRA_PREFIX))
+    ]
     list_objects = open_objects(path.parent) if objects else None
 
     def load(groups: range) -> pa.Table:

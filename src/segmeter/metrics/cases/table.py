@@ -28,7 +28,7 @@ BLOCK = 4096
 CELLS = 1 << 21
 TERMS = ("loss_sums", "loss_denominators")
 HASHES = ("target_crc32", "objects_crc32")  # checksums that tell whether two runs have the same targets
-CHANGED, SCORE = "changed_", "extra_"  # prefixes of columns that only some runs have
+CHANGED_PREFIX, EXTRA_PREFIX = "changed_", "extra_"  # prefixes of columns that only some runs have
 UNKNOWN = -1  # a missing checksum, or the depth of an image
 Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
 ColumnKey = tuple[str, str, bool]  # metric, region, and whether it is summed
@@ -163,12 +163,12 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
         {name: getattr(row, name) for name in ("case_id", "height", "width", "depth", "loss", *HASHES)}
         | {"spacing": row.spacing and list(row.spacing), "unit": row.unit or None if row.spacing else "pixels"}
         | {name: [term[side] for term in row.loss_terms] or None for side, name in enumerate(TERMS)}
-        | {CHANGED + step: pixels for step, pixels in row.changed_pixels.items()}
-        | {SCORE + name: score for name, score in row.scores.items()}
+        | {CHANGED_PREFIX + step: pixels for step, pixels in row.changed_pixels.items()}
+        | {EXTRA_PREFIX + name: score for name, score in row.scores.items()}
         for row in rows
     ]
     types = {"case_id": pa.string(), **FIXED}
-    for prefix, dtype in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
+    for prefix, dtype in ((CHANGED_PREFIX, pa.int64()), (EXTRA_PREFIX, pa.float64())):
         types |= dict.fromkeys((name for row_cells in cells for name in row_cells if name.startswith(prefix)), dtype)
     columns = {  # NaN becomes null
         name: pa.array([row_cells.get(name) for row_cells in cells], dtype, from_pandas=dtype == pa.float64())
@@ -264,11 +264,11 @@ def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
     measured = list[MeasureColumn]()
     extra = dict[str, float]()
     for name, value in values.items():
-        score = name.removeprefix(SCORE)
+        score = name.removeprefix(EXTRA_PREFIX)
         number = np.nan if value is None else value
-        if name.startswith(CHANGED):
-            changed |= {} if value is None else {name.removeprefix(CHANGED): value}
-        elif not name.startswith(SCORE):
+        if name.startswith(CHANGED_PREFIX):
+            changed |= {} if value is None else {name.removeprefix(CHANGED_PREFIX): value}
+        elif not name.startswith(EXTRA_PREFIX):
             continue
         elif key := decode_key(score):
             measured.append(MeasureColumn(key[0], key[1], number, key[2]))

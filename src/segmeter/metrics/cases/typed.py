@@ -18,9 +18,9 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, Status
 from segmeter.metrics.cases.table import (
+    EXTRA_PREFIX,
     HASHES,
     LARGE,
-    SCORE,
     TERMS,
     UNKNOWN,
     CaseRow,
@@ -115,7 +115,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, S
         spacing += [spacings.setdefault(pair, len(spacings)) for pair in edges]
         small_columns.append(part.select([name for name in part.column_names if name not in LARGE]))
     columns = pa.concat_tables(small_columns, promote_options="default")
-    keys = {name: decode_key(name.removeprefix(SCORE)) for name in columns.column_names if name.startswith(SCORE)}
+    keys = {
+        name: decode_key(name.removeprefix(EXTRA_PREFIX))
+        for name in columns.column_names
+        if name.startswith(EXTRA_PREFIX)
+    }
     # joined one after the other, so that no more than one is in memory twice
     joined = [np.concatenate([block.pop(0) for block in blocks], axis=1).T for _ in ClassTotals._fields]
     terms = [columns[name].combine_chunks() for name in TERMS]

@@ -1,5 +1,7 @@
 """Scores each slice of the cases, and compares it with the other cases or with another run.
 
+A slice is a subset of the cases, such as those of one scanner; it is not a plane of a volume.
+
 Axis letters: N cases, U units that are resampled, S slices by one column, C columns that are added up, R sums (one per
 resample), H scores.
 """

@@ -20,10 +20,10 @@ from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import RandomNumbers
 from segmeter.training.data.epoch import AUGMENT, make_rng
 
-Uniforms = Mapping[str, Tensor]  # a random number from 0 to 1 for each sample, (B,), by a name from `_CHANGES`
+Uniforms = Mapping[str, Tensor]  # a random number from 0 to 1 for each sample, (B,), by a name from `_DRAWN`
 
 # Each sample has a random number for each name, always in this order, so that no setting affects another one's numbers
-_CHANGES = (
+_DRAWN = (
     *("flip_horizontal", "flip_vertical", "rotate", "shear_x", "shear_y"),
     *("blur", "brightness", "contrast", "saturation", "gamma", "noise"),
 )
@@ -63,7 +63,7 @@ class Augment:
             Number of channels of the images.
         """
         generators = [make_rng(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
-        table = [rng.random(len(_CHANGES) + channels, dtype=np.float32) for rng in generators]
+        table = [rng.random(len(_DRAWN) + channels, dtype=np.float32) for rng in generators]
         return RandomNumbers(to_torch(np.stack(table)), tuple(int(rng.integers(2**63)) for rng in generators))
 
     def __call__(self, image: Tensor, target: Tensor, random_numbers: RandomNumbers) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ class Augment:
         scaled for floats. Pixels turned in from outside are mirrored in the image and ignored in the target, or
         mirrored there too if the data has no ignored value.
         """
-        uniforms = dict(zip(_CHANGES, random_numbers.table.T, strict=False))
+        uniforms = dict(zip(_DRAWN, random_numbers.table.T, strict=False))
         turns = self.config.rotate or self.config.shear
         recolours = any(getattr(self.config, name) for name in _TONES)
         full_scale = _FULL_SCALE.get(image.dtype)
@@ -96,7 +96,7 @@ class Augment:
         if turns:
             image, target = self._turn(image, target, uniforms)
         if recolours:
-            image = self._recolour(image, uniforms, random_numbers.table[:, len(_CHANGES) :])
+            image = self._recolour(image, uniforms, random_numbers.table[:, len(_DRAWN) :])
             if self.config.noise:
                 image = add_noise(image, uniforms["noise"] * self.config.noise, random_numbers.seeds)
             image = image if full_scale is None else image.clamp(0.0, 1.0)
