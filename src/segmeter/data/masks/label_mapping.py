@@ -237,7 +237,7 @@ def to_labels(
     labels = [known.get(write(int(value)), -1) for value in present]
     unknown = [f"{write(int(present[k]))} ({counts[k]} pixels)" for k, label in enumerate(labels) if label < 0]
     if unknown:
-        ignored = f" and {spec.ignore_index} (ignored)" if spec.has_ignored else ""
+        ignored = f" and {spec.unlabelled_value} (ignored)" if spec.has_ignored else ""
         listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
         rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
         remedy = _remedy(present, counts, len(unknown), spec, label_map)

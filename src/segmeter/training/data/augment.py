@@ -112,9 +112,9 @@ class Augment:
         planes = target.view(len(target), -1, *target.shape[-2:])
         look_up = partial(functional.grid_sample, grid=grid, padding_mode="reflection", align_corners=False)
         labels = look_up(planes.to(torch.float32), mode="nearest").to(target.dtype)
-        if self.spec.ignore_index is not None:
+        if self.spec.has_ignored:
             outside = (grid.abs() > 1).any(-1)
-            labels = labels.masked_fill(outside[:, None], self.spec.ignore_index)
+            labels = labels.masked_fill(outside[:, None], self.spec.unlabelled_value)
         return look_up(image, mode="bilinear"), labels.view(target.shape)
 
     def _recolour(self, image: Tensor, uniforms: Uniforms, gains: Tensor) -> Tensor:
