@@ -166,6 +166,12 @@ def test_a_letterbox_is_grey_around_the_image_and_is_cropped_again():
     assert less.shape[-2:] == (32, 64), "a network of any size gets no more grey than its stride needs"
 
 
+def test_large_labels_keep_every_digit_when_they_are_resized():
+    _, restore = fit(torch.zeros(1, 3, 4, 6, dtype=torch.uint8), SizeConfig(fit="fixed:2x3"))
+    labels = torch.tensor([[[2**24 + 1, 2**31 + 1, 3], [2**40 + 1, 5, 6]]])
+    assert torch.equal(restore(labels), labels.repeat_interleave(2, -1).repeat_interleave(2, -2))
+
+
 def test_opencv_s_resize_is_opencv_s():
     cv2 = load("cv2", "opencv-python-headless")
     image = np.random.default_rng(0).integers(0, 256, (101, 77, 3), dtype=np.uint8)

@@ -209,8 +209,12 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
 
 def resize(maps: Tensor, size: tuple[int, ...], mode: str | None = None, *, antialias: bool = False) -> Tensor:
     """Resize (..., H, W) as torchvision does. Without a mode, logits are resized bilinearly, labels to the nearest."""
-    mode = mode or ("bilinear" if maps.is_floating_point() else "nearest")
-    resized: Tensor = vision.resize(maps, [*size], InterpolationMode(mode), antialias=antialias)
+    resized: Tensor
+    if mode is None and not maps.is_floating_point():
+        # torchvision resizes integers as float32, which rounds labels above 2^24
+        resized = vision.resize(maps.double(), [*size], InterpolationMode.NEAREST).to(maps.dtype)
+    else:
+        resized = vision.resize(maps, [*size], InterpolationMode(mode or "bilinear"), antialias=antialias)
     return resized
 
 
