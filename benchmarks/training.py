@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from harness import Row, Spent, Time, compare, demand, publish, race
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
-from segmeter.distributed.ranks import ALONE, Averaged
+from segmeter.distributed.ranks import ALONE, ParallelModel
 from segmeter.inference.device import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
 from segmeter.models.config import ModelCard
@@ -119,7 +119,7 @@ def our_step(
     """One step over a batch that is on the device, as `segmeter train` takes it."""
     segmenter = segmenter.to(memory_format=torch.channels_last)
     learner = SimpleNamespace(
-        forward=Averaged(segmenter, ALONE),
+        forward=ParallelModel(segmenter, ALONE),
         world=ALONE,
         loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID).to(device),
         optimizer=build_adamw(AdamWConfig(), model=segmenter),

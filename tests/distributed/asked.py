@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.data.sample import Sample
-from segmeter.distributed.ranks import Averaged, Order, World
+from segmeter.distributed.ranks import Order, ParallelModel, World
 from segmeter.errors import RunError, StopSignals
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
@@ -86,7 +86,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
     model = network(1 if spec is BINARY else 3)
     optimizer = Kept(model.parameters(), lr=0.1)
     loss = build_loss(LOSSES.schema(options["name"])(**options), spec=spec)
-    value, _ = step_of(model if world.size == 1 else Averaged(model, world), additive(loss, spec), optimizer)(mine)
+    value, _ = step_of(model if world.size == 1 else ParallelModel(model, world), additive(loss, spec), optimizer)(mine)
     return float(value), optimizer.gradient
 
 
@@ -108,7 +108,7 @@ def work(world: World, folder: Path) -> dict[str, Any]:
 
 def step_without_waiting(world: World) -> list[str]:
     """Whatever waits for the device in a step, once the first step has wrapped the model."""
-    model, focal = Averaged(network(), world), build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC)
+    model, focal = ParallelModel(network(), world), build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC)
     step = step_of(model, additive(focal, SPEC), torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True))
     mine = batches(4, seed=2)[world.rank :: world.size]
     step(mine)
@@ -135,7 +135,7 @@ def two_passes(world: World, *, frozen: bool) -> list[Tensor]:
     layer does not learn.
     """
     model = network()
-    averaged, gradients = Averaged(model, world), []
+    averaged, gradients = ParallelModel(model, world), []
     image = torch.full((1, 3, 4, 4), 1.0 + world.rank, dtype=torch.float64)
     for last in (False, True):
         if frozen:
@@ -165,7 +165,7 @@ class Unfinished(nn.Module):
 def three_steps(world: World) -> Tensor:
     """The weights after three steps, each over both images."""
     model = Unfinished().double()
-    run = model if world.size == 1 else Averaged(model, world)
+    run = model if world.size == 1 else ParallelModel(model, world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     images = torch.arange(96, dtype=torch.float64).reshape(2, 3, 4, 4).sin()
     for _ in range(3):

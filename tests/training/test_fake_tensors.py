@@ -29,7 +29,7 @@ from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batch
 from segmeter.training.data.windows import Resizing
 from segmeter.training.job import check_job
-from segmeter.training.learner import Average
+from segmeter.training.learner import WeightAverage
 from segmeter.training.optimizers import build_adamw
 from tests.training.tiny import SPEC, stepper, tiny_job, tiny_segmenter
 
@@ -112,7 +112,7 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch, fake_gpu):
     loss = FocalLoss("multiclass", ignore_index=255)
     loss.register_buffer("class_weights", torch.ones(3), persistent=False)
     values = steps_of(fake_gpu, loss)
-    Average(fake_gpu, fake_gpu, 0.9).update()
+    WeightAverage(fake_gpu, fake_gpu, 0.9).update()
     logits, options = torch.empty(4, 3, 32, 32), focal_torch.FocalOptions("multiclass")
     values.append(focal_triton.gradient(logits, logits[:, 0].byte(), options, torch.ones(())))
     assert {value.device.type for value in values} == {"cuda"}

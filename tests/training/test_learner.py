@@ -43,7 +43,7 @@ def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
 def test_average_by_hand_also_of_statistics_while_counters_are_copied():
     model, average = nn.BatchNorm1d(1), nn.BatchNorm1d(1)
     averaged = {name: value for name, value in average.state_dict().items() if value.is_floating_point()}
-    ema = parts.Average(average, model, decay=0.15)
+    ema = parts.WeightAverage(average, model, decay=0.15)
     for name, value in averaged.items():
         nn.init.constant_(value, 1.0)
         nn.init.constant_(model.state_dict()[name], 3.0)

@@ -13,7 +13,7 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.sample import Sample
-from segmeter.distributed.ranks import ALONE, Averaged
+from segmeter.distributed.ranks import ALONE, ParallelModel
 from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
@@ -241,5 +241,5 @@ def stepper(forward, **parts):
     if "optimizer" not in parts:
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
         usual["optimizer"] = build_sgd(sgd, model=forward)
-    forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
+    forward = forward if isinstance(forward, ParallelModel) else ParallelModel(forward, ALONE)
     return partial(update_from_batches, SimpleNamespace(forward=forward, world=forward.world, **usual | parts))

@@ -13,6 +13,7 @@ from segmeter.schema import REQUIRED, Config, Given, RuleError, Unit, rule
 
 Instances = Literal[False, True, "references", "predictions"]
 TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
+StoredLabel = Annotated[int | None, Field(ge=0, le=65535)]
 Preset = Literal["cityscapes", "cityscapes-colours", "ade20k", "voc", "voc-colours"]
 
 _VOID = 255
@@ -50,7 +51,7 @@ class ClassesConfig(Config, title="data"):
     colours: Colours | None = None
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette. There the first class is black if
     it is called background, other, void, ... or if the task is binary."""
-    ignore_index: int | None = Field(None, ge=0, le=65535)
+    ignore_index: StoredLabel = None
     """The label of pixels that are excluded from loss and metrics. It is not a class. null: there is none."""
     label_map: dict[str, int] = Field(default_factory=dict)
     """The label of each stored value or colour: {0: 0, 255: 1} or {"128,64,0": 1}. {} takes stored values as labels."""

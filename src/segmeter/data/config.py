@@ -8,7 +8,14 @@ from pydantic import Field, model_validator
 
 from segmeter.checks import nearest
 from segmeter.classes import CORE, Colours
-from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, check_objects
+from segmeter.data.classes_config import (
+    CAMVID_CLASSES,
+    CAMVID_COLOURS,
+    CELL_CLASSES,
+    CELL_COLOURS,
+    StoredLabel,
+    check_objects,
+)
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
 from segmeter.data.labels_config import nnunet_folder
@@ -239,7 +246,7 @@ class CamvidConfig(FolderConfig):
     """Names in the order of the labels."""
     colours: Colours | None = CAMVID_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
-    ignore_index: int | None = Field(11, ge=0, le=65535)
+    ignore_index: StoredLabel = 11
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     lists: str | None = "."
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
@@ -259,7 +266,7 @@ class CellsConfig(DataConfig):
     """Names in the order of the labels, background included."""
     colours: Colours | None = CELL_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
-    ignore_index: int | None = Field(255, ge=0, le=65535)
+    ignore_index: StoredLabel = 255
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     in_channels: Annotated[int, Unit("channels")] = Field(1, ge=1, le=1024)
     """Channels of an image."""

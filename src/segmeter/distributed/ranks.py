@@ -167,7 +167,7 @@ class World:
 ALONE = World()
 
 
-class Averaged:
+class ParallelModel:
     """Runs a model in `DistributedDataParallel`; a single process runs the model itself.
 
     The wrapper averages the gradients of the parameters that learn when it is made, so it is made again when that set

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from segmeter.distributed.ranks import Averaged
+from segmeter.distributed.ranks import ParallelModel
 from segmeter.errors import CheckpointError
 from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
@@ -33,7 +33,7 @@ AUTO_COMPILE_SECONDS = 600.0
 _LOG = logging.getLogger(__name__)
 
 
-class Average:
+class WeightAverage:
     """An exponential moving average of a model's weights and running statistics, in a second model.
 
     The decay starts at 0.1 and rises, min(decay, (1 + n) / (10 + n)) at update n, so that the random initial weights
@@ -86,7 +86,7 @@ class Learner:
         # The predictor moves its model to channels_last. Build everything that refers to weights after it.
         self.predictor = Predictor(self.published, settings.inference, device)
         self.segmenter.to(memory_format=torch.channels_last)
-        self.average = Average(self.published, self.segmenter, config.ema) if config.ema else None
+        self.average = WeightAverage(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = settings.optimizer.lr
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
@@ -101,7 +101,7 @@ class Learner:
                 *(config.accumulate, job.world.size, passes),
             )
         model = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
-        self.forward = Averaged(compiled(model, config, device=device, steps=limits.last_step), job.world)
+        self.forward = ParallelModel(compiled(model, config, device=device, steps=limits.last_step), job.world)
 
     def state(self) -> dict[str, Any]:
         """Return everything that `load` needs in addition to the published weights."""
