@@ -21,7 +21,7 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 # Exit codes of a process that a signal stopped. SLURM sends SIGUSR1 before its time limit: the run can resume, as after
 # a fault.
-EXIT_CODES = {
+SIGNAL_EXIT_CODES = {
     getattr(signal, name): code
     for name, code in (
         ("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT), ("SIGHUP", EXIT_HANGUP),
@@ -142,7 +142,7 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, received: signal.Signals) -> None:
         super().__init__("interrupted" if received == signal.SIGINT else f"stopped by {received.name}")
         self.received = received
-        self.exit_code = EXIT_CODES[received]
+        self.exit_code = SIGNAL_EXIT_CODES[received]
 
 
 class StopSignals:
@@ -162,7 +162,7 @@ class StopSignals:
     @property
     def exit_code(self) -> int:
         """The exit code of the received signal, 0 without one."""
-        return EXIT_CODES[self.received] if self.received else 0
+        return SIGNAL_EXIT_CODES[self.received] if self.received else 0
 
     @property
     def number(self) -> int:
@@ -179,7 +179,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous_handlers = {number: signal.signal(number, self._handle) for number in EXIT_CODES}
+            self._previous_handlers = {number: signal.signal(number, self._handle) for number in SIGNAL_EXIT_CODES}
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -190,7 +190,7 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            os._exit(EXIT_CODES[signal.Signals(number)])
+            os._exit(SIGNAL_EXIT_CODES[signal.Signals(number)])
         self.received = signal.Signals(number)
         if self.raises:
             raise Stopped(self.received)

@@ -15,9 +15,11 @@ from tests.data.crafted import put
 LOG = logging.getLogger("segmeter.somewhere")
 
 
-def test_what_was_said_before_the_run_was_opened_is_in_its_log_and_in_no_later_one(tmp_path, capsys):
+def test_what_was_said_before_the_run_was_opened_is_in_its_log_and_in_no_later_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("segmeter"), "level", logging.NOTSET)  # as in a new process
     with shown_warnings():
         LOG.warning("early %d", 1)
+        LOG.info("shown early", extra={"shown": True})
         with logged(tmp_path):
             LOG.warning("late")
             LOG.info("quiet")
@@ -26,7 +28,10 @@ def test_what_was_said_before_the_run_was_opened_is_in_its_log_and_in_no_later_o
         (tmp_path / "two").mkdir()
         with logged(tmp_path / "two"):
             LOG.warning("second")
-    assert capsys.readouterr().err == "warning: early 1\nwarning: late\nshown\nwarning: after\nwarning: second\n"
+    assert (
+        capsys.readouterr().err
+        == "warning: early 1\nshown early\nwarning: late\nshown\nwarning: after\nwarning: second\n"
+    )
     logs = [(folder / "log.txt").read_text().splitlines() for folder in (tmp_path, tmp_path / "two")]
     said = [[line.split(" segmeter.somewhere ")[1] for line in lines] for lines in logs]
     assert said == [["early 1", "late", "quiet", "shown"], ["after", "second"]]

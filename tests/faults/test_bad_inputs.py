@@ -17,7 +17,7 @@ import pytest
 from segmeter import files
 from segmeter.cli.commands import score
 from segmeter.cli.main import main
-from segmeter.errors import EXIT_CODES
+from segmeter.errors import SIGNAL_EXIT_CODES
 from tests.faults import world
 from tests.faults.bad import PREDICT, SCORE, TABLE, TRAIN, Bad
 from tests.faults.world import MARK
@@ -186,7 +186,7 @@ def test_the_code_and_the_state_agree_on_a_signal_at_the_end(when, name, capsys,
         assert (code, said, states) == (0, "", ["done"])
         return
     word = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
-    assert (code, said) == (EXIT_CODES[number], f"segmeter: {word}.")
+    assert (code, said) == (SIGNAL_EXIT_CODES[number], f"segmeter: {word}.")
     assert states == ["done" if more else word]
 
 

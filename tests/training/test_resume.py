@@ -11,7 +11,7 @@ import torch
 from torch.amp import GradScaler
 
 from segmeter.distributed.ranks import World
-from segmeter.errors import EXIT_CODES, Interrupted, StopSignals, let_finish
+from segmeter.errors import SIGNAL_EXIT_CODES, Interrupted, StopSignals, let_finish
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
@@ -122,13 +122,13 @@ with StopSignals() as stop:
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGUSR1", 3)])
 def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, name, code):
-    handlers = [signal.getsignal(each) for each in EXIT_CODES]
+    handlers = [signal.getsignal(each) for each in SIGNAL_EXIT_CODES]
 
     job = tiny_job(tmp_path, source=StoppingSource(TinyCases(), at=2, name=name))
     with pytest.raises(Interrupted, match=f"stopped by {name} after step 3; step-00000003 was saved") as caught:
         train(job)
     assert caught.value.exit_code == code
-    assert handlers == [signal.getsignal(each) for each in EXIT_CODES]
+    assert handlers == [signal.getsignal(each) for each in SIGNAL_EXIT_CODES]
     assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 3
 
 

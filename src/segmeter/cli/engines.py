@@ -24,7 +24,7 @@ from segmeter.checks import expected
 from segmeter.cli.folders import Job
 from segmeter.cli.messages import describe
 from segmeter.distributed.config import DaskConfig, SlurmConfig
-from segmeter.errors import EXIT_CODES, EXIT_FAULT, ConfigError, Interrupted, PeerError, StopSignals
+from segmeter.errors import EXIT_FAULT, SIGNAL_EXIT_CODES, ConfigError, Interrupted, PeerError, StopSignals
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
 
@@ -161,7 +161,7 @@ def by_torchrun(task: Task, count: int) -> JobOutcome:
         )
         outcome = JobOutcome(job=task.job, problems=(text,), exit_code=EXIT_FAULT)
     if signal_number and outcome.exit_code:
-        code = outcome.exit_code if outcomes else EXIT_CODES.get(signal_number, EXIT_FAULT)
+        code = outcome.exit_code if outcomes else SIGNAL_EXIT_CODES.get(signal_number, EXIT_FAULT)
         raise Interrupted(outcome.problems, exit_code=code)
     return outcome
 

@@ -71,6 +71,7 @@ class _Log(logging.Handler):
 def shown_warnings() -> Iterator[None]:
     """Print warnings while the block runs, and one line for an exception that ends a thread."""
     handler = _Shown()
+    LOGGER.setLevel(logging.INFO)
     LOGGER.addHandler(handler)
     previous_hook = threading.excepthook
     threading.excepthook = _thread_ended
@@ -85,7 +86,6 @@ def shown_warnings() -> Iterator[None]:
 def logged(folder: Path) -> Iterator[None]:
     """Write log messages to the log.txt of a run's folder while the block runs."""
     path = folder / "log.txt"
-    LOGGER.setLevel(logging.INFO)
     printers = [handler for handler in LOGGER.handlers if isinstance(handler, _Shown)]
     with closing(Lines(path)) as lines:
         log = _Log(lines, path)
