@@ -142,6 +142,16 @@ def test_pictures_come_from_the_label_maps_and_without_any_none_are_drawn(line, 
     assert "pictures" not in capsys.readouterr().err, "none are asked for"
 
 
+def test_maps_that_only_simpleitk_reads_are_drawn_only_where_it_is_installed(monkeypatch, capsys):
+    assert run(*FOLDER, "report.html=false", "export.labels_format=mha", *DRAWN) == 0
+    assert (newest("runs/predict") / "overlays").exists()
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    capsys.readouterr()
+    assert run(*FOLDER, "report.html=false", "export.labels_format=mha", *DRAWN) == 0
+    assert "pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'." in capsys.readouterr().err
+    assert not (newest("runs/predict") / "overlays").exists()
+
+
 def test_objects_whose_numbers_are_not_kept_are_not_drawn_and_that_is_said(capsys):
     """Connected parts would be drawn as missed objects where the measure matched the split ones."""
     steps = ("postprocess.steps=[watershed]", "metrics.measures=[instances]", "report.html=false", "report.overlays=1")
