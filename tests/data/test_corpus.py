@@ -122,6 +122,7 @@ MASKS = [
     ("86-uint16", "x.png", encoded(np.uint16([[0, 300]])), r"only 0 to 1, got 300 \(1 pixels\)"),
     ("87-blurred", "x.png", encoded(GRAY), "speak for anti-aliased or resampled edges"),
     ("87-soft-edges", "x.png", encoded(SOFT), "speak for anti-aliased or resampled edges"),
+    ("87-overshoot", "x.tif", _tiff(np.int16([range(-3, 30)])), "speak for anti-aliased or resampled edges"),
     ("87-objects", "x.png", encoded(np.uint16([range(600)])), "look like numbers of objects: set"),
     ("87-objects-8", "x.png", encoded(np.arange(30, dtype=np.uint8)[None]), "data.task=binary data.instances=true"),
     ("65-mask-pages", "x.tif", PAGES, "to hold one plane, got 4 x 12 x 10"),
