@@ -81,6 +81,9 @@ def test_the_help_of_a_group_has_every_key_of_the_chosen_option():
     assert "gamma" not in text
     assert "segmeter train data=OPTION --help data" in help_text("train", ["data"])
     assert "OPTION" not in help_text("train", ["data", "data=folder"])
+    steps = help_text("eval", ["postprocess"])
+    assert all(f"in postprocess.steps, {{name: {step}, ...}}: " in steps for step in STEPS.names())
+    assert "  margin = 0\n      Width of the zone along the edge" in steps, "a key of a step in the list"
 
 
 def test_own_options_are_listed(tmp_path: Path):
