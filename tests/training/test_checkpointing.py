@@ -214,4 +214,4 @@ def test_a_failure_in_the_background_ends_the_run_at_the_next_save_or_is_logged(
     checkpoints.close()
     assert "no disk" in caplog.text
     with pytest.raises(RunError, match="no disk"):
-        train(tiny_job(tmp_path / "run"))
+        train(tiny_job(tmp_path / "run", steps=1))  # its only checkpoint, which nothing later waits for
