@@ -194,15 +194,15 @@ def open_run(tmp_path):
 
 def test_sound_cases_are_noted_and_all_problems_raised_together(open_run):
     results = iter([Entry(case_id="a"), ("b: damaged",), Entry(case_id="c"), ("d: gone", "d: too large")])
-    seen = []
     with pytest.raises(DataError) as caught:
-        drive((each for each in results), open_run, what="scoring", total=4, on_case=seen.append)
+        drive((each for each in results), open_run, what="scoring", total=4)
     assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
-    assert [entry.case_id for entry in seen] == ["a", "c"] == read_records(open_run.folder)["case_id"].to_pylist()
+    assert read_records(open_run.folder)["case_id"].to_pylist() == ["a", "c"]
 
 
-def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
+def test_a_case_that_can_not_be_recorded_ends_the_run_and_closes_the_source(open_run, monkeypatch):
     closed = []
+    add = open_run.add
 
     def results():
         try:
@@ -212,9 +212,12 @@ def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
             closed.append(True)
 
     def refuse(entry):
-        raise DataError(f"{entry.case_id}: another unit")
+        if entry.case_id == "b":
+            raise OSError(28, "No space left on device")
+        add(entry)
 
-    with pytest.raises(DataError, match="a: another unit"):
-        drive(results(), open_run, what="scoring", total=2, on_case=refuse)
+    monkeypatch.setattr(open_run, "add", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        drive(results(), open_run, what="scoring", total=2)
     assert closed
     assert read_records(open_run.folder)["case_id"].to_pylist() == ["a"]

@@ -73,11 +73,11 @@ class CaseScorer:
     def __call__(self, pair: MaskPair) -> CaseResult:
         """Measure a pair. Problems of its files are returned, so that all pairs' problems can be reported together."""
         in_time = limit_of(pair, self.reading.timeout_s)
-        size = in_time(partial(self._loader.measure_files, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         bytes_per_pixel = len(pair.references) * self._bytes_per_pixel + (_BYTES_OF_IMAGE if pair.image else 0)
         try:
             with ExitStack() as stack:
+                size = in_time(partial(self._loader.measure_files, pair))
                 if size.is_large:
                     loaded = stack.enter_context(self._open_large(pair))
                 else:

@@ -44,7 +44,6 @@ def drive(
     what: str,
     total: int,
     parts: Callable[[Report], None] | None = None,
-    on_case: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
     """Record every finished case in the manifest, in order, and close it.
 
@@ -54,22 +53,23 @@ def drive(
         The result of each case that the manifest lacks.
     what, total, parts
         As `segmeter.progress.track` shows them.
-    on_case
-        Called with each finished case after it was handed to the manifest, which writes up to 64 cases at a time.
 
     Raises
     ------
     DataError
-        All problems of all cases, one line each. Sound cases stay in the manifest, so that a later run can resume.
+        All problems of all cases, one line each. If `results` itself raises it, the lines of the cases so far come
+        first. Sound cases stay in the manifest, so that a later run can resume.
     """
     problems: list[str] = []
     with closing(manifest), closing(results):
-        for result in track(results, what, total, parts=parts):
-            if isinstance(result, Entry):
-                manifest.add(result)
-                on_case(result)
-            else:
-                problems.extend(result)
+        try:
+            for result in track(results, what, total, parts=parts):
+                if isinstance(result, Entry):
+                    manifest.add(result)
+                else:
+                    problems.extend(result)
+        except DataError as error:
+            problems.extend(error.problems)
     if problems:
         raise DataError(problems)
 

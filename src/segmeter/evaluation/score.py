@@ -1,7 +1,8 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,7 +20,7 @@ from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.drive import SUMMARY, collect, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, CaseResult, collect, conclude, drive
 from segmeter.evaluation.manifest import (
     Entry,
     check_same,
@@ -150,10 +151,17 @@ def score(job: Scoring) -> dict[str, Any]:
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
-    def note_spacing(entry: Entry) -> None:
-        spacings.add(entry.case_id, entry.resume_facts)
-        if job.metrics.measures and (problems := spacings.problems()):
-            raise DataError(problems)
+    def until_units_differ(results: Generator[CaseResult, None, None]) -> Generator[CaseResult, None, None]:
+        """Note the spacing of each case. Distances in two units have no mean, so a second unit ends the run."""
+        with closing(results):
+            while not (problems := spacings.problems() if job.metrics.measures else []):
+                result = next(results, None)
+                if result is None:
+                    return
+                if isinstance(result, Entry):
+                    spacings.add(result.case_id, result.resume_facts)
+                yield result
+        raise DataError(problems)
 
     rest = [pair for pair in job.pairs if pair.case_id not in done]
     if job.workers:
@@ -161,7 +169,7 @@ def score(job: Scoring) -> dict[str, Any]:
     else:
         ahead = fetch_ahead(rest, lambda pair: pair.files)
         results = map_in_threads(scorer, ahead, threads=count_cores(), name="score")
-    drive(results, manifest, what="scoring", total=len(rest), on_case=note_spacing)
+    drive(until_units_differ(results), manifest, what="scoring", total=len(rest))
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]

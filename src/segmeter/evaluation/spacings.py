@@ -131,7 +131,7 @@ class Spacings:
         if len(self.units) < 2:
             return []
         units = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
-        remedy = "Set metrics.spacing for all, or score them apart."
+        remedy = "Start a new run with metrics.spacing for all, or score them apart."
         return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", units, remedy)]
 
     def warnings(self) -> list[str]:
