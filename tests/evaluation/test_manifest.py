@@ -36,6 +36,19 @@ def ids(manifest, keep=3):
     return read_records(manifest.folder)["case_id"].to_pylist()
 
 
+def test_a_new_run_that_is_killed_as_it_begins_does_not_own_the_rows_of_an_earlier_one(tmp_path, monkeypatch):
+    begun(tmp_path)
+
+    def killed(path):
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(module, "remove", killed)
+    with pytest.raises(OSError, match="Input/output error"):
+        Manifest.begin(tmp_path, {"data": "other"}, CASES)
+    with pytest.raises(ConfigError):
+        open_manifest(tmp_path, {"data": "other"}, CASES, resume=True)
+
+
 def rows_of(folder):
     return list(open_manifest(folder, IDENTITY, CASES, resume=True).table(SPEC))
 

@@ -28,18 +28,18 @@ from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_fo
 from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import in_batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
-from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
+from segmeter.records import MANIFEST, MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
 from segmeter.schema import ADDED, RETIRED
 
 SCHEMA = 5
-MANIFEST = "manifest.json"
 PREDICTIONS = "predictions"  # the folder of a run's label maps and probabilities
 STATES = ("running", "done")
-RECORDS = "records.parquet"  # Finished runs have this file
-JOURNAL = "manifest.rows"  # Unfinished runs have this file
-BATCH = 64  # Cases per write. A killed process loses at most this many
-# Write at least once a second, and fsync at most once a second. A power cut loses at most that much work.
-SECONDS = 1.0
+RECORDS = "records.parquet"  # Of a finished run: the hash of each case's files, and the facts that a resume needs
+JOURNAL = "manifest.rows"  # Of an unfinished run: the same, and the rows
+# Cases are written together: at most this many, and all that wait as soon as a case is added more than a second after
+# the last write. No timer writes them, so a kill loses the cases that were added since the last write, fewer than 64.
+BATCH = 64
+SECONDS = 1.0  # fsync is called as seldom, so a power cut may lose a second more.
 
 _LOG = logging.getLogger(__name__)
 RECORD_COLUMNS = ("case_id", "sha256", "record")
@@ -80,20 +80,20 @@ class Manifest:
     def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
         self.identity = identity
-        self.head = {"schema": SCHEMA, "state": "", "identity": identity}
+        self.head = {"schema": SCHEMA, "state": "", "identity": identity}  # each write sets the state, in this place
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
         self._unwritten: list[Entry] = []
-        self._written = self._synced = 0.0
+        self._written = self._synced = 0.0  # long ago, so the first case is written at once
 
     @classmethod
     def begin(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
         """Start a run in a folder that no other run uses; it is created if it is missing."""
         make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
+        remove(folder / JOURNAL)  # before the manifest is replaced, so that no resume takes old rows for the new run's
         write_json(folder / MANIFEST, manifest.head | {"state": "running", "cases": list(cases)})
-        remove(folder / JOURNAL)
         return manifest
 
     def add(self, entry: Entry) -> None:

@@ -25,7 +25,7 @@ from segmeter.distributed.shards import describe_shard, parse_shard, part_warnin
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
-from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
+from segmeter.evaluation.manifest import PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
@@ -37,6 +37,7 @@ from segmeter.metrics.summary.slice_labels import check_case_ids, hash_tables
 from segmeter.models.trained import Checkpoints, read_checkpoints
 from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.records import MANIFEST
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 from segmeter.report.pictures.worst import write_worst_list

@@ -17,7 +17,7 @@ from segmeter.data.files.sniff import known_place, show
 from segmeter.data.labels_config import read_labels
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
-from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
+from segmeter.evaluation.manifest import hashes_of, read_records
 from segmeter.evaluation.pairing import (
     check_unchanged,
     find_images,
@@ -31,6 +31,7 @@ from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
+from segmeter.records import MANIFEST
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
