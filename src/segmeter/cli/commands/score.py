@@ -15,17 +15,11 @@ from segmeter.cli.objective import completed, find_objective, finish
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.labels_config import read_labels
+from segmeter.data.pairing import find_beside
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import hashes_of, read_records
-from segmeter.evaluation.pairing import (
-    check_unchanged,
-    find_images,
-    find_pairs,
-    find_probs,
-    limit_of,
-    read_case_image,
-)
+from segmeter.evaluation.pairing import check_unchanged, find_pairs, find_probs, limit_of, read_case_image
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
@@ -107,18 +101,21 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
         pairing=pairing, reading=reading, metrics=config.metrics, folder=NO_FOLDER, workers=config.workers
     )
     refuse_files(scoring)
-    images = find_images(config.images, pairing) if config.images else {}
+    images = dict[str, Path]()
+    if config.images:
+        stems = (pair.stem for pair in pairing.pairs)
+        remedy = "Leave images= out to score without them."
+        images = find_beside(config.images, stems, role="images", what="an image", remedy=remedy)
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
+    shard = None
     if config.shard is not None:
         shard = parse_shard(config.shard)
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
-        scoring = replace(scoring, shard=shard)
-    if config.probs:
-        scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
+    probs = find_probs(config.probs, pairing.pairs) if config.probs else {}
     if images and any(measure.name == "content" for measure in config.metrics.measures):
         with_images = [replace(pair, image=images[pair.stem]) for pair in pairing.pairs]
-        scoring = replace(scoring, pairing=replace(pairing, pairs=with_images))
-    return scoring, images
+        pairing = replace(pairing, pairs=with_images)
+    return replace(scoring, pairing=pairing, shard=shard, probs=probs), images
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
