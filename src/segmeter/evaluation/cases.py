@@ -77,11 +77,11 @@ class CaseScorer:
         bytes_per_pixel = len(pair.references) * self._bytes_per_pixel + (_BYTES_OF_IMAGE if pair.image else 0)
         try:
             with ExitStack() as stack:
-                size = in_time(partial(self._loader.measure_files, pair))
-                if size.is_large:
+                pixels = in_time(partial(self._loader.find_size, pair))
+                if pixels is None:
                     loaded = stack.enter_context(self._open_large(pair))
                 else:
-                    needed = self.processes * size.pixels * bytes_per_pixel
+                    needed = self.processes * pixels * bytes_per_pixel
                     stack.enter_context(_BUDGET.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
                     loaded = in_time(partial(self._loader.load, pair))
                 row = make_row(loaded.maps, self._measures, partial(self._explain, pair, loaded))
@@ -124,18 +124,17 @@ class CaseScorer:
             raise DataError(problems)
         return cast(CaseMaps, loaded.maps)
 
-    def _explain(
-        self, pair: MaskPair, loaded: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool
-    ) -> list[str]:
+    def _explain(self, pair: MaskPair, loaded: PairMaps, target: NDArray[Any], labels: NDArray[Any]) -> list[str]:
         """Name the files with values that are not labels.
 
-        Without any, the prediction must contain the ignore value where the target does not, which is refused.
+        If there are no such files, a prediction that has the ignored value where its reference has a class is named.
         """
-        problems = loaded.problems()
-        spec = self.reading.spec
-        if hidden or problems:
+        if problems := loaded.problems():
             return problems
+        spec = self.reading.spec
         pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
+        if not pixels:
+            return []
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         paths = pair.predictions or pair.references  # A case without a prediction can only fail by its reference

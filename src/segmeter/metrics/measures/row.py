@@ -5,7 +5,7 @@ Every evaluation calls `make_row`. The checksum shows whether two runs were scor
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -86,14 +86,11 @@ class BandedMaps:
             yield self.target.read(top, stop), self.labels.read(top, stop)
 
 
-class Explain(Protocol):
-    """Lists the problems of a band of target and labels, one line each."""
-
-    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
-        """List them. With `hidden`, only ignored pixels can have any."""
-
-
-def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: Explain | None = None) -> CaseRow:
+def make_row(
+    maps: CaseMaps | BandedMaps,
+    measures: Sequence[Measure],
+    explain: Callable[[NDArray[Any], NDArray[Any]], list[str]] | None = None,
+) -> CaseRow:
     """Count a case band by band, and measure it if its maps are in memory. Those are a single band.
 
     Parameters
@@ -103,8 +100,8 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     measures
         From `build_measures`.
     explain
-        Called for a band that can't be counted, and for a band whose ignored pixels hide labels outside the classes. If
-        it returns no lines for the latter, there is no problem.
+        Called with target and labels of a band that can't be counted, or whose ignored pixels hide labels outside the
+        classes. It returns a line per problem. A band with hidden labels and no line has no problem.
 
     Returns
     -------
@@ -125,13 +122,12 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     label_dtype = maps.spec.label_dtype.newbyteorder("<")
     for target, labels in [(maps.target, maps.labels)] if isinstance(maps, CaseMaps) else maps.bands():
         try:
-            band_counts, hidden = count_case_and_hidden(target, labels, maps.spec)
-        except InputError:
+            band_counts, has_hidden = count_case_and_hidden(target, labels, maps.spec)
+        except InputError as error:
             if explain is None:
                 raise
-            raise DataError(explain(target, labels, hidden=False)) from None
-        problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
-        if problems:
+            raise DataError(explain(target, labels) or error.problems) from None
+        if has_hidden and explain is not None and (problems := explain(target, labels)):
             raise DataError(problems)
         counts += band_counts
         planes = np.ascontiguousarray(target, label_dtype).reshape(len(checksums), -1)
