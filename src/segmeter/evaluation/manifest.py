@@ -75,12 +75,16 @@ class Entry:
 
 
 class Manifest:
-    """The manifest and the journal of a run. Make one with `open_manifest` or `begin`."""
+    """The manifest and the journal of a run. Make one with `open_manifest` or `begin`, which flatten its identity."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
+    def __init__(self, folder: Path, flat_identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
-        self.identity = identity
-        self.head = {"schema": SCHEMA, "state": "", "identity": identity}  # each write sets the state, in this place
+        self.flat_identity = flat_identity
+        self.head = {
+            "schema": SCHEMA,
+            "state": "",
+            "identity": flat_identity,
+        }  # each write sets the state there
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
@@ -175,7 +179,7 @@ class Manifest:
             case_id, sha256 and record of all cases; None reads them from the journal.
         """
         self.close()
-        records = read_records(self.folder) if records is None else records
+        records = read_case_facts(self.folder) if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
         files = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
@@ -209,7 +213,7 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
         remove(folder / JOURNAL)  # it is left over if a process was killed just before this step
         damaged = [name for name, entry in before["results"].items() if not is_whole(folder / name, entry)]
         if RECORDS not in damaged:
-            damaged += find_damaged(folder, parse_records(read_records(folder)).values())
+            damaged += find_damaged(folder, parse_case_facts(read_case_facts(folder)).values())
         if not damaged:
             return manifest
         _LOG.warning("resume: missing or damaged files are written again (%s).", some(damaged))
@@ -248,8 +252,8 @@ def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]
             yield table, file.tell()
 
 
-def read_records(folder: Path) -> pa.Table:
-    """Read case_id, sha256 and record of the finished cases of a run in any state.
+def read_case_facts(folder: Path) -> pa.Table:
+    """Read case_id, sha256 and record (the facts for a resume, as JSON) of the finished cases of a run in any state.
 
     Raises
     ------
@@ -272,8 +276,8 @@ def hashes_of(records: pa.Table) -> dict[str, str]:
     return dict(zip(records["case_id"].to_pylist(), records["sha256"].to_pylist(), strict=True))
 
 
-def parse_records(records: pa.Table) -> dict[str, dict[str, Any]]:
-    """Return the record of each case, by case id."""
+def parse_case_facts(records: pa.Table) -> dict[str, dict[str, Any]]:
+    """Return the facts for a resume of each case, by case id."""
     texts = zip(records["case_id"].to_pylist(), records["record"].to_pylist(), strict=True)
     return {case_id: parse_json(Path(f"record of {case_id!r}"), text) for case_id, text in texts}
 

@@ -90,7 +90,7 @@ def draw_run(
                 labels=labels,
                 corner=corner,
                 wrong_pixels=case.wrong_pixels,
-                slice_number=notes.get("slice", [None])[0],
+                plane_number=notes.get("slice", [None])[0],
             )
         if case_id not in drawn:
             return ()
