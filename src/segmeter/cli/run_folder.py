@@ -190,7 +190,8 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     """Write run.json, config.yaml and overrides.yaml. After the block, record in run.json how the run ended."""
     earlier = read_run_or_nothing(folder)  # a resumed run keeps its start and its overrides
     start = earlier.get("start")
-    values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
+    plain = as_plain(config)
+    values = plain | ({} if job.launch is None else {"launch": dict(job.launch)})
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
     lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
     overrides = list({line.partition("=")[0]: line for line in lines}.values())
@@ -201,7 +202,7 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "overrides": overrides,
         "start": start or _now(),
         **({"resumed": _now()} if start else {}),
-        "seeds": {key: value for key, value in flatten(as_plain(config)).items() if key.endswith("seed")},
+        "seeds": {key: value for key, value in flatten(plain).items() if key.endswith("seed")},
         **facts,
         "versions": versions(),
         "hardware": hardware(),

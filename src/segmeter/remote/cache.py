@@ -149,9 +149,7 @@ def fetched(paths: Iterable[Path]) -> ExitStack:
     missing chunk would be read as zeros.
     """
     with ExitStack() as stack:
-        for path in paths:
-            if not _is_listed(path):
-                continue
+        for path in filter(_is_listed, paths):
             fill = partial(_download, path, ())
             if _entry(path).name.endswith(_FOLDER):
                 _keep(path, fill)
