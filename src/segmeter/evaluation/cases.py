@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from numpy.typing import NDArray
-
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Reading
@@ -22,7 +20,7 @@ from segmeter.evaluation.pair_maps import PairLoader, PairMaps
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import bands_of, make_row
 
 # Peak bytes per pixel of a pair, measured on 12,000 x 12,000 uint8 masks and rounded up
 _BYTES_TO_COUNT = 4
@@ -84,7 +82,12 @@ class CaseScorer:
                     needed = self.processes * pixels * bytes_per_pixel
                     stack.enter_context(_BUDGET.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
                     loaded = in_time(partial(self._loader.load, pair))
-                row = make_row(loaded.maps, self._measures, partial(self._explain, pair, loaded))
+                try:
+                    row = make_row(loaded.maps, self._measures, loaded.problems)
+                except InputError as error:
+                    if isinstance(error, DataError):  # it names its file
+                        raise
+                    return tuple(self._explain(pair, loaded)) or error.problems
             spacing = loaded.spacing
             changes = dict[str, Any]()
             if spacing.spacing:
@@ -124,15 +127,16 @@ class CaseScorer:
             raise DataError(problems)
         return cast(CaseMaps, loaded.maps)
 
-    def _explain(self, pair: MaskPair, loaded: PairMaps, target: NDArray[Any], labels: NDArray[Any]) -> list[str]:
-        """Name the files with values that are not labels.
+    def _explain(self, pair: MaskPair, loaded: PairMaps) -> list[str]:
+        """Name the files for which a pair can't be counted, if any: those with values that are not labels.
 
-        If there are no such files, a prediction that has the ignored value where its reference has a class is named.
+        Otherwise, the prediction may have the ignored value where its reference has a class.
         """
         if problems := loaded.problems():
             return problems
         spec = self.reading.spec
-        pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
+        undecided = (spec.is_ignored(labels) & spec.valid(target) for target, labels in bands_of(loaded.maps))
+        pixels = sum(int(band.sum()) for band in undecided)
         if not pixels:
             return []
         rule = "to hold a class wherever its reference does"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.errors import DataError, InputError
+from segmeter.errors import DataError
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
@@ -79,19 +79,21 @@ class BandedMaps:
         """(H, W)."""
         return self.target.shape[-2:]
 
-    def bands(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Read target and labels, some lines at a time."""
-        for top in range(0, self.shape[0], _LINES):
-            stop = min(top + _LINES, self.shape[0])
-            yield self.target.read(top, stop), self.labels.read(top, stop)
+
+def bands_of(maps: CaseMaps | BandedMaps) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield target and labels, some lines at a time; maps in memory are a single band."""
+    if isinstance(maps, CaseMaps):
+        yield maps.target, maps.labels
+        return
+    for top in range(0, maps.shape[0], _LINES):
+        stop = min(top + _LINES, maps.shape[0])
+        yield maps.target.read(top, stop), maps.labels.read(top, stop)
 
 
 def make_row(
-    maps: CaseMaps | BandedMaps,
-    measures: Sequence[Measure],
-    explain: Callable[[NDArray[Any], NDArray[Any]], list[str]] | None = None,
+    maps: CaseMaps | BandedMaps, measures: Sequence[Measure], problems: Callable[[], list[str]] = list
 ) -> CaseRow:
-    """Count a case band by band, and measure it if its maps are in memory. Those are a single band.
+    """Count a case band by band, and measure it if its maps are in memory.
 
     Parameters
     ----------
@@ -99,9 +101,8 @@ def make_row(
         Reference and prediction.
     measures
         From `build_measures`.
-    explain
-        Called with target and labels of a band that can't be counted, or whose ignored pixels hide labels outside the
-        classes. It returns a line per problem. A band with hidden labels and no line has no problem.
+    problems
+        Called if ignored pixels hide labels outside the classes. It returns a line for each that is refused even there.
 
     Returns
     -------
@@ -111,24 +112,19 @@ def make_row(
     Raises
     ------
     DataError
-        With the lines of `explain`.
+        With the lines of `problems`.
     InputError
-        A counted pixel is outside the classes and there is no `explain`, or a measure refuses the maps.
+        A counted pixel is outside the classes, or a measure refuses the maps.
     """
     counts = np.zeros(maps.spec.counts_shape, np.int64)
     checksums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
     # The CRC-32 of each plane continues from band to band. It depends neither on the file that the labels came from nor
     # on their dtype, nor on leading axes of length 1.
     label_dtype = maps.spec.label_dtype.newbyteorder("<")
-    for target, labels in [(maps.target, maps.labels)] if isinstance(maps, CaseMaps) else maps.bands():
-        try:
-            band_counts, has_hidden = count_case_and_hidden(target, labels, maps.spec)
-        except InputError as error:
-            if explain is None:
-                raise
-            raise DataError(explain(target, labels) or error.problems) from None
-        if has_hidden and explain is not None and (problems := explain(target, labels)):
-            raise DataError(problems)
+    for target, labels in bands_of(maps):
+        band_counts, has_hidden = count_case_and_hidden(target, labels, maps.spec)
+        if has_hidden and (lines := problems()):
+            raise DataError(lines)
         counts += band_counts
         planes = np.ascontiguousarray(target, label_dtype).reshape(len(checksums), -1)
         checksums = list(map(_crc32, planes.view(np.uint8), checksums))
