@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,29 +18,17 @@ from filelock import FileLock
 from omegaconf import OmegaConf
 
 from segmeter.cli.config.schema import Common
-from segmeter.cli.folders import (
-    CHECKPOINTS,
-    LOCK,
-    OWNER,
-    Job,
-    not_writable,
-    owner_of,
-    read_run_or_nothing,
-    take_lock,
-    usual_folder,
-)
+from segmeter.cli.folders import LOCK, OWNER, WORK, Job, not_writable, owner_of, take_lock, try_read_run, usual_folder
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
 from segmeter.files import clear_leftovers, make_folder, new_folder, remove, write_bytes, write_json
 from segmeter.metrics.arrays import json_number_or_inf
-from segmeter.records import MANIFEST, RUN, flatten, hardware, read_run, seal_run, source, versions
+from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source, versions
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 
 # A new run that is refused within this time leaves no folder.
 KEEP_SECONDS = 60.0
-# Files that a resume can continue from: finished cases, checkpoints, shards.
-_WORK = (MANIFEST, CHECKPOINTS, "shards/*")
 MASK = "[REDACTED]"
 _SECRET = re.compile(
     r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
@@ -188,7 +176,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Write run.json, config.yaml and overrides.yaml. After the block, record in run.json how the run ended."""
-    earlier = read_run_or_nothing(folder)  # a resumed run keeps its start and its overrides
+    earlier = try_read_run(folder)  # a resumed run keeps its start and its overrides
     start = earlier.get("start")
     plain = as_plain(config)
     values = plain | ({} if job.launch is None else {"launch": dict(job.launch)})
@@ -208,8 +196,9 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "hardware": hardware(),
         "source": source(),
         "process": os.getpid(),
+        "state": "running",
     }
-    write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
+    write_json(folder / RUN, seal_run(record, folder))
     try:
         yield
         if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
@@ -219,19 +208,15 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
             _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder)
-        state = f"failed: {type(fault).__name__}: {fault}"
-        more_problems: Sequence[str] = ()
+        lines = [f"failed: {type(fault).__name__}: {fault}"]
         if isinstance(fault, SegmeterError):
-            first, *more_problems = fault.problems
-            state = f"stopped: {first}"
+            lines = [f"stopped: {fault.problems[0]}", *fault.problems[1:]]
         elif isinstance(fault, KeyboardInterrupt):
-            state = str(fault) or "interrupted"
-        for line in (state, *more_problems):
+            lines = [str(fault) or "interrupted"]
+        for line in lines:
             LOGGER.error("%s", line)
-        with suppress(
-            OSError, SegmeterError
-        ):  # only the first fault is reported; on a full disk run.json stays as it is
-            _record_end(folder, state)
+        with suppress(OSError, SegmeterError):  # only the first fault is reported; on a full disk run.json stays
+            _record_end(folder, lines[0])
         raise fault from (error if fault is not error else error.__cause__)
 
 
@@ -258,7 +243,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 
 def _holds_work(folder: Path) -> bool:
     """Tell whether a run's folder holds anything to resume from. Without it, `resume=` would be refused."""
-    return any(next(folder.glob(pattern), None) for pattern in _WORK)
+    return any(next(folder.glob(pattern), None) for pattern in WORK)
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
