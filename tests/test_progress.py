@@ -48,7 +48,7 @@ def test_parts_of_an_item_move_the_line_and_it_ends_without_a_time_that_is_left(
         yield "image"
 
     report = []
-    assert list(progress.track(one_large_image(), "predicting", 1, parts=report.append)) == ["image"]
+    assert list(progress.track(one_large_image(), "predicting", 1, watch_parts=report.append)) == ["image"]
     assert lines() == [
         "predicting: 50 %, 20 s left, 0 of 1 (40 s each)",
         "predicting: 100 %, 1 of 1 (40 s each)",
@@ -64,7 +64,7 @@ def test_a_batch_that_is_computed_before_its_items_come_does_not_move_back(clock
         report[0](2.0)
         yield from "ab"
 
-    for _ in progress.track(batch(), "evaluating", 2, parts=report.append):
+    for _ in progress.track(batch(), "evaluating", 2, watch_parts=report.append):
         clock[0] += 20.0
     *shown, last = lines()
     assert [line.split(",")[0] for line in shown] == ["evaluating: 100 %"] * 3
@@ -91,7 +91,7 @@ def test_on_a_terminal_a_bar_is_drawn(monkeypatch, capsys):
     with progress.gauge("training") as show:
         show(0.25, "loss 0.5 [red]")
     assert "training" in capsys.readouterr().err
-    assert list(progress.track("abc", "checking", 3, parts=lambda report: report(0.5))) == ["a", "b", "c"]
+    assert list(progress.track("abc", "checking", 3, watch_parts=lambda report: report(0.5))) == ["a", "b", "c"]
     assert "checking" in capsys.readouterr().err
 
 

@@ -23,7 +23,7 @@ _IN_SECONDS = 300  # Shorter times are given in seconds.
 
 
 def track(
-    items: Iterable[Item], what: str, total: int, *, parts: Callable[[Report], None] | None = None
+    items: Iterable[Item], what: str, total: int, *, watch_parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
     """Yield `items` while showing progress.
 
@@ -35,9 +35,9 @@ def track(
         The name of the activity, for example "evaluating".
     total
         The number of items.
-    parts
-        For items that take long, such as large images in tiles. It receives a function, to which it passes how many of
-        the next items are done, such as 0.25.
+    watch_parts
+        For items that take long, such as large images in tiles. It is called once, with a function to which the source
+        of the items passes how many of the next ones are done, such as 0.25.
     """
     start = time.monotonic()
     done = 0
@@ -52,8 +52,8 @@ def track(
             pace = f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
             show(reached / total, f"{int(reached)} of {total} ({pace})")
 
-        if parts is not None:
-            parts(lambda part: move(done + part))
+        if watch_parts is not None:
+            watch_parts(lambda part: move(done + part))
         for done, item in enumerate(items, 1):
             yield item
             move(done)

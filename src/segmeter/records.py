@@ -29,6 +29,7 @@ from segmeter.threads import count_cores, describe_waiting
 
 RUN = "run.json"
 CONFIG = "config.yaml"
+MANIFEST = "manifest.json"  # of a run; `segmeter.evaluation.manifest` writes it
 PACKAGES = [
     "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
     "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
@@ -38,7 +39,7 @@ MOST_BYTES = 1 << 28
 MOST_OF_CASES = 1 << 32  # A file with an entry per case or step may be larger: this suits some ten million entries.
 MOST_YAML = 1 << 22
 _SCHEMA = 1  # The version of run.json. Older files have neither this nor a seal.
-_LISTED = (CONFIG, "manifest.json")  # run.json keeps the hashes of these files.
+_LISTED = (CONFIG, MANIFEST)  # run.json keeps the hashes of these files.
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 _REMEDY = "Restore the file, or make it again."
 _adapter = cache(TypeAdapter[Any])

@@ -118,6 +118,16 @@ def test_a_failed_run_says_why_also_where_its_log_and_its_record_fail(tmp_path, 
     assert capsys.readouterr().err.count("log.txt: No space left on device. Nothing more is logged.") == 1
 
 
+def test_the_log_has_every_problem_and_the_record_the_first(launched, monkeypatch):
+    monkeypatch.setattr("segmeter.cli.run_folder.KEEP_SECONDS", -1.0)
+    names = [f"{number}.png" for number in range(30)]
+    with pytest.raises(DataError), open_run(launched, JOB, facts={}) as folder:
+        leave(folder / "manifest.json", DataError([f"{name}: is truncated." for name in names]))
+    assert ended(folder) == "stopped: 0.png: is truncated."
+    lines = (folder / "log.txt").read_text().splitlines()
+    assert [line.split()[-3] for line in lines] == [f"{name}:" for name in names]
+
+
 def test_bad_input_leaves_nothing_of_a_new_run_and_a_resumed_one_in_place(tmp_path: Path) -> None:
     with pytest.raises(DataError), open_run(config(tmp_path / "runs"), JOB, facts={}) as folder:
         raise DataError("bad.")

@@ -175,9 +175,9 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
         paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
         Image.fromarray(labels).save(*paths[side])
     loader, pair = PairLoader(READING, None), MaskPair(case_id="a", stem="a", **paths)
-    assert loader.measure_files(pair) == (True, 0)
+    assert loader.find_size(pair) is None
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
-    assert loader.measure_files(pair) == (False, 300 * 300)
+    assert loader.find_size(pair) == 300 * 300
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from segmeter.evaluation import drive as memory
 from segmeter.evaluation import evaluate
 from segmeter.evaluation.drive import SMALL, MemoryBudget, check_memory
 from segmeter.evaluation.evaluate import run_cases
-from segmeter.evaluation.manifest import PREDICTIONS, parse_records, read_records
-from segmeter.evaluation.predicted import finish
+from segmeter.evaluation.manifest import PREDICTIONS, parse_case_facts, read_case_facts
+from segmeter.evaluation.predicted import finish_case
 from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
@@ -37,7 +37,7 @@ def job(tmp_path):
 
 def noted(job):
     """What is recorded of each case, by its id."""
-    return parse_records(read_records(job.folder))
+    return parse_case_facts(read_case_facts(job.folder))
 
 
 def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
@@ -69,7 +69,7 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
 @pytest.mark.parametrize("most", [1, 700, 10**6])
 def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job, monkeypatch, most):
     """Label maps of 256 bytes."""
-    changes, finish_one = [], evaluate.finish
+    changes, finish_one = [], evaluate.finish_case
 
     class Watched(MemoryBudget):
         def enter(self, needed):
@@ -81,7 +81,7 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
             super().leave(needed)
 
     monkeypatch.setattr(evaluate, "MemoryBudget", lambda limit: Watched(most))
-    monkeypatch.setattr(evaluate, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
+    monkeypatch.setattr(evaluate, "finish_case", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
     run_cases(job, "running")
     held = np.cumsum(changes)
     assert (len(held), held[-1]) == (10, 0)
@@ -150,7 +150,7 @@ def test_a_case_is_post_processed_measured_and_written(job):
         return CaseRow(case_id="case00", height=5, width=7, counts=np.zeros((3, 3), np.int64))
 
     cleaning = replace(job, postprocess=steps, export=ExportConfig(confidence=True), measure=measure)
-    entry = finish(cleaning, prediction)
+    entry = finish_case(cleaning, prediction)
     ((given, cleaned),) = seen
     assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
     assert list(entry.resume_facts["files"]) == ["labels/case00.png", "confidence/case00.tif"]
@@ -167,7 +167,7 @@ def test_a_pixel_that_changes_its_class_belongs_to_no_object_of_the_model(job):
     labels[0, :3], labels[4, 6] = 1, 1
     prediction = Prediction(sample=job.dataset[0], labels=labels, instances=labels.astype(np.int64) * 7)
     steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
-    finish(replace(job, postprocess=steps, export=ExportConfig(instances=True)), prediction)
+    finish_case(replace(job, postprocess=steps, export=ExportConfig(instances=True)), prediction)
     with Image.open(job.folder / PREDICTIONS / "instances" / "case00.png") as image:
         assert np.unique(np.argwhere(np.asarray(image))[:, 0]).tolist() == [0]
 

@@ -22,7 +22,7 @@ from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_case_facts, read_case_facts
 from segmeter.evaluation.predicted import restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY, is_whole
@@ -80,7 +80,7 @@ def test_rows_files_and_losses_are_those_of_a_forward_pass_of_the_tests_own(tmp_
     assert summary["loss"]["dataset"] == pytest.approx(whole, rel=1e-5)
     assert summary["loss"]["mean"] == pytest.approx(np.mean(each), rel=1e-5)
     assert abs(np.mean(each) - whole) > 1e-4 * whole  # the two are told apart
-    rows, records = read_cases(tmp_path), parse_records(read_records(tmp_path))
+    rows, records = read_cases(tmp_path), parse_case_facts(read_case_facts(tmp_path))
     assert summarise(rows, cases.spec)["loss"] == summary["loss"]
     assert [row.case_id for row in rows] == list(records) == list(cases.case_ids)
     assert [row.loss for row in rows] == pytest.approx(each, rel=1e-5)
@@ -260,7 +260,7 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_o
     """In batches of 2. What a killed process left half written goes."""
     job = case_run(tmp_path, export=ExportConfig(probs=True))
     run_cases(job, "running")
-    records = parse_records(read_records(tmp_path))
+    records = parse_case_facts(read_case_facts(tmp_path))
     manifest = Manifest.begin(tmp_path, job.identity, job.dataset.case_ids)
     for case_id, record in list(records.items())[:noted]:
         manifest.add(Entry(case_id=case_id, resume_facts=record))
@@ -271,4 +271,4 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch_before_the_first_damaged_o
         (tmp_path / PREDICTIONS / "labels" / f"case{damaged:02d}.png").unlink()
     assert restore_cases(job, manifest) == kept
     assert not left.exists()
-    assert read_records(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
+    assert read_case_facts(manifest.folder)["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])

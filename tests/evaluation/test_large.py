@@ -16,7 +16,7 @@ from segmeter.data.files.opened import read_geometry
 from segmeter.data.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import predict, prefer_bands
-from segmeter.evaluation.manifest import parse_records, read_records
+from segmeter.evaluation.manifest import parse_case_facts, read_case_facts
 from segmeter.evaluation.predicted import CaseRun, Spool
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
@@ -198,7 +198,7 @@ def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_
     predict(job)
     assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
     (path,) = (tmp_path / "rows/predictions/labels").glob("a.*")
-    assert list(parse_records(read_records(tmp_path / "rows"))["a"]["files"]) == [f"labels/{path.name}"]
+    assert list(parse_case_facts(read_case_facts(tmp_path / "rows"))["a"]["files"]) == [f"labels/{path.name}"]
 
 
 @pytest.mark.parametrize("changes", [changes for changes, _ in NEED_WHOLE_MAPS], ids=str)

@@ -8,8 +8,8 @@ import pytest
 
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation import manifest as module
-from segmeter.evaluation.drive import drive
-from segmeter.evaluation.manifest import Entry, Manifest, check_same, open_manifest, read_batches, read_records
+from segmeter.evaluation.drive import record_cases
+from segmeter.evaluation.manifest import Entry, Manifest, check_same, open_manifest, read_batches, read_case_facts
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from tests.metrics.build import case_row, class_spec
 
@@ -33,7 +33,20 @@ def begun(folder, count=3):
 
 def ids(manifest, keep=3):
     manifest.keep(keep)
-    return read_records(manifest.folder)["case_id"].to_pylist()
+    return read_case_facts(manifest.folder)["case_id"].to_pylist()
+
+
+def test_a_new_run_that_is_killed_as_it_begins_does_not_own_the_rows_of_an_earlier_one(tmp_path, monkeypatch):
+    begun(tmp_path)
+
+    def killed(path):
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(module, "remove", killed)
+    with pytest.raises(OSError, match="Input/output error"):
+        Manifest.begin(tmp_path, {"data": "other"}, CASES)
+    with pytest.raises(ConfigError):
+        open_manifest(tmp_path, {"data": "other"}, CASES, resume=True)
 
 
 def rows_of(folder):
@@ -52,9 +65,9 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
     (found,) = rows_of(tmp_path)
     np.testing.assert_array_equal(found.counts, given.row.counts, strict=True)
     assert repr(replace(found, counts=None)) == repr(replace(given.row, counts=None))  # NaN is not equal to itself
-    records = read_records(tmp_path)
+    records = read_case_facts(tmp_path)
     assert module.hashes_of(records) == {"a": given.sha256}
-    assert module.parse_records(records) == {"a": given.resume_facts}
+    assert module.parse_case_facts(records) == {"a": given.resume_facts}
 
 
 @pytest.mark.slow
@@ -154,7 +167,7 @@ def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_p
     )
     manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
     manifest.close()
-    for call in (lambda: manifest.keep(2), lambda: read_records(tmp_path), lambda: manifest.table(class_spec(2))):
+    for call in (lambda: manifest.keep(2), lambda: read_case_facts(tmp_path), lambda: manifest.table(class_spec(2))):
         with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
             call()
 
@@ -169,20 +182,20 @@ def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(t
     manifest.add(Entry(case_id="x", sha256="78", resume_facts={"unit": "mm"}))
     manifest.close()
     assert module.read_run_manifest(tmp_path / "run")["state"] == "running"
-    before = read_records(opened().folder)
-    assert module.parse_records(before) == {"x": {"unit": "mm"}}
+    before = read_case_facts(opened().folder)
+    assert module.parse_case_facts(before) == {"x": {"unit": "mm"}}
     (tmp_path / "run" / "metrics.json").write_text("{}")
     manifest.finish(["metrics.json"])
-    assert (read_records(tmp_path / "run"), opened().done) == (before, True)
+    assert (read_case_facts(tmp_path / "run"), opened().done) == (before, True)
     assert {"state": "done", "cases": ["x"]}.items() <= module.read_run_manifest(tmp_path / "run").items()
     assert not (tmp_path / "run" / module.JOURNAL).exists()
     with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
         opened(identity={"a": 2})
     (tmp_path / "run" / "metrics.json").write_text("{")
     again = opened()
-    assert (again.done, len(read_records(again.folder))) == (False, 0)
+    assert (again.done, len(read_case_facts(again.folder))) == (False, 0)
     assert caplog.messages == ["resume: missing or damaged files are written again (1: metrics.json)."]
-    assert len(read_records(opened(resume=False).folder)) == 0
+    assert len(read_case_facts(opened(resume=False).folder)) == 0
 
 
 @pytest.fixture
@@ -194,15 +207,15 @@ def open_run(tmp_path):
 
 def test_sound_cases_are_noted_and_all_problems_raised_together(open_run):
     results = iter([Entry(case_id="a"), ("b: damaged",), Entry(case_id="c"), ("d: gone", "d: too large")])
-    seen = []
     with pytest.raises(DataError) as caught:
-        drive((each for each in results), open_run, what="scoring", total=4, on_case=seen.append)
+        record_cases((each for each in results), open_run, what="scoring", total=4)
     assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
-    assert [entry.case_id for entry in seen] == ["a", "c"] == read_records(open_run.folder)["case_id"].to_pylist()
+    assert read_case_facts(open_run.folder)["case_id"].to_pylist() == ["a", "c"]
 
 
-def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
+def test_a_case_that_can_not_be_recorded_ends_the_run_and_closes_the_source(open_run, monkeypatch):
     closed = []
+    add = open_run.add
 
     def results():
         try:
@@ -212,9 +225,12 @@ def test_what_a_case_raises_ends_the_run_and_closes_the_source(open_run):
             closed.append(True)
 
     def refuse(entry):
-        raise DataError(f"{entry.case_id}: another unit")
+        if entry.case_id == "b":
+            raise OSError(28, "No space left on device")
+        add(entry)
 
-    with pytest.raises(DataError, match="a: another unit"):
-        drive(results(), open_run, what="scoring", total=2, on_case=refuse)
+    monkeypatch.setattr(open_run, "add", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        record_cases(results(), open_run, what="scoring", total=2)
     assert closed
-    assert read_records(open_run.folder)["case_id"].to_pylist() == ["a"]
+    assert read_case_facts(open_run.folder)["case_id"].to_pylist() == ["a"]

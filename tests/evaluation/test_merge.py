@@ -11,7 +11,7 @@ import pytest
 
 from segmeter.distributed.shards import Shard, describe_shard
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records, read_run_manifest
+from segmeter.evaluation.manifest import Entry, Manifest, parse_case_facts, read_case_facts, read_run_manifest
 from segmeter.evaluation.merge import Merge, check_merge, merge
 from segmeter.evaluation.pieces import Piece, check_pieces, read_pieces
 from segmeter.evaluation.score import score
@@ -152,7 +152,7 @@ def test_predictions_are_joined(halves, tmp_path):
     manifest = read_run_manifest(tmp_path / "merged")
     assert (manifest["cases"], manifest["state"]) == (["a", "b"], "done")
     assert manifest["identity"] == {"model": "m"}
-    assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
+    assert list(parse_case_facts(read_case_facts(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
 
 
 def test_predictions_that_shards_share_must_agree(halves, tmp_path):

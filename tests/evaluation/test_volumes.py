@@ -48,6 +48,24 @@ def test_distances_are_not_averaged_over_units_unless_a_configured_spacing_wins_
     assert {row.spacing for row in read_cases(tmp_path)} == {(1.0, 1.0, 1.0)}
 
 
+def test_units_that_differ_are_refused_beside_other_problems_and_by_a_resume_without_new_cases(tmp_path):
+    """Parts of objects are counted, not measured in a unit, so nothing else would notice it."""
+    put_sides(tmp_path, VOLUME, VOLUME + 7, "a.npy")
+    put_sides(tmp_path, VOLUME, VOLUME, "b.npy")
+    put_sides(tmp_path, VOLUME, VOLUME, "c.nii.gz")
+    job = replace(scoring(tmp_path), metrics=MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),)))
+    units = r"one unit in all cases.*got mm \(as c\), pixels \(as b\)"
+    with pytest.raises(DataError, match=units) as caught:
+        score(job)
+    assert len(caught.value.problems) == 2
+    assert "predictions/a.npy: expected `mask` to hold only" in caught.value.problems[0]
+    put_sides(tmp_path, VOLUME, VOLUME, "a.npy")
+    with pytest.raises(DataError, match=units.replace("as b", "as a")):
+        score(job)
+    with pytest.raises(DataError, match=units.replace("as b", "as a")):
+        score(replace(job, resume=True))
+
+
 def test_the_golden_spine_is_counted_from_its_files(shared_data, tmp_path):
     """Both maps of real NIfTI files, turned in space, whose affines differ in the seventh digit."""
     folder = shared_data / "golden" / "spine" / "semantic"

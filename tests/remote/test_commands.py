@@ -18,9 +18,10 @@ from segmeter.files import remove
 from segmeter.records import cache_folder
 from segmeter.remote import stores
 from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
-from tests.data.crafted import put, write_zarr
+from tests.data.crafted import encoded, put, write_zarr
 from tests.data.formats_written import NAMES, coco_content, draw_mask
 from tests.data.volumes import save_volume
+from tests.evaluation.masks import scoring
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
@@ -53,6 +54,18 @@ def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, ex
     texts = [path.read_text() for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".txt")]
     assert len(texts) >= 5
     assert not [text for text in texts if "the-secret-of-the-test" in text or "AKIAOFTHETEST" in text]
+
+
+def test_every_pair_whose_objects_changed_since_they_were_listed_is_named(memory):
+    for name in ("references/a.png", "predictions/a.png", "references/b.png", "predictions/b.png"):
+        memory.put(name, encoded(np.zeros((200, 200), np.uint8)))
+    job = scoring(Path(memory.url))
+    for name in "ab":
+        memory.put(f"predictions/{name}.png", encoded(np.ones((200, 200), np.uint8)))
+    problems = [line for pair in job.pairs for line in job.scorer()(pair)]
+    assert [line.partition(": expected `object` to stay what it was")[0] for line in problems] == [
+        f"{memory.url}/predictions/{name}.png" for name in "ab"
+    ]
 
 
 @pytest.mark.slow

@@ -19,12 +19,13 @@ from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
-from segmeter.records import read_own, read_run
+from segmeter.records import MANIFEST, read_own, read_run
 
 LOCK = ".lock"
 # The process and machine that hold the lock, or held it last. On Windows nobody can read the locked file itself.
 OWNER = ".owner"
-CHECKPOINTS = "checkpoints/step-*/manifest.json"  # a training resumes from such a file
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # a training resumes from such a file, one of a checkpoint
+WORK = (MANIFEST, CHECKPOINTS, "shards/*")  # a resume continues from finished cases, checkpoints or shards
 NO_FOLDER = Path(os.devnull)  # stands for the folder of a run until it is made; nothing can be written below it
 _NOT_WRITABLE = (  # error codes of a folder that can never take a run, so that the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -67,7 +68,7 @@ def usual_folder(config: Common, job: Job) -> Path:
     return config.run.root / job.command / f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def try_read_run(folder: Path) -> dict[str, Any]:
     """Read run.json; {} if it is missing or damaged."""
     try:
         return read_run(folder)
@@ -165,6 +166,6 @@ def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
         where = f"no run named {name!r} with {holds} in {searched.absolute()}"
         sys.stderr.write(f"resume=auto: {where}; starting a new run\n")
         return None
-    newest = max(runs, key=lambda path: (read_record(path).get("start", ""), path.name))
+    newest = max(runs, key=lambda path: (try_read_run(path).get("start", ""), path.name))
     sys.stderr.write(f"resuming {newest}\n")
     return newest

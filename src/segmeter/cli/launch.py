@@ -23,8 +23,8 @@ from segmeter.cli.run_folder import open_run
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
 from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, StopSignals, SweepError
-from segmeter.evaluation.manifest import MANIFEST
 from segmeter.files import remove
+from segmeter.records import MANIFEST
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
 

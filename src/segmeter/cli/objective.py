@@ -38,7 +38,7 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
     return {name: as_number(row["mean"] if row["dataset"] is None else row["dataset"]) for name, row in rows.items()}
 
 
-def finish(
+def record_results(
     folder: Path, summary: Mapping[str, Any], report: ReportConfig, objective: str | None = None
 ) -> float | None:
     """Record the results of an evaluation, write its HTML report, and return the score that a sweep compares.
@@ -62,8 +62,8 @@ def as_number(value: Any) -> float | None:
     return float(value) if value in ("inf", "-inf") else value
 
 
-def completed(metrics: MetricsConfig, spec: ClassSpec, *, instances: object) -> MetricsConfig:
-    """Complete the settings of metrics, and check them. Data with objects adds measures, and sets the headline."""
+def settle_metrics(metrics: MetricsConfig, spec: ClassSpec, *, instances: object) -> MetricsConfig:
+    """Add measures of objects to the settings of metrics if files hold objects, check them, and set the headline."""
     metrics = with_objects(metrics) if instances else metrics
     check_metrics(metrics, spec)
     return settle_headline(metrics, spec)

@@ -18,7 +18,7 @@ from filelock import FileLock
 from omegaconf import OmegaConf
 
 from segmeter.cli.config.schema import Common
-from segmeter.cli.folders import LOCK, OWNER, Job, not_writable, owner_of, read_record, take_lock, usual_folder
+from segmeter.cli.folders import LOCK, OWNER, WORK, Job, not_writable, owner_of, take_lock, try_read_run, usual_folder
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish
 from segmeter.files import clear_leftovers, make_folder, new_folder, remove, write_bytes, write_json
@@ -29,8 +29,6 @@ from segmeter.schema import as_plain
 
 # A new run that is refused within this time leaves no folder.
 KEEP_SECONDS = 60.0
-# Files that a resume can continue from: finished cases, checkpoints, shards.
-_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")
 MASK = "[REDACTED]"
 _SECRET = re.compile(
     r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
@@ -67,7 +65,7 @@ def open_run(
     facts
         Further entries of run.json, such as hashes of data and checkpoint.
     accept
-        Called once a resumed folder is locked, before anything in it changes. It raises to refuse the resume.
+        Called when a resumed folder is locked, before anything in it changes. It raises to refuse the resume.
 
     Raises
     ------
@@ -126,6 +124,8 @@ def _copy(folder: Path, config: Common, target: str) -> None:
 def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     """Record in run.json that the run is done, and its result. A later failure changes the state again.
 
+    Call it before the report is written, which shows how the run ended.
+
     Parameters
     ----------
     result
@@ -133,8 +133,13 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
         infinity or NaN, so they are written as the text "inf" and as null.
     """
     plain = {name: json_number_or_inf(value) if isinstance(value, float) else value for name, value in result.items()}
-    done = {**read_run(folder), "result": plain, "end": _now(), "state": "done"}
-    write_json(folder / RUN, seal_run(done, folder))
+    _record_end(folder, "done", result=plain)
+
+
+def _record_end(folder: Path, state: str, **entries: Any) -> None:
+    """Record in run.json how the run ended."""
+    record = {**read_run(folder), **entries, "end": _now(), "state": state}
+    write_json(folder / RUN, seal_run(record, folder))
 
 
 def show_files(folder: Path) -> None:
@@ -171,9 +176,10 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
     """Write run.json, config.yaml and overrides.yaml. After the block, record in run.json how the run ended."""
-    earlier = read_record(folder)  # a resumed run keeps its start and its overrides
+    earlier = try_read_run(folder)  # a resumed run keeps its start and its overrides
     start = earlier.get("start")
-    values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
+    plain = as_plain(config)
+    values = plain | ({} if job.launch is None else {"launch": dict(job.launch)})
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
     lines = [*earlier.get("overrides", ()), *(mask_override(line) for line in job.overrides)]
     overrides = list({line.partition("=")[0]: line for line in lines}.values())
@@ -184,36 +190,33 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "overrides": overrides,
         "start": start or _now(),
         **({"resumed": _now()} if start else {}),
-        "seeds": {key: value for key, value in flatten(as_plain(config)).items() if key.endswith("seed")},
+        "seeds": {key: value for key, value in flatten(plain).items() if key.endswith("seed")},
         **facts,
         "versions": versions(),
         "hardware": hardware(),
         "source": source(),
         "process": os.getpid(),
+        "state": "running",
     }
-
-    def record_end(state: str) -> None:
-        result = {key: value for key, value in read_record(folder).items() if key == "result"}  # from `note_done`
-        write_json(folder / RUN, seal_run({**record, **result, "end": _now(), "state": state}, folder))
-
-    write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
+    write_json(folder / RUN, seal_run(record, folder))
     try:
         yield
         if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
             let_finish()
-        record_end("done")
+        _record_end(folder, "done")
         if config.run.copy_to is not None:
             _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder)
-        state = f"failed: {type(fault).__name__}: {fault}"
+        lines = [f"failed: {type(fault).__name__}: {fault}"]
         if isinstance(fault, SegmeterError):
-            state = f"stopped: {fault.problems[0]}"
+            lines = [f"stopped: {fault.problems[0]}", *fault.problems[1:]]
         elif isinstance(fault, KeyboardInterrupt):
-            state = str(fault) or "interrupted"
-        LOGGER.error("%s", state)
-        with suppress(OSError):  # only the first fault is reported; on a full disk the state stays "running"
-            record_end(state)
+            lines = [str(fault) or "interrupted"]
+        for line in lines:
+            LOGGER.error("%s", line)
+        with suppress(OSError, SegmeterError):  # only the first fault is reported; on a full disk run.json stays
+            _record_end(folder, lines[0])
         raise fault from (error if fault is not error else error.__cause__)
 
 
@@ -240,7 +243,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 
 def _holds_work(folder: Path) -> bool:
     """Tell whether a run's folder holds anything to resume from. Without it, `resume=` would be refused."""
-    return any(next(folder.glob(pattern), None) for pattern in _WORK)
+    return any(next(folder.glob(pattern), None) for pattern in WORK)
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:

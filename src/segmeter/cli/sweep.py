@@ -13,7 +13,7 @@ from urllib.parse import quote
 from segmeter.cli.config.compose import Composed, is_searched
 from segmeter.cli.config.hydra_rules import read_search
 from segmeter.cli.engines import JobOutcome
-from segmeter.cli.folders import Job, read_record
+from segmeter.cli.folders import Job, try_read_run
 from segmeter.cli.launch import Jobs, run_jobs
 from segmeter.cli.objective import as_number, better
 from segmeter.cli.run_folder import mask_override
@@ -173,7 +173,7 @@ def read_sweep(folder: Path) -> list[SweepJob]:
     """
     names = [path.parent.name for path in folder.glob(f"*/{RUN}")]
     numbered = sorted((int(name.partition("_")[0]), name) for name in names if name.partition("_")[0].isdigit())
-    records = [read_record(folder / name) for _, name in numbered]
+    records = [try_read_run(folder / name) for _, name in numbered]
     settings_per_job = [settings(record.get("overrides", ())) for record in records]
     keys = varied(settings_per_job)
     return [

@@ -26,7 +26,7 @@ from segmeter.data.files.geometry import NOWHERE, Geometry, describe, differing_
 from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import file_error, show
 from segmeter.data.images import plane_of_volume
-from segmeter.data.masks.reading import check_labels, check_mask_header, has_pixels
+from segmeter.data.masks.reading import check_mask_header, has_pixels, labels_of
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 from segmeter.remote import fetched
@@ -155,7 +155,7 @@ class VolumeSet(Dataset):
             unpacked = open_memmap(target, "w+", dtype, array.shape)
             top = 0
             for block in array.blocks():
-                unpacked[top : top + len(block)] = check_labels(path, block, self.reading) if is_mask else block
+                unpacked[top : top + len(block)] = labels_of(path, block, self.reading) if is_mask else block
                 top += len(block)
             return target, array.geometry
 

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from numpy.typing import NDArray
-
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show
 from segmeter.data.sample import Reading
@@ -22,7 +20,7 @@ from segmeter.evaluation.pair_maps import PairLoader, PairMaps
 from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import bands_of, make_row
 
 # Peak bytes per pixel of a pair, measured on 12,000 x 12,000 uint8 masks and rounded up
 _BYTES_TO_COUNT = 4
@@ -73,18 +71,23 @@ class CaseScorer:
     def __call__(self, pair: MaskPair) -> CaseResult:
         """Measure a pair. Problems of its files are returned, so that all pairs' problems can be reported together."""
         in_time = limit_of(pair, self.reading.timeout_s)
-        size = in_time(partial(self._loader.measure_files, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         bytes_per_pixel = len(pair.references) * self._bytes_per_pixel + (_BYTES_OF_IMAGE if pair.image else 0)
         try:
             with ExitStack() as stack:
-                if size.is_large:
+                pixels = in_time(partial(self._loader.find_size, pair))
+                if pixels is None:
                     loaded = stack.enter_context(self._open_large(pair))
                 else:
-                    needed = self.processes * size.pixels * bytes_per_pixel
+                    needed = self.processes * pixels * bytes_per_pixel
                     stack.enter_context(_BUDGET.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
                     loaded = in_time(partial(self._loader.load, pair))
-                row = make_row(loaded.maps, self._measures, partial(self._explain, pair, loaded))
+                try:
+                    row = make_row(loaded.maps, self._measures, loaded.problems)
+                except InputError as error:
+                    if isinstance(error, DataError):  # it names its file
+                        raise
+                    return tuple(self._explain(pair, loaded)) or error.problems
             spacing = loaded.spacing
             changes = dict[str, Any]()
             if spacing.spacing:
@@ -124,18 +127,18 @@ class CaseScorer:
             raise DataError(problems)
         return cast(CaseMaps, loaded.maps)
 
-    def _explain(
-        self, pair: MaskPair, loaded: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool
-    ) -> list[str]:
-        """Name the files with values that are not labels.
+    def _explain(self, pair: MaskPair, loaded: PairMaps) -> list[str]:
+        """Name the files for which a pair can't be counted, if any: those with values that are not labels.
 
-        Without any, the prediction must contain the ignore value where the target does not, which is refused.
+        Otherwise, the prediction may have the ignored value where its reference has a class.
         """
-        problems = loaded.problems()
-        spec = self.reading.spec
-        if hidden or problems:
+        if problems := loaded.problems():
             return problems
-        pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
+        spec = self.reading.spec
+        undecided = (spec.is_ignored(labels) & spec.valid(target) for target, labels in bands_of(loaded.maps))
+        pixels = sum(int(band.sum()) for band in undecided)
+        if not pixels:
+            return []
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         paths = pair.predictions or pair.references  # A case without a prediction can only fail by its reference

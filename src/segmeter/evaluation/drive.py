@@ -1,8 +1,8 @@
-"""Runs an evaluation: takes the results of cases in their order, shows progress, and hands them to the manifest.
+"""Records the results of an evaluation: takes those of the cases in their order, and summarises them at the end.
 
-`score`, `eval` and `predict` differ only in the source of their cases. Each source works on its cases in threads, as
-many as fit into memory: it reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and
-writes their files.
+`score`, `eval` and `predict` differ only in the source of their cases, which is an iterator that they pass in. Each
+source works on its cases in threads, as many as fit into memory: it reads or predicts them, measures them with
+`segmeter.metrics.measures.row.make_row`, and writes their files.
 """
 
 import threading
@@ -37,39 +37,39 @@ CaseResult = Entry | tuple[str, ...]
 """A finished case, or the problems of its files."""
 
 
-def drive(
+def record_cases(
     results: Generator[CaseResult, None, None],
     manifest: Manifest,
     *,
     what: str,
     total: int,
-    parts: Callable[[Report], None] | None = None,
-    on_case: Callable[[Entry], None] = lambda entry: None,
+    watch_parts: Callable[[Report], None] | None = None,
 ) -> None:
     """Record every finished case in the manifest, in order, and close it.
 
     Parameters
     ----------
     results
-        The result of each case that the manifest lacks.
-    what, total, parts
+        The result of each case that the manifest lacks. Taking the next one makes its source go on.
+    what, total, watch_parts
         As `segmeter.progress.track` shows them.
-    on_case
-        Called with each finished case after it was handed to the manifest, which writes up to 64 cases at a time.
 
     Raises
     ------
     DataError
-        All problems of all cases, one line each. Sound cases stay in the manifest, so that a later run can resume.
+        All problems of all cases, one line each. If `results` itself raises it, the lines of the cases so far come
+        first. Sound cases stay in the manifest, so that a later run can resume.
     """
     problems: list[str] = []
     with closing(manifest), closing(results):
-        for result in track(results, what, total, parts=parts):
-            if isinstance(result, Entry):
-                manifest.add(result)
-                on_case(result)
-            else:
-                problems.extend(result)
+        try:
+            for result in track(results, what, total, watch_parts=watch_parts):
+                if isinstance(result, Entry):
+                    manifest.add(result)
+                else:
+                    problems.extend(result)
+        except DataError as error:
+            problems.extend(error.problems)
     if problems:
         raise DataError(problems)
 
@@ -107,7 +107,7 @@ def conclude(
         A table of the metrics changed while it was used.
     """
     summary = {**summarise(rows, spec, metrics), **facts}
-    check_tables(metrics, manifest.identity)
+    check_tables(metrics, manifest.flat_identity)
     folder = manifest.folder
     calibration_files = list[str]()
     if calibration is not None:

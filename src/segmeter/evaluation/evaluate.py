@@ -24,9 +24,9 @@ from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.drive import SUMMARY, MemoryBudget, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, MemoryBudget, conclude, record_cases
 from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
-from segmeter.evaluation.predicted import CaseRun, finish, finish_in_bands, restore_cases
+from segmeter.evaluation.predicted import CaseRun, finish_case, finish_in_bands, restore_cases
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
@@ -178,7 +178,7 @@ def run_cases(job: CaseRun, what: str, *, sees_all_probs: bool = False) -> Manif
     parts = starmap(range, pairwise(sorted(edges)))
     _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
     entries = _finish_all(job, parts, streamed, probs=probs, probs_dtype=dtype)
-    drive(entries, manifest, what=what, total=len(rest), parts=job.predictor.watch)
+    record_cases(entries, manifest, what=what, total=len(rest), watch_parts=job.predictor.watch)
     return manifest
 
 
@@ -202,7 +202,7 @@ def _finish_all(
     def work(waiting: tuple[Prediction, int]) -> Entry:
         prediction, size = waiting
         try:
-            return finish(job, prediction)
+            return finish_case(job, prediction)
         finally:
             budget.leave(size)
 

@@ -28,18 +28,18 @@ from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_fo
 from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import in_batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
-from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
+from segmeter.records import MANIFEST, MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
 from segmeter.schema import ADDED, RETIRED
 
 SCHEMA = 5
-MANIFEST = "manifest.json"
 PREDICTIONS = "predictions"  # the folder of a run's label maps and probabilities
 STATES = ("running", "done")
-RECORDS = "records.parquet"  # Finished runs have this file
-JOURNAL = "manifest.rows"  # Unfinished runs have this file
-BATCH = 64  # Cases per write. A killed process loses at most this many
-# Write at least once a second, and fsync at most once a second. A power cut loses at most that much work.
-SECONDS = 1.0
+RECORDS = "records.parquet"  # Of a finished run: the hash of each case's files, and the facts that a resume needs
+JOURNAL = "manifest.rows"  # Of an unfinished run: the same, and the rows
+# Cases are written together: at most this many, and all that wait as soon as a case is added more than a second after
+# the last write. No timer writes them, so a kill loses the cases that were added since the last write, fewer than 64.
+BATCH = 64
+SECONDS = 1.0  # fsync is called as seldom, so a power cut may lose a second more.
 
 _LOG = logging.getLogger(__name__)
 RECORD_COLUMNS = ("case_id", "sha256", "record")
@@ -75,25 +75,29 @@ class Entry:
 
 
 class Manifest:
-    """The manifest and the journal of a run. Make one with `open_manifest` or `begin`."""
+    """The manifest and the journal of a run. Make one with `open_manifest` or `begin`, which flatten its identity."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
+    def __init__(self, folder: Path, flat_identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
-        self.identity = identity
-        self.head = {"schema": SCHEMA, "state": "", "identity": identity}
+        self.flat_identity = flat_identity
+        self.head = {
+            "schema": SCHEMA,
+            "state": "",
+            "identity": flat_identity,
+        }  # each write sets the state there
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
         self._unwritten: list[Entry] = []
-        self._written = self._synced = 0.0
+        self._written = self._synced = 0.0  # long ago, so the first case is written at once
 
     @classmethod
     def begin(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
         """Start a run in a folder that no other run uses; it is created if it is missing."""
         make_folder(folder)
         manifest = cls(folder, flatten(identity), cases, done=False)
+        remove(folder / JOURNAL)  # before the manifest is replaced, so that no resume takes old rows for the new run's
         write_json(folder / MANIFEST, manifest.head | {"state": "running", "cases": list(cases)})
-        remove(folder / JOURNAL)
         return manifest
 
     def add(self, entry: Entry) -> None:
@@ -175,7 +179,7 @@ class Manifest:
             case_id, sha256 and record of all cases; None reads them from the journal.
         """
         self.close()
-        records = read_records(self.folder) if records is None else records
+        records = read_case_facts(self.folder) if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(RECORD_COLUMNS).combine_chunks(), file, compression="zstd")
         files = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
@@ -209,7 +213,7 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
         remove(folder / JOURNAL)  # it is left over if a process was killed just before this step
         damaged = [name for name, entry in before["results"].items() if not is_whole(folder / name, entry)]
         if RECORDS not in damaged:
-            damaged += find_damaged(folder, parse_records(read_records(folder)).values())
+            damaged += find_damaged(folder, parse_case_facts(read_case_facts(folder)).values())
         if not damaged:
             return manifest
         _LOG.warning("resume: missing or damaged files are written again (%s).", some(damaged))
@@ -248,8 +252,8 @@ def read_batches(folder: Path, start: int = 0) -> Iterator[tuple[pa.Table, int]]
             yield table, file.tell()
 
 
-def read_records(folder: Path) -> pa.Table:
-    """Read case_id, sha256 and record of the finished cases of a run in any state.
+def read_case_facts(folder: Path) -> pa.Table:
+    """Read case_id, sha256 and record (the facts for a resume, as JSON) of the finished cases of a run in any state.
 
     Raises
     ------
@@ -272,8 +276,8 @@ def hashes_of(records: pa.Table) -> dict[str, str]:
     return dict(zip(records["case_id"].to_pylist(), records["sha256"].to_pylist(), strict=True))
 
 
-def parse_records(records: pa.Table) -> dict[str, dict[str, Any]]:
-    """Return the record of each case, by case id."""
+def parse_case_facts(records: pa.Table) -> dict[str, dict[str, Any]]:
+    """Return the facts for a resume of each case, by case id."""
     texts = zip(records["case_id"].to_pylist(), records["record"].to_pylist(), strict=True)
     return {case_id: parse_json(Path(f"record of {case_id!r}"), text) for case_id, text in texts}
 

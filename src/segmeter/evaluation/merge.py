@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
-from segmeter.evaluation.manifest import PREDICTIONS, RECORD_COLUMNS, Manifest, parse_records
+from segmeter.evaluation.manifest import PREDICTIONS, RECORD_COLUMNS, Manifest, parse_case_facts
 from segmeter.evaluation.pieces import Kind, Piece, check_pieces
 from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
@@ -121,7 +121,7 @@ def merge(job: Merge) -> dict[str, Any]:
     manifest = Manifest.begin(job.folder, identity | mark, list(owners))
     lines = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
     table = pa.table(dict(zip(RECORD_COLUMNS, zip(*lines, strict=True), strict=True)))
-    records = parse_records(table)
+    records = parse_case_facts(table)
     inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
     inputs = {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}
     _take_files(job.folder, owners, records)

@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from segmeter.data.files.pictures import read_layout
 from segmeter.data.files.sniff import show, unchanged, volume_format
 from segmeter.data.masks.drawn import OUTLINES
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_codes, split_objects
-from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
+from segmeter.data.masks.reading import StoredMap, label_lines, labels_of, read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import MaskPair, hash_together, limit_of, read_case_image
@@ -29,13 +28,6 @@ from segmeter.metrics.measures.row import BandedMaps
 
 _LEAST_MEASURED = 1 << 14  # Smaller files, in bytes, are read without opening their header first
 _IN_BANDS = (".tif", ".tiff", ".zarr")
-
-
-class PairSize(NamedTuple):
-    """Whether a file of a pair is too large to be read whole, and the pixels of a map otherwise; 0 if unknown."""
-
-    is_large: bool
-    pixels: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,25 +79,25 @@ class PairLoader:
             for side in ("references", "predictions")
         }
 
-    def measure_files(self, pair: MaskPair) -> PairSize:
-        """Find the size of a pair's maps from the headers of its files.
+    def find_size(self, pair: MaskPair) -> int | None:
+        """Find the pixels of a map of this pair from the headers of its files; None if a file is read in bands.
 
         The first file whose header states its pixels decides: drawn outlines have none, and tiny files don't matter.
-        If a header can't be read, reading the file will say why.
+        The size is 0 if no header states it. If a header can't be read, reading the file will say why.
         """
         pixels = 0
         for path in (*pair.references, *pair.predictions):
-            size = self._measure_file(path)
-            if size.is_large:
-                return PairSize(is_large=True, pixels=0)
-            pixels = pixels or size.pixels
-        return PairSize(is_large=False, pixels=pixels)
+            size = self._size_of_file(path)
+            if size is None:
+                return None
+            pixels = pixels or size
+        return pixels
 
-    def _measure_file(self, path: Path) -> PairSize:
-        """Find whether a file is read in bands, and its pixels by its header.
+    def _size_of_file(self, path: Path) -> int | None:
+        """Find the pixels of a file by its header; 0 if it states none, None if the file is read in bands.
 
-        Some formats are read in bands, if they hold a single plane. A volume counts its bytes as pixels, as volumes are
-        rarely packed.
+        Large files of some formats are read in bands, if they hold a single plane. A volume counts its bytes as pixels,
+        as volumes are rarely packed.
         """
         reading = self.reading
         try:
@@ -113,21 +105,21 @@ class PairLoader:
                 header = read_header(path, **reading.options(path), streams=True)
                 pixels = math.prod((*header.lead, header.height, header.width))
                 is_large = header.channels == 1 and not header.lead and pixels > array.STREAMED_PIXELS
-                return PairSize(is_large, pixels)
+                return None if is_large else pixels
             file_bytes = path.stat().st_size
             if file_bytes < _LEAST_MEASURED or (volume := volume_format(path)) in OUTLINES:
-                return PairSize(is_large=False, pixels=0)
+                return 0
             with path.open("rb") as file:
                 layout = read_layout(file.read(33))
             if layout is None and volume:
-                return PairSize(is_large=False, pixels=file_bytes)
+                return file_bytes
             grid = layout or read_header(path, max_pixels=reading.max_pixels)
-            return PairSize(is_large=False, pixels=grid.height * grid.width)
+            return grid.height * grid.width
         except (DataError, OSError):
-            return PairSize(is_large=False, pixels=0)
+            return 0
 
     def load(self, pair: MaskPair) -> PairMaps:
-        """Read all files of a pair, whole, without checking their values; see `PairMaps.problems`."""
+        """Read all files of a pair, whole. Values that `read_map` leaves unchecked are left to `PairMaps.problems`."""
         references = pair.references
         predictions = pair.predictions
         spec = self.reading.spec
@@ -231,17 +223,16 @@ class PairLoader:
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
         """Return the labels of a file, and its map. The map of a large file has its shape, but not its values."""
-        if not self._measure_file(path).is_large:
+        if self._size_of_file(path) is not None:
             stored = read_map(path, self.reading)
             is_checked = self.reading.label_map
-            yield ArrayRows(stored.values if is_checked else check_labels(path, stored.values, self.reading)), stored
+            yield ArrayRows(stored.values if is_checked else labels_of(path, stored.values, self.reading)), stored
             return
-        with unchanged([path], in_time), open_map(path, self.reading) as lines:
-            with open_array(path, **self.reading.options(path), streams=True) as opened:
-                geometry = opened.geometry
-                sha256 = hash_map(path)
+        options = self.reading.options(path)
+        with unchanged([path], in_time), open_array(path, **options, streams=True) as opened:
+            lines = label_lines(opened, self.reading)
             shape_only = np.broadcast_to(np.zeros((), np.uint8), lines.shape)  # takes one byte
-            yield lines, StoredMap(values=shape_only, geometry=geometry, sha256=sha256)
+            yield lines, StoredMap(values=shape_only, geometry=opened.geometry, sha256=opened.sha256)
 
     def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
         """Read references, then predictions. Drawn objects come last, because they take the size of the other maps."""
@@ -271,7 +262,7 @@ class PairLoader:
             if side.label_map or side.instances or side.keeps_invalid:
                 continue
             try:
-                check_labels(path, stored_map.values, self.reading)
+                labels_of(path, stored_map.values, self.reading)
             except DataError as error:
                 problems += error.problems
         return problems

@@ -209,19 +209,6 @@ def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:
         raise DataError(f"{pair.case_id}: its files changed while they were scored. Score them again.")
 
 
-def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
-    """Find the image of every case, by its stem.
-
-    Raises
-    ------
-    DataError
-        A case has none or two, or the folder can't be read.
-    """
-    stems = (pair.stem for pair in pairing.pairs)
-    remedy = "Leave images= out to score without them."
-    return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
-
-
 def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
     """Find the probabilities of every pair by its stem.
 

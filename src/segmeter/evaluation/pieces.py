@@ -11,7 +11,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import hash_names
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import read_records, read_run_manifest
+from segmeter.evaluation.manifest import read_case_facts, read_run_manifest
 from segmeter.files import is_whole
 from segmeter.metrics.cases.stored import read_spec
 from segmeter.records import read_run
@@ -122,7 +122,7 @@ def _read(folder: Path) -> Piece:
         raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
     identity = dict(manifest["identity"])
     shard = {key.partition(".")[2]: identity.pop(key) for key in SHARD if key in identity}
-    case_ids, *facts = (column.to_pylist() for column in read_records(folder).columns)
+    case_ids, *facts = (column.to_pylist() for column in read_case_facts(folder).columns)
     return Piece(
         folder=folder,
         command=command,

@@ -24,7 +24,7 @@ from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.shards import split_batches
 from segmeter.errors import ConfigError
-from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_records, read_records
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, find_damaged, parse_case_facts, read_case_facts
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, make_folder
@@ -146,7 +146,7 @@ class CaseRun:
         yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=self.terms)
 
 
-def finish(job: CaseRun, prediction: Prediction) -> Entry:
+def finish_case(job: CaseRun, prediction: Prediction) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
@@ -243,7 +243,8 @@ def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> in
     """
     clear_leftovers(job.folder / PREDICTIONS)
     kinds = list[Any]()
-    for wanted, (case_id, record) in zip(manifest.cases, parse_records(read_records(job.folder)).items(), strict=False):
+    facts = parse_case_facts(read_case_facts(job.folder))
+    for wanted, (case_id, record) in zip(manifest.cases, facts.items(), strict=False):
         if damaged := find_damaged(job.folder, [record]):
             _LOG.warning(
                 "resume: missing or damaged files are written again, with all that follow (%s).", some(damaged)

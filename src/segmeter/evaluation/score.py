@@ -1,7 +1,8 @@
 """Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,15 +20,14 @@ from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.drive import SUMMARY, collect, conclude, drive
+from segmeter.evaluation.drive import SUMMARY, CaseResult, collect, conclude, record_cases
 from segmeter.evaluation.manifest import (
     Entry,
     check_same,
     hashes_of,
     open_manifest,
-    parse_records,
-    read_records,
-    read_run_manifest,
+    parse_case_facts,
+    read_case_facts,
 )
 from segmeter.evaluation.pairing import MaskPair, Pairing, check_unchanged, hash_pair, limit_of
 from segmeter.evaluation.spacings import Spacings
@@ -144,16 +144,23 @@ def score(job: Scoring) -> dict[str, Any]:
         return read_json(job.folder / SUMMARY, Summary)
     scorer = job.scorer()
     spacings = Spacings()
-    done = parse_records(read_records(job.folder)) if job.resume else {}
+    done = parse_case_facts(read_case_facts(job.folder)) if job.resume else {}
     if job.resume:
         manifest.keep(len(done))
     for case_id, record in done.items():
         spacings.add(case_id, record)
 
-    def note_spacing(entry: Entry) -> None:
-        spacings.add(entry.case_id, entry.resume_facts)
-        if job.metrics.measures and (problems := spacings.problems()):
-            raise DataError(problems)
+    def until_units_differ(results: Generator[CaseResult, None, None]) -> Generator[CaseResult, None, None]:
+        """Note the spacing of each case. Distances in two units have no mean, so a second unit ends the run."""
+        with closing(results):
+            while not (problems := spacings.problems() if job.metrics.measures else []):
+                result = next(results, None)
+                if result is None:
+                    return
+                if isinstance(result, Entry):
+                    spacings.add(result.case_id, result.resume_facts)
+                yield result
+        raise DataError(problems)
 
     rest = [pair for pair in job.pairs if pair.case_id not in done]
     if job.workers:
@@ -161,7 +168,7 @@ def score(job: Scoring) -> dict[str, Any]:
     else:
         ahead = fetch_ahead(rest, lambda pair: pair.files)
         results = map_in_threads(scorer, ahead, threads=count_cores(), name="score")
-    drive(results, manifest, what="scoring", total=len(rest), on_case=note_spacing)
+    record_cases(until_units_differ(results), manifest, what="scoring", total=len(rest))
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
@@ -169,7 +176,7 @@ def score(job: Scoring) -> dict[str, Any]:
     calibration = None
     hashes = dict[str, str]()
     if job.probs:
-        measured = hashes_of(read_records(job.folder))
+        measured = hashes_of(read_case_facts(job.folder))
         calibration, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
     spec = job.reading.spec
     rows = manifest.table(spec)
@@ -262,13 +269,13 @@ def check_resumed(job: Scoring) -> None:
     DataError
         The files of cases changed since they were measured.
     """
-    check_same(job.folder, job.identity(), [pair.case_id for pair in job.pairs])
-    measured = hashes_of(read_records(job.folder))
+    before = check_same(job.folder, job.identity(), [pair.case_id for pair in job.pairs])
+    measured = hashes_of(read_case_facts(job.folder))
     done = [pair for pair in job.pairs if pair.case_id in measured]
     digests = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), done)
     pairs = track(zip(done, digests, strict=True), "checking what is done", len(done))
     changed = {pair.case_id for pair, digest in pairs if digest != measured[pair.case_id]}
-    inputs = read_run_manifest(job.folder).get("inputs", {})
+    inputs = before.get("inputs", {})
     for stem, path in job.probs.items():
         in_time = TimeLimit(seconds=job.reading.timeout_s, case_id=stem, files=(path,))
         if stem in inputs and in_time(partial(hash_map, path)) != inputs[stem]:

@@ -42,6 +42,7 @@ class CaseSpacing:
         Lines for the user. Cases with the same doubt have the same line.
     """
 
+    # The names of these fields are keys in the column `record` of records.parquet.
     spacing: tuple[float, ...] | None = None
     unit: str = PIXELS
     source: str = "none"
@@ -53,7 +54,7 @@ UNKNOWN_SPACING = CaseSpacing()
 
 
 def find_spacing(paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None) -> CaseSpacing:
-    """Find the spacing of a case, whose files must all fit the first one, its reference.
+    """Refuse files of a case that differ from the first one, its reference, in size or place, and find their spacing.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ class Spacings:
         if len(self.units) < 2:
             return []
         units = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
-        remedy = "Set metrics.spacing for all, or score them apart."
+        remedy = "Start a new run with metrics.spacing for all, or score them apart."
         return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", units, remedy)]
 
     def warnings(self) -> list[str]:

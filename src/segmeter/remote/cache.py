@@ -132,7 +132,7 @@ def unzipped(place: Path) -> Path:
     file = fetch(archive)
     try:
         state = file.stat()
-        stamp = f"{state.st_mtime_ns} {state.st_ino}" if listed_size(file) is None else _entry(file).name
+        stamp = _entry(file).name if _is_listed(file) else f"{state.st_mtime_ns} {state.st_ino}"
         with zipfile.ZipFile(file) as opened:
             size = sum(member.file_size for member in opened.infolist())
             path = _cached_path(f"zip://::{archive}", [Stored("all", size, stamp)])
@@ -149,9 +149,7 @@ def fetched(paths: Iterable[Path]) -> ExitStack:
     missing chunk would be read as zeros.
     """
     with ExitStack() as stack:
-        for path in paths:
-            if listed_size(path) is None:
-                continue
+        for path in filter(_is_listed, paths):
             fill = partial(_download, path, ())
             if _entry(path).name.endswith(_FOLDER):
                 _keep(path, fill)
@@ -170,10 +168,11 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
 
     rest = iter(items)
     first = list(islice(rest, 1))
-    if all(listed_size(path) is None for item in first for path in files_of(item)):
-        yield from chain(first, rest)
-    else:
+    # One item tells for all: folders are behind URLs as a whole, such as that of all predictions.
+    if any(_is_listed(path) for item in first for path in files_of(item)):
         yield from map_in_threads(work, chain(first, rest), threads=THREADS, name="fetch")
+    else:
+        yield from chain(first, rest)
 
 
 def _cached_path(url: str, objects: Sequence[Stored]) -> Path:
@@ -182,6 +181,11 @@ def _cached_path(url: str, objects: Sequence[Stored]) -> Path:
     kind = "" if objects and not objects[0].name else _FOLDER
     key = f"{sum(stored.size for stored in objects):x}-{digest}{kind}"
     return Path(cache_folder().absolute(), _HOME, key, *on_disk(url).split("/"))
+
+
+def _is_listed(path: str | Path) -> bool:
+    """Tell whether a path stands for a file or folder behind a URL, fetched or not."""
+    return _MARK in str(path)
 
 
 def _entry(path: Path) -> Path:

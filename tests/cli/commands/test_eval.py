@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from segmeter.cli.commands import eval as command
-from segmeter.evaluation.manifest import parse_records, read_records
+from segmeter.evaluation.manifest import parse_case_facts, read_case_facts
 from segmeter.models.checkpoint import read_checkpoint
 from tests.cli.sharded import EVAL, done, latest, newest, run
 from tests.data.crafted import noise, put
@@ -118,7 +118,7 @@ def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(t
     for most in (1 << 24, 100):
         monkeypatch.setattr("segmeter.evaluation.evaluate.BANDED_PIXELS", most)
         assert run(*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET, f"run.root={tmp_path}") == 0
-        notes.append(parse_records(read_records(newest(tmp_path / "predict")))["x"])
+        notes.append(parse_case_facts(read_case_facts(newest(tmp_path / "predict")))["x"])
     assert [note["image"][4:] for note in notes] == [[], ["by rows", "x"]]
     assert notes[0]["files"] == notes[1]["files"]
 

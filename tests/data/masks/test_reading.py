@@ -12,7 +12,7 @@ import zarr
 
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.label_mapping import mark_cores, split_codes, to_labels
-from segmeter.data.masks.reading import check_labels, read_map
+from segmeter.data.masks.reading import labels_of, read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, put, write_zarr
@@ -62,7 +62,7 @@ def test_values_outside_the_classes_are_named_on_checking(tmp_path):
     path = save_volume(tmp_path / "a.npz", VOLUME + 5)
     stored = read_map(path, READING).values
     with pytest.raises(DataError, match=r"a\.npz: .*to hold only 0 to 2 and 255 \(ignored\), got 5 \(8 pixels\)"):
-        check_labels(path, stored, READING)
+        labels_of(path, stored, READING)
 
 
 def test_one_array_of_several_is_named(tmp_path):

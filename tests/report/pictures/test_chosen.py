@@ -142,7 +142,7 @@ def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_vis
     target = np.zeros((2, 20, 30), np.uint8)
     target[1, 3:5] = 1
     image = np.random.default_rng(0).normal(size=(20, 30, 5)).astype(np.float32)
-    write_crops(tmp_path, "x", spec, image=image, target=target, labels=1 - target, corner=(40, 8), slice_number=7)
+    write_crops(tmp_path, "x", spec, image=image, target=target, labels=1 - target, corner=(40, 8), plane_number=7)
     folder = tmp_path / "worst" / "x"
     place = json.loads((folder / "crop.json").read_text())
     assert [place[name] for name in ("crop_top", "crop_left", "slice")] == [40, 8, 7]

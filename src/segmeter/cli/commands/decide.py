@@ -12,7 +12,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.model_schema import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
 from segmeter.cli.config.schema import Common
 from segmeter.cli.folders import Job
-from segmeter.cli.objective import completed
+from segmeter.cli.objective import settle_metrics
 from segmeter.cli.run_folder import note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.data.sample import Reading
@@ -101,7 +101,7 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
     masks: dict[str, Path] = {
         name: masks_of_run(path) if path.resolve() in runs else path for name, path in (readers | models).items()
     }
-    metrics = completed(config.metrics, spec, instances=config.data.instances)
+    metrics = settle_metrics(config.metrics, spec, instances=config.data.instances)
     cases, left_out = find_cases(masks, spec, missing=config.missing)
     agree_job = AgreeJob(
         readers=readers,

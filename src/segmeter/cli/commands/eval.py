@@ -16,7 +16,7 @@ from segmeter.checks import expected
 from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
-from segmeter.cli.objective import completed, find_objective, finish
+from segmeter.cli.objective import find_objective, record_results, settle_metrics
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
@@ -25,7 +25,7 @@ from segmeter.distributed.shards import describe_shard, parse_shard, part_warnin
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import evaluate, predict, prefer_bands
-from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
+from segmeter.evaluation.manifest import PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
@@ -37,6 +37,7 @@ from segmeter.metrics.summary.slice_labels import check_case_ids, hash_tables
 from segmeter.models.trained import Checkpoints, read_checkpoints
 from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.records import MANIFEST
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 from segmeter.report.pictures.worst import write_worst_list
@@ -54,7 +55,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, user_card=config.model, spec=config.data.spec())
     card = checkpoint.card
-    config = config.replace(metrics=completed(config.metrics, card.spec, instances=config.data.instances))
+    config = config.replace(metrics=settle_metrics(config.metrics, card.spec, instances=config.data.instances))
     n_axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
     if config.metrics.spacing and len(config.metrics.spacing) != n_axes:
         rule = f"to have {n_axes} values, as {kind} do"
@@ -84,7 +85,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
         summary = evaluate(run, metrics=config.metrics, loss=measured_loss)
         draw_predicted(run, config, config.metrics)
         write_worst_list(run.folder, dataset.spec, config.metrics, config.report.worst)
-        value = finish(run.folder, summary, config.report, objective)
+        value = record_results(run.folder, summary, config.report, objective)
     print_summary(summary)
     show_files(run.folder)
     sys.stdout.write(f"{run.predictor.stages.report()}\n")
@@ -109,7 +110,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
         count = predict(run)
         draw_predicted(run, config)
-        finish(run.folder, {}, config.report)
+        record_results(run.folder, {}, config.report)
     sys.stdout.write(f"{count} images   {run.folder / 'predictions'}\n{run.predictor.stages.report()}\n")
     sys.stdout.write(f"precision  {run.predictor.precision} on {device}\n")
     if config.report.html:

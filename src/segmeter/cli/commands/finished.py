@@ -12,7 +12,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.schema import CompareConfig, MergeConfig
 from segmeter.cli.folders import NO_FOLDER, Job
-from segmeter.cli.objective import find_objective, finish
+from segmeter.cli.objective import find_objective, record_results
 from segmeter.cli.run_folder import note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError
@@ -92,7 +92,7 @@ def merge_into(merging: Merge, report: ReportConfig, objective: str | None) -> t
     spec = merging.pieces[0].spec
     if summary and merging.metrics is not None and spec is not None:
         objective = find_objective(objective, merging.metrics, spec)
-    return summary, finish(merging.folder, summary, report, objective)
+    return summary, record_results(merging.folder, summary, report, objective)
 
 
 def metrics_of(piece: Piece) -> MetricsConfig | None:

@@ -11,26 +11,21 @@ from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
-from segmeter.cli.objective import completed, find_objective, finish
+from segmeter.cli.objective import find_objective, record_results, settle_metrics
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.labels_config import read_labels
+from segmeter.data.pairing import find_beside
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
-from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
-from segmeter.evaluation.pairing import (
-    check_unchanged,
-    find_images,
-    find_pairs,
-    find_probs,
-    limit_of,
-    read_case_image,
-)
+from segmeter.evaluation.manifest import hashes_of, read_case_facts
+from segmeter.evaluation.pairing import check_unchanged, find_pairs, find_probs, limit_of, read_case_image
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
+from segmeter.records import MANIFEST
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
@@ -47,7 +42,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     metrics = config.metrics
     if nnunet and not metrics.groups:  # the regions of dataset.json
         metrics = metrics.replace(groups=dict(nnunet.groups))
-    config = config.replace(metrics=completed(metrics, spec, instances=config.data.instances))
+    config = config.replace(metrics=settle_metrics(metrics, spec, instances=config.data.instances))
     objective = find_objective(config.objective, config.metrics, spec)
     scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
     resumed = find_resumed(config, job, holds=MANIFEST)
@@ -85,7 +80,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
                 file_ending=nnunet.file_ending,
             )
         write_worst_list(folder, spec, config.metrics, config.report.worst)
-        value = finish(folder, summary, config.report, objective)
+        value = record_results(folder, summary, config.report, objective)
     print_summary(summary)
     show_files(folder)
     return value
@@ -106,18 +101,21 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
         pairing=pairing, reading=reading, metrics=config.metrics, folder=NO_FOLDER, workers=config.workers
     )
     refuse_files(scoring)
-    images = find_images(config.images, pairing) if config.images else {}
+    images = dict[str, Path]()
+    if config.images:
+        stems = (pair.stem for pair in pairing.pairs)
+        remedy = "Leave images= out to score without them."
+        images = find_beside(config.images, stems, role="images", what="an image", remedy=remedy)
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
+    shard = None
     if config.shard is not None:
         shard = parse_shard(config.shard)
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
-        scoring = replace(scoring, shard=shard)
-    if config.probs:
-        scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
+    probs = find_probs(config.probs, pairing.pairs) if config.probs else {}
     if images and any(measure.name == "content" for measure in config.metrics.measures):
         with_images = [replace(pair, image=images[pair.stem]) for pair in pairing.pairs]
-        scoring = replace(scoring, pairing=replace(pairing, pairs=with_images))
-    return scoring, images
+        pairing = replace(pairing, pairs=with_images)
+    return replace(scoring, pairing=pairing, shard=shard, probs=probs), images
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
@@ -143,7 +141,7 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     from segmeter.report.pictures.objects import measured_objects
 
     pairs = {pair.case_id: pair for pair in scoring.pairs}
-    measured_hashes = hashes_of(read_records(scoring.folder))
+    measured_hashes = hashes_of(read_case_facts(scoring.folder))
     scorer = scoring.scorer()
 
     def read(case_id: str) -> DrawnCase:

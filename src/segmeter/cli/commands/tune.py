@@ -7,7 +7,7 @@ from segmeter.checks import expected
 from segmeter.cli.commands.decide import Decision, record
 from segmeter.cli.config.model_schema import TuneConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.objective import completed
+from segmeter.cli.objective import settle_metrics
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.settings import parse_over
@@ -51,7 +51,7 @@ def run_tune(config: TuneConfig, job: Job) -> None:
         rule = f"to be null for {checkpoint.card.model['name']}, whose best class decides each pixel"
         raise ConfigError(expected("tune", "probs", rule, config.probs))
     metrics = config.metrics.replace(headline=config.by or config.metrics.headline)
-    metrics = completed(metrics, spec, instances=config.data.instances)
+    metrics = settle_metrics(metrics, spec, instances=config.data.instances)
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)

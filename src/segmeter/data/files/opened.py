@@ -41,7 +41,7 @@ from segmeter.remote import fetched
 _BYTES_PER_PIXEL = 16
 _LOCATED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may state where their pixels lie
 _READ_ONCE = ("png", "jpeg", "bmp")  # formats whose hash and pixels come from the same bytes in memory
-_WAITS = 10  # Wait in ten slices. If the process is suspended, only the current slice is used up.
+_WAITS = 10  # Wait in ten steps, so that a suspended process loses at most a tenth of its time.
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
     "tiff": open_tiff_array,

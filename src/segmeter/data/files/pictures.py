@@ -236,10 +236,10 @@ class PictureArray(FileArray):
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 
-    def samples(self) -> NDArray[Any] | None:
+    def samples_if_fast(self) -> NDArray[Any] | None:
         """Return the stored samples of a plain label PNG, several times faster than `read` does.
 
-        Other files give None, and so do the first ones of a process, see `PLAIN_PIXELS`: call `read` for them.
+        None stands for other files, and for the first `PLAIN_PIXELS` of a process, which are counted here: call `read`.
         """
         global _by_pillow
         pixels = max(LEAST, self._size[0] * self._size[1])

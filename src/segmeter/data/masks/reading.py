@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.data.files.array import ArrayRows, Header, LazyArray
+from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
@@ -50,8 +50,8 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     read from images if the label map names colours. Floats are accepted if all of them are whole numbers.
 
     Without a label map, uint8 and uint16 are returned as stored and not checked, because counting them shows whether
-    there is a value outside the classes. Only then does a caller need `check_labels`, which names the value. Object
-    numbers are returned as stored, but floats as int64.
+    there is a value outside the classes. Only then does a caller need `labels_of`, which names the value. Object
+    numbers, and values that are kept although they are not labels, are returned as stored, but floats as int64.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     Returns
     -------
     StoredMap
-        Labels of `spec.label_dtype`, or stored uint8 or uint16.
+        Labels of `spec.label_dtype`, or stored values of an integer dtype, as said above.
 
     Raises
     ------
@@ -76,29 +76,29 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         return StoredMap(values=read_annotated(path, reading), geometry=NOWHERE, sha256=hash_annotated(path))
     form = volume_format(path)
     if form in OUTLINES:
-        values = read_outlines(path, form, reading, shape=shape)
-        return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
+        drawn = read_outlines(path, form, reading, shape=shape)
+        return StoredMap(values=drawn, geometry=NOWHERE, sha256=hash_path(path))
     with open_array(path, refuse_changes=True, **reading.options(path, is_folder=form == "zarr")) as array:
-        codes = array.samples() if isinstance(array, PictureArray) else None
-        if codes is None:  # not a plain PNG of one channel, whose header needs no check
+        values = array.samples_if_fast() if isinstance(array, PictureArray) else None
+        if values is None:  # not a plain PNG of one channel, whose header needs no check
             check_mask_header(path, array.header, label_map=reading.label_map)
-            codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
-        codes = codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
+            values = array.read_colours(3) if array.header.kind == "rgba" else array.read()
+        values = values.astype(np.uint8) if values.dtype == np.bool_ else values
         geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
-        has_colours = codes.ndim == 3 and array.header.channels > 1
+        has_colours = values.ndim == 3 and array.header.channels > 1
         sha256 = array.sha256
         is_palette = array.is_palette
     if reading.instances or reading.keeps_invalid:
-        codes = whole_numbers(path, codes)
+        values = whole_numbers(path, values)
     elif has_colours:
-        codes = to_labels(path, codes, spec=reading.spec, label_map=reading.label_map)
-    elif reading.label_map or codes.dtype not in (np.uint8, np.uint16):
-        codes = check_labels(path, codes, reading)
+        values = to_labels(path, values, spec=reading.spec, label_map=reading.label_map)
+    elif reading.label_map or values.dtype not in (np.uint8, np.uint16):
+        values = labels_of(path, values, reading)
     label_map = None if reading.instances else reading.label_map
-    check_nodata(path, geometry.nodata, codes, spec=reading.spec, label_map=label_map)
-    if reading.flat and codes.ndim == 3 and len(codes) == 1:  # a volume of depth 1 as an image
-        codes, geometry = codes[0], geometry.having(spacing=geometry.spacing and geometry.spacing[1:])
-    return StoredMap(values=codes, geometry=geometry, sha256=sha256, is_palette=is_palette)
+    check_nodata(path, geometry.nodata, values, spec=reading.spec, label_map=label_map)
+    if reading.flat and values.ndim == 3 and len(values) == 1:  # a volume of depth 1 as an image
+        values, geometry = values[0], geometry.having(spacing=geometry.spacing and geometry.spacing[1:])
+    return StoredMap(values=values, geometry=geometry, sha256=sha256, is_palette=is_palette)
 
 
 def has_pixels(path: Path) -> bool:
@@ -124,7 +124,7 @@ def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None =
     stored = read_map(path, reading, shape=shape)
     check_one_plane(path, stored.values.shape)
     if not reading.instances:
-        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # `read_map` has applied it
+        labels = labels_of(path, stored.values, replace(reading, label_map={}))  # `read_map` has applied it
         return Target(labels=labels, instances=None, stored=stored)
     if reading.divisor is None:
         labels, instances = split_objects(path, stored.values, reading.spec)
@@ -158,17 +158,22 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         return
     with open_array(path, **reading.options(path), streams=True) as array:
         header = array.header
-        check_mask_header(path, header, label_map=reading.label_map)
+        lines = label_lines(array, reading)
         if not header.streamed or header.channels > 1 or header.lead:
-            yield ArrayRows(read_target(path, replace(reading, flat=True)).labels)
-            return
-        nodata = array.nodata
+            lines = ArrayRows(read_target(path, replace(reading, flat=True)).labels)
+        yield lines
 
-        def read(start: int, stop: int) -> NDArray[Any]:
-            codes = whole_numbers(path, array.read(start, stop))
-            return to_labels(path, codes, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
 
-        yield LazyArray((header.height, header.width), reading.spec.label_dtype, read)
+def label_lines(array: FileArray, reading: Reading) -> LazyArray:
+    """Check the header of a mask of one plane, and read its lines as labels. Raises as `open_map`."""
+    path, header, nodata = array.path, array.header, array.nodata
+    check_mask_header(path, header, label_map=reading.label_map)
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        values = whole_numbers(path, array.read(start, stop))
+        return to_labels(path, values, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
+
+    return LazyArray((header.height, header.width), reading.spec.label_dtype, read)
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
@@ -193,7 +198,7 @@ def hash_map(path: Path) -> str:
     return hash_annotated(path) if annotations_of(path) else hash_path(path)
 
 
-def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
+def labels_of(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
     """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is not a label."""
     values = whole_numbers(path, values)
     plane = values.reshape(-1, values.shape[-1])

@@ -229,7 +229,7 @@ def _compare_case(
     case_id, files = case
     paths = tuple(path for planes in files for path in planes)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    pixels = loader.measure_files(pair).pixels
+    pixels = loader.find_size(pair) or 0
     remedy = "Free memory, or cut the masks into tiles."
     with budget.hold(pixels * len(paths) * _BYTES, what=f"case {case_id!r}", remedy=remedy):
         maps, spacing = loader.load_annotations_of(case_id, files)

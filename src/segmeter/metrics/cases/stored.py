@@ -106,7 +106,8 @@ def write_cases(
     first = next(laid_out)
     schema = first[1].schema
     objects = list[pa.Table]()
-    with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as csv:
+    # The block ends with the last one first: cases.parquet is there when cases.csv appears.
+    with atomic_write(folder / "cases.csv") as csv, atomic_write(folder / "cases.parquet") as parquet:
         csv_columns = [name for name in schema.names if name != "confusion"]
         csv.write(csv_bytes([csv_columns]))
         texts = [field.name for field in schema if field.type == pa.string()]  # a dictionary doesn't help numbers

@@ -5,7 +5,7 @@ Every evaluation calls `make_row`. The checksum shows whether two runs were scor
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.errors import DataError, InputError
+from segmeter.errors import DataError
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
@@ -79,22 +79,21 @@ class BandedMaps:
         """(H, W)."""
         return self.target.shape[-2:]
 
-    def bands(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Read target and labels, some lines at a time."""
-        for top in range(0, self.shape[0], _LINES):
-            stop = min(top + _LINES, self.shape[0])
-            yield self.target.read(top, stop), self.labels.read(top, stop)
+
+def bands_of(maps: CaseMaps | BandedMaps) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield target and labels, some lines at a time; maps in memory are a single band."""
+    if isinstance(maps, CaseMaps):
+        yield maps.target, maps.labels
+        return
+    for top in range(0, maps.shape[0], _LINES):
+        stop = min(top + _LINES, maps.shape[0])
+        yield maps.target.read(top, stop), maps.labels.read(top, stop)
 
 
-class Explain(Protocol):
-    """Lists the problems of a band of target and labels, one line each."""
-
-    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
-        """List them. With `hidden`, only ignored pixels can have any."""
-
-
-def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: Explain | None = None) -> CaseRow:
-    """Count a case band by band, and measure it if its maps are in memory. Those are a single band.
+def make_row(
+    maps: CaseMaps | BandedMaps, measures: Sequence[Measure], problems: Callable[[], list[str]] = list
+) -> CaseRow:
+    """Count a case band by band, and measure it if its maps are in memory.
 
     Parameters
     ----------
@@ -102,9 +101,8 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         Reference and prediction.
     measures
         From `build_measures`.
-    explain
-        Called for a band that can't be counted, and for a band whose ignored pixels hide labels outside the classes. If
-        it returns no lines for the latter, there is no problem.
+    problems
+        Called if ignored pixels hide labels outside the classes. It returns a line for each that is refused even there.
 
     Returns
     -------
@@ -114,25 +112,19 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     Raises
     ------
     DataError
-        With the lines of `explain`.
+        With the lines of `problems`.
     InputError
-        A counted pixel is outside the classes and there is no `explain`, or a measure refuses the maps.
+        A counted pixel is outside the classes, or a measure refuses the maps.
     """
     counts = np.zeros(maps.spec.counts_shape, np.int64)
     checksums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
     # The CRC-32 of each plane continues from band to band. It depends neither on the file that the labels came from nor
     # on their dtype, nor on leading axes of length 1.
     label_dtype = maps.spec.label_dtype.newbyteorder("<")
-    for target, labels in [(maps.target, maps.labels)] if isinstance(maps, CaseMaps) else maps.bands():
-        try:
-            band_counts, hidden = count_case_and_hidden(target, labels, maps.spec)
-        except InputError:
-            if explain is None:
-                raise
-            raise DataError(explain(target, labels, hidden=False)) from None
-        problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
-        if problems:
-            raise DataError(problems)
+    for target, labels in bands_of(maps):
+        band_counts, has_hidden = count_case_and_hidden(target, labels, maps.spec)
+        if has_hidden and (lines := problems()):
+            raise DataError(lines)
         counts += band_counts
         planes = np.ascontiguousarray(target, label_dtype).reshape(len(checksums), -1)
         checksums = list(map(_crc32, planes.view(np.uint8), checksums))

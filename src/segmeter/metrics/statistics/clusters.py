@@ -24,7 +24,6 @@ CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, o
 TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LISTED = 8  # A warning names at most this many classes.
-TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
 

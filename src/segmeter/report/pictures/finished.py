@@ -17,7 +17,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import stack_planes
-from segmeter.data.masks.reading import check_labels, open_map, read_map
+from segmeter.data.masks.reading import labels_of, open_map, read_map
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
@@ -90,7 +90,7 @@ def draw_run(
                 labels=labels,
                 corner=corner,
                 wrong_pixels=case.wrong_pixels,
-                slice_number=notes.get("slice", [None])[0],
+                plane_number=notes.get("slice", [None])[0],
             )
         if case_id not in drawn:
             return ()
@@ -252,7 +252,7 @@ class EvaluatedCases:
         spec, most = self.dataset.spec, self.dataset.reading.max_pixels
         reading = Reading(spec=spec, label_map={}, max_pixels=most, instances=instances, flat=flat)
         values = read_map(path, reading).values
-        return values if instances else check_labels(path, values, reading)
+        return values if instances else labels_of(path, values, reading)
 
 
 def _with_suffix(stem: Path) -> Path:

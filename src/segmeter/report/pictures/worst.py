@@ -44,7 +44,7 @@ def write_crops(
     labels: NDArray[Any],
     corner: tuple[int, int] = (0, 0),
     wrong_pixels: int | None = None,
-    slice_number: int | None = None,
+    plane_number: int | None = None,
 ) -> None:
     """Write the crop of a case that contains the most wrong pixels.
 
@@ -58,8 +58,8 @@ def write_crops(
         Row and column of the case at which the arrays begin.
     wrong_pixels
         Number of wrong pixels of the case; None: count those of the arrays.
-    slice_number
-        The slice of a volume, from 1.
+    plane_number
+        The plane of a volume, from 1; the column `slice` of the list.
     """
     from segmeter.report.pictures import maps  # slow to load, and a run without images needs none
 
@@ -67,7 +67,7 @@ def write_crops(
     window = rows, columns = find_crop(wrong)
     top, left = corner[0] + rows.start, corner[1] + columns.start
     count = int(wrong.sum()) if wrong_pixels is None else wrong_pixels
-    facts = count, top, left, *wrong[window].shape, int(wrong[window].sum()), slice_number
+    facts = count, top, left, *wrong[window].shape, int(wrong[window].sum()), plane_number
     with fresh_folder(crops_path(folder, case_id)) as fresh:
         is_8_bit = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
         shown = np.ascontiguousarray(image[window] if is_8_bit else maps.display_image(image[window]))
