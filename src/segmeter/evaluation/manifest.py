@@ -80,11 +80,7 @@ class Manifest:
     def __init__(self, folder: Path, flat_identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
         self.flat_identity = flat_identity
-        self.head = {
-            "schema": SCHEMA,
-            "state": "",
-            "identity": flat_identity,
-        }  # each write sets the state there
+        self.head = {"schema": SCHEMA, "state": "", "identity": flat_identity}  # each write sets the state
         self.cases = tuple(cases)
         self.done = done
         self._journal: Lines | None = None
