@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.ndimage import distance_transform_edt, label
+from scipy.ndimage import distance_transform_edt, label, maximum_filter
 
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
@@ -138,3 +138,11 @@ def test_labels_lie_where_the_light_is(scenes):
             if near.sum() > 50:
                 brighter.append(np.median(scene.image[mask]) > np.median(scene.image[near]))
     assert np.mean(brighter) > 0.97
+
+
+def test_light_beyond_the_range_of_the_camera_is_white(scenes):
+    """If it overflowed, it would be black amid the brightest pixels."""
+    images = np.stack([scene.image for scene in scenes]).astype(int)
+    brightest = maximum_filter(images, (0, 5, 5))
+    assert (images == 255).sum() > 100
+    assert images[brightest == 255].min() > 5

@@ -202,6 +202,11 @@ def test_ranges_are_inclusive_and_the_usual_setting_is_among_them():
     assert [len(one.steps) for one in alone.every] == [0, 1]
 
 
+@pytest.mark.parametrize(("spec", "over", "needed"), [(BINARY, OVER[:1], True), (THREE, OVER[1:], False)])
+def test_thresholds_need_probabilities_and_steps_that_clean_labels_do_not(spec, over, needed):
+    assert parse_over(over, spec).need_probs is needed
+
+
 def test_fewer_steps_and_thresholds_near_a_half_are_simpler():
     settings = parse_over(["threshold=0.4|0.5|0.6", "postprocess.min_size=0|8|64"], BINARY)
     order = sorted(settings.every, key=lambda one: one.simplicity)
