@@ -1,6 +1,7 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
 import signal
+import time
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ SPEC = ClassSpec(
 
 @dataclass
 class TinyCases:
-    """Cases made from their index; `broken` ones can't be read, `poisoned` ones are not finite."""
+    """Cases made from their index; `broken` ones can't be read, `poisoned` ones are not finite, all take `delay` s."""
 
     count: int = 10
     size: int = 16
@@ -38,6 +39,7 @@ class TinyCases:
     broken: tuple[int, ...] = ()
     poisoned: tuple[int, ...] = ()
     salt: int = 0
+    delay: float = 0.0
     read: list[int] = field(default_factory=list)
 
     def __len__(self):
@@ -45,6 +47,7 @@ class TinyCases:
 
     def __getitem__(self, index):
         self.read.append(index)
+        time.sleep(self.delay)
         if index in self.broken:
             raise DataError(f"images/{self.case_ids[index]}.png: is truncated.")
         rng = np.random.default_rng([index, self.salt])

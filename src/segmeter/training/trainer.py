@@ -52,7 +52,7 @@ def train(job: TrainJob) -> TrainResult:
     RunError
         A loss or gradient that is not finite, or a checkpoint that can't be saved; earlier ones stay.
     Interrupted
-        SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
+        SIGTERM, SIGINT, SIGUSR1 or SIGHUP came; the run was saved first.
     """
     device = check_job(job)
     config = job.settings.training
@@ -168,12 +168,14 @@ class Trainer:
         return self._result(reason)
 
     def _next_step(self, source: Batches) -> None:
-        """Take batches, order the step, update the weights, and log every `log_every` steps."""
+        """Take batches, order the step, update the weights, and log every `log_every` steps. Draw the very first batch."""
         self.throughput.run()
         waited_before = source.waited
         batches = [source.next_batch() for _ in range(self.config.accumulate)]
         if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
+            self.throughput.hold()  # a picture is no part of a step
             draw_first(batches[0], self.job, self.job.draw_batch)
+            self.throughput.run()
         order = Order(self.step, self.progress(self.step), validates=False)
         highest = self.job.world.tell(order, self.stop.number)
         self.stop.hear(highest)  # a signal to any process stops all
@@ -226,8 +228,8 @@ class Trainer:
             _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.monitor, self.step)
         self._write({"val": validation.values, "best": is_best, "unlearned": list(validation.unlearned)})
         self.loggers.show(self.step, pictures)
-        self._save(score)
         self.reserve = time.monotonic() - start
+        self._save(score)
 
     def _save(self, score: float | None = None) -> None:
         """Write a checkpoint in the background, once it is certain that every loss so far is finite."""

@@ -22,7 +22,7 @@ from segmeter.report.pictures.layers import draw_layers
 from segmeter.training.config import TrainingConfig
 from segmeter.training.job import TrainResult
 from tests.cli.sharded import done, latest, run
-from tests.data.crafted import make_folder, noise, write_zarr
+from tests.data.crafted import listed, make_folder, noise, put, write_zarr
 from tests.models.parts import make_card, make_spec
 
 RESULT = TrainResult(
@@ -131,6 +131,19 @@ def test_seven_images_train_without_an_override_beside_the_data(capsys):
         assert config[group][name] == value, key
     assert "planned   training.batch_size=4 data.mean=auto data.std=auto" in capsys.readouterr().out
     assert latest("train", "checkpoints/best/manifest.json")["card"]["mean"] != [0.485, 0.456, 0.406]
+
+
+def test_oddities_of_the_data_are_said_once_and_the_built_in_cells_have_none(capsys):
+    listed(Path("set"), train="a b", val="c")
+    put(Path("set/images/b.png"), Path("set/images/a.png").read_bytes())
+    data = ["data=folder", "data.root=set", "data.classes=[background,cell,rare]", "data.lists=.", "augment.crop=[32,32]"]
+    folder = done("train", *data, *MODEL, "training.workers=0", "training.steps=1")
+    said = capsys.readouterr().err
+    for line in ("warning: data, train: no pixel of rare; their", "warning: data, train: images that are equal to"):
+        assert said.count(line) == 1
+        assert line.removeprefix("warning: ") in (folder / "log.txt").read_text()
+    done("train", "debug=fast", *CELLS)
+    assert "data" not in capsys.readouterr().err
 
 
 def test_what_is_given_stays():

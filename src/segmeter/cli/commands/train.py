@@ -108,6 +108,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
         _say(plan)
+        for line in dict.fromkeys([*train_report.warnings, *val_report.warnings]):
+            _LOG.warning("%s", line)
         advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
         result = train(replace(train_job, folder=folder))
         planned = {"planned_steps": plan.steps} if plan.steps else {}
@@ -212,20 +214,23 @@ def _open_data(
     device: torch.device,
 ) -> TrainData:
     """Return the samples to train on and the cases to validate on. Volumes are replaced by their planes."""
-    cache_budget, presence = Budget(int(config.training.cache_gb * 1e9)), train_report.presence
+    presence = train_report.presence
     overfit_batches = config.training.overfit_batches
     if overfit_batches:  # train and validate on the first cases only
         data = val_data = data.subset(range(min(len(data), overfit_batches * int(config.training.batch_size))))
         presence = presence[: len(data)]
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     val_cases: Dataset | PlaneCases = val_data
-    if isinstance(data, VolumeSet) and isinstance(val_data, VolumeSet):
+    if isinstance(data, VolumeSet):
+        assert isinstance(val_data, VolumeSet)  # both splits are of one kind
         planes = PlaneCases(data, empty=config.data.empty_planes)
         val_cases = PlaneCases(val_data)
-        cases = CachedDataset(planes, Budget(0))  # unpacked planes need no cache
+        cache_budget = Budget(0)  # unpacked planes are mapped files, which the system caches
+        cases = CachedDataset(planes, cache_budget)
         presence = planes.presence
         sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
     else:
+        cache_budget = Budget(int(config.training.cache_gb * 1e9))
         data_with_cores = replace(data, core_depth=getattr(config.data, "core_depth", None))
         cases = CachedDataset(data_with_cores, cache_budget, parts=PartReader(data))
     source = SampleSource(

@@ -178,10 +178,7 @@ def _use_one_thread(for_others: int) -> None:
 
 @record_function("segmeter.augment")
 def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
-    """Return image and target as the forward pass takes them. They are the same on every call.
-
-    Nothing waits for the device.
-    """
+    """Resize and augment a batch on its device. Image and target are the same on every call; nothing waits."""
     image, target = batch.image, batch.target
     if batch.resizing is not None:
         image, target = resize_batch(image, target, batch.resizing)
