@@ -19,7 +19,7 @@ from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
-from segmeter.training.data.batches import RandomNumbers, Windows
+from segmeter.training.data.batches import RandomNumbers, Samples
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
 from segmeter.training.optimizers import build_sgd
 from segmeter.training.step import update_from_batches
@@ -111,7 +111,7 @@ class TinySource:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.cases))
         indices = order[index * self.batch_size : (index + 1) * self.batch_size]
         samples = [self.cases[int(i)] for i in indices]
-        return Windows(np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices)
+        return Samples(np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices)
 
 
 @dataclass
@@ -240,7 +240,7 @@ PLAIN = TrainingConfig(precision="float32", clip_norm=None)
 
 def stepper(forward, **parts):
     """Batches -> one update of the weights by these parts of a learner: plain SGD in float32 where nothing is said."""
-    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "config": PLAIN}
+    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "dtype": torch.float32, "config": PLAIN}
     if "optimizer" not in parts:
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
         usual["optimizer"] = build_sgd(sgd, model=forward)

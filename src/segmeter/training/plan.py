@@ -12,11 +12,11 @@ from typing import Any
 from segmeter.data.config import DataConfig
 from segmeter.data.verification.report import DataReport
 from segmeter.training.config import AUTO, TrainingConfig
-from segmeter.training.data.augment_config import CROP_STEP, AugmentConfig, choose_crop
+from segmeter.training.data.augment_config import CROP_STEP, LARGEST_SIDE, AugmentConfig, choose_crop
 
 # Pixels of a step: on two quiet CPU cores a U-Net with ResNet-34 needs about a second for this many
 STEP_PIXELS = {"cpu": 4 * 256 * 256, "cuda": 8 * 512 * 512}
-LARGEST_SIDE = {"cpu": 256, "cuda": 512}
+LARGEST_CROP = {"cpu": 256, "cuda": LARGEST_SIDE}  # pixels of its edge
 LEAST_BATCH, MOST_BATCH = 2, 32  # images; batch norm needs more than one
 EPOCH_BATCHES = 250  # as in nnU-Net: how often to validate should not depend on how many files there are
 BALANCE = 1 / 3  # share of balanced samples if crops leave out most of an image, as nnU-Net oversamples the foreground
@@ -95,7 +95,7 @@ def plan_training(
     """
     device = device if device in STEP_PIXELS else "cpu"
     small = training.plan or training.batch_size == AUTO
-    crop = choose_crop(augment, train_report.sizes, side=LARGEST_SIDE[device] if small else LARGEST_SIDE["cuda"])
+    crop = choose_crop(augment, train_report.sizes, side=LARGEST_CROP[device] if small else LARGEST_SIDE)
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}}
     if crop.crop != augment.crop:
         changes["augment"]["crop"] = crop.crop

@@ -136,8 +136,8 @@ def test_seven_images_train_without_an_override_beside_the_data(capsys):
 def test_oddities_of_the_data_are_said_once_and_the_built_in_cells_have_none(capsys):
     listed(Path("set"), train="a b", val="c")
     put(Path("set/images/b.png"), Path("set/images/a.png").read_bytes())
-    data = ["data=folder", "data.root=set", "data.classes=[background,cell,rare]", "data.lists=.", "augment.crop=[32,32]"]
-    folder = done("train", *data, *MODEL, "training.workers=0", "training.steps=1")
+    data = ["data=folder", "data.root=set", "data.lists=.", "data.classes=[background,cell,rare]"]
+    folder = done("train", *data, *MODEL, "augment.crop=[32,32]", "training.workers=0", "training.steps=1")
     said = capsys.readouterr().err
     for line in ("warning: data, train: no pixel of rare; their", "warning: data, train: images that are equal to"):
         assert said.count(line) == 1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
-from segmeter.cli.commands._parts import keep_threads, model_card, open_device
+from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
@@ -39,7 +39,7 @@ from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.report.pictures.maps import HATCHED
 from segmeter.schema import as_plain
-from segmeter.training.clock import FOLDER, TABLE, TRACE
+from segmeter.training.clock import PROFILE, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
@@ -66,7 +66,7 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
         run_folds(config, job, config.folds)
         return None
     place, minutes = find_rank(), config.training.stall_minutes
-    device = open_device(config.device, place.local if place else 0)
+    device = prepare_device(config.device, place.local if place else 0)
     with joined(place, device, None if minutes is None else 60 * minutes) as world:
         return _train(config, job, device, world)
 
@@ -91,13 +91,13 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     )
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
         plan = _fit(plan, config, job, build_job, train_report=train_report, val_cases=val_report.n_planes)
-    config = world.share(_planned(config, plan))
+    config = world.broadcast(_planned(config, plan))
     train_job = build_job(config)
     if not world.leads:
         follow(train_job)
         return None
     check_job(train_job)
-    weights = getattr(train_job.segmenter.network, "start", None)
+    weights = getattr(train_job.segmenter.network, "weights_report", None)
     facts = {
         "data": train_report.content_sha256,
         "val_data": val_report.content_sha256,
@@ -189,14 +189,13 @@ def _build_job(
             loggers=config.logger.all,
             device=str(device),
             identity={key: as_plain(getattr(config, key)) for key in ("loss", "augment", "data")},
-            shown=mask(as_plain(config)),
+            masked=mask(as_plain(config)),
             steps=_steps(config),
             allow_changes=config.allow_changes,
         ),
         data=_open_data(config, train_data, val_data, train_report=train_report, world=world, device=device),
         segmenter=segmenter,
         loss=loss,
-        cores=bool(_steps(config)),
         resume=resumed is not None,
         world=world,
         draw=partial(draw_validated, spec=train_data.spec),
@@ -295,8 +294,8 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
-    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
-        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
+    if config.profile_steps and (folder / PROFILE / TABLE).is_file():
+        sys.stdout.write(f"profile   {folder / PROFILE / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         is_fitted = result.reason.startswith("stop_at")
         verdict = "fits" if is_fitted else f"DOES NOT FIT: below {config.stop_at:g}"

@@ -1,4 +1,4 @@
-"""Takes from a checkpoint what it says about its data, so that users of `eval`, `tune` and `predict` need not repeat it.
+"""Takes the settings of the data from a checkpoint, so that users of `eval`, `tune` and `predict` need not repeat them.
 
 Command-line values override the checkpoint's, and these override defaults. A checkpoint holds values only, and the
 schema checks them like any others. Only the user sets the split and the limits that protect the reading of files

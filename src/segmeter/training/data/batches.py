@@ -21,8 +21,8 @@ from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
 
 
-class Windows(NamedTuple):
-    """Samples as stored, and the resizing that is left to the device, if any.
+class Samples(NamedTuple):
+    """The samples of a batch as they are stored, and the resizing that is left to the device, if any.
 
     The image is (B, H, W, C), and the target (B, H, W) or (B, K, H, W). `indices` holds the number of each sample,
     int64 (B,): its case's, plus the number of cases for each time that the epoch had the case before.
@@ -40,7 +40,7 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """Return the batches per epoch."""
 
-    def batch(self, epoch: int, index: int, progress: float) -> Windows:
+    def batch(self, epoch: int, index: int, progress: float) -> Samples:
         """Return the samples of one batch.
 
         `progress` is how far the run will be, 0 to 1. The resolution of the batch may follow it.
@@ -93,7 +93,7 @@ class Batches(AbstractContextManager["Batches"]):
     """Batches in order, from any first one on; `workers` threads prepare up to `workers` + 1 of them ahead.
 
     Threads suffice, as decoders release the GIL. So nothing is copied between processes, and all signals and errors
-    arrive in this one.
+    arrive in this one. The threads start with the first `next_batch`.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class Batches(AbstractContextManager["Batches"]):
     first
         Number of the first batch, counted from the start of the run.
     progress
-        From the number of a batch to how far the run is then, 0 to 1. Called in the caller's thread.
+        From the number of a batch to how far the run is then, 0 to 1. Called in the caller's thread when a batch is
+        begun, so the part that follows a time budget is that of up to `workers` + 1 batches before.
     workers
         Threads; 0 prepares each batch on demand.
     device
@@ -125,14 +126,16 @@ class Batches(AbstractContextManager["Batches"]):
         self._source = source
         self._random_numbers = random_numbers
         self._uploader = Uploader(device)
+        self.waited = 0.0
+        self._batches: Generator[Batch, None, None]
         positions = ((number, progress(number)) for number in count(first))
-        self._batches: Generator[Batch, None, None] = (self._prepare(position) for position in positions)
         if workers:
             start = partial(_use_one_thread, torch.get_num_threads())
             self._batches = map_in_threads(
                 self._prepare, positions, threads=workers, ahead=workers + 1, name="batches", start=start
             )
-        self.waited = 0.0
+        else:
+            self._batches = (self._prepare(position) for position in positions)
 
     def __exit__(self, *error: object) -> None:
         self._batches.close()

@@ -193,7 +193,8 @@ class PartReader:
         """Return a case whose arrays stay in the files; None if it is small or can't be read in parts."""
         data = self._dataset
         pair = data.pairs[index]
-        if data.reading.instances or not all(path.suffix.lower() in _SUFFIXES and has_pixels(path) for path in pair.files):
+        may_have_windows = all(path.suffix.lower() in _SUFFIXES and has_pixels(path) for path in pair.files)
+        if data.reading.instances or not may_have_windows:
             return None
         header, *masks = headers = [data.header_of(index, number) for number in range(len(pair.paths))]
         size = (header.height, header.width)
