@@ -11,7 +11,8 @@ import torch
 from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
 from segmeter.records import read_json_lines
-from segmeter.training.pictures import MOST_STEPS, Pictures, spread_evenly
+from segmeter.training.data.cases import spread_evenly
+from segmeter.training.pictures import MOST_STEPS, Pictures
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyAugment, TinyCases, TinySource, tiny_job
 

@@ -92,15 +92,3 @@ def _tolerant(failed: str) -> Iterator[None]:
         raise
     except Exception as error:
         _LOG.warning("training: %s (%s); training continues", failed, one_line(error))
-
-
-def spread_evenly(total: int, count: int) -> list[int]:
-    """Return `count` indices that are evenly spread over `total` things, or all of them.
-
-    Examples
-    --------
-    >>> spread_evenly(100, 4), spread_evenly(2, 4)
-    ([12, 37, 62, 87], [0, 1])
-    """
-    count = min(count, total)
-    return [(2 * index + 1) * total // (2 * count) for index in range(count)]

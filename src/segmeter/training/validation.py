@@ -33,10 +33,10 @@ from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.postprocess.config import StepConfig
 from segmeter.postprocess.pipeline import needs_probs, run_steps
-from segmeter.training.data.cases import CachedDataset, Cases
+from segmeter.training.data.cases import CachedDataset, Cases, spread_evenly
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
-from segmeter.training.pictures import Pictures, spread_evenly
+from segmeter.training.pictures import Pictures
 
 UNLEARNED = 0.01  # a class of the targets counts as not found below this IoU
 

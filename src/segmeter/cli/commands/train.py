@@ -42,12 +42,11 @@ from segmeter.schema import as_plain
 from segmeter.training.clock import PROFILE, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
+from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases, spread_evenly
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import PartReader
 from segmeter.training.job import TrainData, TrainJob, TrainResult, TrainSettings, check_job
-from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
 from segmeter.training.step import time_step
 from segmeter.training.trainer import check_resumed, follow, train
@@ -78,7 +77,9 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     # refuses an unknown monitor before any data is read or drawn
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
-        (train_data, val_data), (train_report, val_report) = open_splits(config.data, ["train", "val"], unread=["test"])
+        splits = ["train", "val"]
+        (train_data, val_data), (train_report, val_report) = open_splits(config.data, splits, names_of=["test"])
+    # chooses a crop and a batch size that are "auto"; with training.plan it chooses more
     plan = plan_training(config.training, config.data, config.augment, train_report=train_report, device=device.type)
     build_job = partial(
         _build_job,
@@ -91,8 +92,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     )
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
         plan = _fit(plan, config, job, build_job, train_report=train_report, val_cases=val_report.n_planes)
-    config = world.broadcast(_planned(config, plan))
-    train_job = build_job(config)
+    planned = world.broadcast(_planned(config, plan))
+    train_job = build_job(planned)
     if not world.leads:
         follow(train_job)
         return None
@@ -101,21 +102,21 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     facts = {
         "data": train_report.content_sha256,
         "val_data": val_report.content_sha256,
-        "data_root": known_place(Path(config.data.root).expanduser()),  # where eval finds the data again
+        "data_root": known_place(Path(planned.data.root).expanduser()),  # where eval finds the data again
         "planned": as_plain(plan.chosen),
     } | ({} if weights is None else {"initial_weights": weights})
-    with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
+    with open_run(planned, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
-        _say(plan)
+        _print_plan(plan)
         for line in dict.fromkeys([*train_report.warnings, *val_report.warnings]):
             _LOG.warning("%s", line)
-        advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
+        advise(planned.data, train_data, val_data, validates=planned.training.validate_every is not None)
         result = train(replace(train_job, folder=folder))
-        planned = {"planned_steps": plan.steps} if plan.steps else {}
-        note_done(folder, {**_scores(result), "steps": result.steps, **planned, "seconds": round(result.seconds, 1)})
+        expected = {"planned_steps": plan.steps} if plan.steps else {}
+        note_done(folder, {**_scores(result), "steps": result.steps, **expected, "seconds": round(result.seconds, 1)})
         write_report(folder)
-    _show(folder, config.training, result, plan.steps)
+    _print_end(folder, planned.training, result, plan.steps)
     return result.score
 
 
@@ -133,9 +134,10 @@ def _fit(
     train_report: DataReport,
     val_cases: int,
 ) -> TrainPlan:
-    """Time some warm steps, show the first loss, and fit the plan to the time budget. Then time and fit once more.
+    """Time some warm steps, show the first loss, and fit the plan to the time budget.
 
-    The second fit starts again from the given plan, so a first measurement that was too slow does no lasting harm.
+    If that changes the plan, time a step of the fitted one, and fit the given plan once more by what was learned. So a
+    first measurement that was too slow does no lasting harm.
     """
     chosen_keys = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
@@ -145,24 +147,18 @@ def _fit(
         field = type(values).model_fields.get(name)
         return field is not None and key not in chosen_keys and getattr(values, name) == field.default
 
-    unfitted = plan
-    step_s = 0.0  # seconds that a step of the unfitted plan takes
     limit_s = TIMING_SHARE * (plan.training.budget_seconds or 0)
-    for is_second in (False, True):
-        planned = _planned(config, plan)
-        train_job = build_job(planned)
-        seconds, loss = time_step(train_job, limit_s=limit_s)
-        step_s = step_s * seconds / plan.step_s if is_second else seconds
-        if not is_second:
-            threads = f" in {torch.get_num_threads()} threads" if train_job.settings.device == "cpu" else ""
-            sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
-            sys.stdout.flush()
-        plan = fit_budget(
-            unfitted, config.model, step_s=step_s, train_report=train_report, val_cases=val_cases, is_open=is_open
-        )
-        if _planned(config, plan) == planned:
-            break
-    return plan
+    train_job = build_job(_planned(config, plan))
+    step_s, loss = time_step(train_job, limit_s=limit_s)
+    threads = f" in {torch.get_num_threads()} threads" if train_job.device.type == "cpu" else ""
+    sys.stdout.write(f"measured  {step_s:.2g} s a step{threads}, loss {loss:.4f} before training\n")
+    sys.stdout.flush()
+    fit = partial(fit_budget, plan, config.model, train_report=train_report, val_cases=val_cases, is_open=is_open)
+    fitted = fit(step_s=step_s)
+    if _planned(config, fitted) == _planned(config, plan):
+        return fitted
+    seconds, _ = time_step(build_job(_planned(config, fitted)), limit_s=limit_s)
+    return fit(step_s=step_s * seconds / fitted.step_s)  # corrected by what the fitted plan's step takes in truth
 
 
 def _build_job(
@@ -259,8 +255,8 @@ def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
     return () if getattr(config.data, "core_depth", None) is None else SEPARATING
 
 
-def _say(plan: TrainPlan) -> None:
-    """Show what was planned, as overrides that could be typed."""
+def _print_plan(plan: TrainPlan) -> None:
+    """Print the planned values, as overrides that could be typed."""
     if plan.chosen:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
@@ -276,7 +272,7 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
-def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
+def _print_end(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
     """Print how the training ended, its best checkpoint, and the answers of debug=overfit and debug=profile."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
-from segmeter.bridge.arrays import to_torch
+from segmeter.bridge.arrays import indexable, to_torch
 from segmeter.bridge.host_copier import Uploader
 from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
@@ -154,10 +154,9 @@ class Batches(AbstractContextManager["Batches"]):
         random_numbers = None
         if self._random_numbers is not None:
             random_numbers = self._random_numbers(epoch=epoch, indices=indices, channels=image.shape[-1])
-        labels = to_torch(target)
         batch = Batch(
             image=to_torch(image).permute(0, 3, 1, 2),
-            target=labels.int() if target.dtype == np.uint16 else labels,  # torch can't compare or index uint16
+            target=to_torch(indexable(target)),
             indices=indices,
             random_numbers=random_numbers,
             resizing=resizing,

@@ -21,6 +21,7 @@ from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import FORMATS
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
+from segmeter.models.segmenter import FULL_SCALE
 from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
@@ -77,7 +78,7 @@ def resize_image(image: Image, size: Size) -> Image:
 
 def resize_planes(image: Tensor, size: Size) -> Tensor:
     """Resize (B, C, H, W) on any device, like `resize_image`; on a GPU uint8 may differ by 1 from the CPU."""
-    largest = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
+    largest = FULL_SCALE.get(image.dtype)
     on_cpu = image.device.type == "cpu"
     is_direct = largest is None or (image.dtype == torch.uint8 and on_cpu)  # a GPU resizes floats only
     wide = image if is_direct else image.float()
