@@ -107,9 +107,9 @@ class RunCheckpoints:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            write(segmenter_state, state)
+            write((segmenter_state, state))
         else:
-            self._running = self._pool.submit(_on_side_stream(device, partial(write, *snapshot)))
+            self._running = self._pool.submit(_on_side_stream(device, partial(write, snapshot)))
         self.saved = name
 
     def wait(self, *, only_if_done: bool = False) -> None:
@@ -129,15 +129,9 @@ class RunCheckpoints:
             self._pool.shutdown()
 
     def _publish(
-        self,
-        step: int,
-        name: str,
-        weights: Mapping[str, Tensor],
-        state: Mapping[str, Any],
-        *,
-        card: ModelCard,
-        progress: Mapping[str, Any],
+        self, step: int, name: str, snapshot: tuple[Any, Any], *, card: ModelCard, progress: Mapping[str, Any]
     ) -> None:
+        weights, state = snapshot
         table = [(score, entry) for score, entry in state["table"]]
         try:
             write_checkpoint(self.folder / name, segmenter_state=weights, card=card, state=state, progress=progress)

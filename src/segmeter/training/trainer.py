@@ -109,10 +109,9 @@ def follow(job: TrainJob) -> None:
 
 
 def check_resumed(job: TrainJob) -> None:
-    """Refuse to continue a run with another configuration or other data; raises as `train` does.
+    """Refuse to continue a run with another configuration or other data, before it changes; raises as `train` does.
 
-    It changes nothing. `train` reads the checkpoint once more, when it may repair the folder. The weights of a
-    ResNet-34 and their optimizer take half a second.
+    `train` reads the checkpoint once more, as it may only then set damaged ones aside.
     """
     check_same(job, read_newest(job.folder / CHECKPOINTS)[1]["identity"])
 
@@ -153,10 +152,7 @@ class Trainer:
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
     def go(self, batches: Batches) -> TrainResult:
-        """Step until the end.
-
-        What is due after a step is done before the next one. Only a checkpoint is still being written then.
-        """
+        """Step until the end. What is due after a step is done before the next one, or begun if it is a checkpoint."""
         if self.due:
             self._validate()
         reason = self._reason()
@@ -176,10 +172,7 @@ class Trainer:
         return self._result(reason)
 
     def _next_step(self, source: Batches) -> None:
-        """Take batches, order the step, update the weights, and log every `log_every` steps.
-
-        Before the first step, its first batch is drawn.
-        """
+        """Take batches, order the step, update the weights, and log if it is time. The run's first batch is drawn."""
         self.throughput.run()
         waited_before = source.waited
         batches = [source.next_batch() for _ in range(self.config.accumulate)]

@@ -173,7 +173,7 @@ def _build_job(
 ) -> TrainJob:
     """Return the job to train, with its first weights. A new run gets its folder later."""
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=train_report.class_pixels)
-    torch.manual_seed(config.training.seed)
+    torch.manual_seed(config.training.seed)  # of the initial weights; `training_environment` seeds the loop
     segmenter = build_segmenter(model_card(config.data, config.model, train_report))
     return TrainJob(
         folder=resumed or NO_FOLDER,

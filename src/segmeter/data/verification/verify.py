@@ -2,7 +2,7 @@
 
 A file counts as unchanged while its path, size, modification time, status change time and inode are the same. Writing
 into a file changes its status time even if size and modification time are put back. If a file was read less than
-`SETTLED_SECONDS` after its last change, a later write could get the same times, so its findings are not stored, and the
+`SETTLED_SECONDS` after its last change, a later write could get the same times. So its findings are not stored, and the
 next start reads it again.
 """
 

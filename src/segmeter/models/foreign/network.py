@@ -212,8 +212,8 @@ def resize(maps: Tensor, size: tuple[int, ...], mode: str | None = None, *, anti
     if mode is not None or maps.is_floating_point():
         resized: Tensor = vision.resize(maps, [*size], InterpolationMode(mode or "bilinear"), antialias=antialias)
         return resized
-    # torchvision resizes integers as float32, which rounds labels above 2^24. So the numbers of the rows and columns are
-    # resized instead: in float64 the nearest of some pixels would be another one.
+    # torchvision resizes integers as float32, which rounds labels above 2^24. In float64 the nearest pixel is sometimes
+    # another one. So the numbers of the rows and columns are resized instead.
     rows, columns = (
         vision.resize(
             torch.arange(old, dtype=torch.float32, device=maps.device)[None, None], [1, new], InterpolationMode.NEAREST
