@@ -28,13 +28,13 @@ from harness import Row, Spent, Time, compare, demand, publish, race
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import ALONE, ParallelModel
-from segmeter.inference.device import keep_freed_memory
+from segmeter.inference.device import keep_freed_memory, pick_training_dtype
 from segmeter.losses.focal import FocalLoss
 from segmeter.models.config import ModelCard
 from segmeter.models.layers import FoldedBlock
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
-from segmeter.training.data.batches import Augmentation, Batch, Windows
+from segmeter.training.data.batches import Augmentation, Batch, Samples
 from segmeter.training.data.windows import Resizing
 from segmeter.training.optimizers import build_adamw
 from segmeter.training.step import update_from_batches
@@ -104,13 +104,13 @@ class Repeated:
     def __len__(self) -> int:
         return 1000
 
-    def batch(self, epoch: int, index: int, progress: float) -> Windows:
+    def batch(self, epoch: int, index: int, progress: float) -> Samples:
         image, target = blobs(self.case)
         size = self.case.height, self.case.width
         window = size[0] - 16, size[1] - 16
         numbers = np.arange(self.case.batch)
         resizing = Resizing((window,) * self.case.batch, size)
-        return Windows(image.permute(0, 2, 3, 1).numpy(), target.numpy(), numbers, resizing)
+        return Samples(image.permute(0, 2, 3, 1).numpy(), target.numpy(), numbers, resizing)
 
 
 def our_step(
@@ -127,6 +127,7 @@ def our_step(
         augment=augment,
         config=TrainingConfig(),
         device=device,
+        dtype=pick_training_dtype(device, "auto"),
     )
     return lambda batch: update_from_batches(learner, [batch])[0]
 

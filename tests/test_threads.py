@@ -167,10 +167,10 @@ def test_processes_of_a_training_share_the_cores_or_the_quota_unless_the_user_ha
 def test_commands_and_load_take_the_threads_of_the_quota(machine: Path, set_to: list[int]) -> None:
     """Mutation seen to fail: either of them without its call."""
     import segmeter
-    from segmeter.cli.commands._parts import open_device
+    from segmeter.cli.commands._parts import prepare_device
 
     limit(machine, "0::/job", **{"job/cpu.max": "250000 100000"})
-    open_device("cpu")
+    prepare_device("cpu")
     assert set_to == [3]
     with pytest.raises(segmeter.SegmeterError):
         segmeter.load(machine / "no run")

@@ -23,7 +23,7 @@ from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch
 from segmeter.training.learner import Learner
-from segmeter.training.validation import Validator, score_share
+from segmeter.training.validation import Validator, score_part
 from tests.training.tiny import SPEC, TinyCases, stepper, tiny_job, tiny_segmenter
 
 BINARY = SPEC.model_copy(update={"task": "binary", "names": SPEC.names[:2], "colours": SPEC.colours[:2]})
@@ -101,7 +101,7 @@ def work(world: World, folder: Path) -> dict[str, Any]:
     found["heard"] = decide(world)
     found["validations"] = validate_each_way(world, folder)
     with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):  # where tensors say that they lie
-        found["of a GPU"] = world.share({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
+        found["of a GPU"] = world.broadcast({"weights": [torch.arange(4.0)], "step": 3} if world.leads else None)
     found["waits"] = step_without_waiting(world)
     return found
 
@@ -211,11 +211,11 @@ def validate_each_way(world: World, folder: Path) -> list[Any]:
         cases, stop = MixedCases(count=11, poisoned=poisoned), StopSignals()
         options = {"inference": InferenceConfig(precision="float32", batch_size=2), "draw": name_of, "pictures": 4}
         job = tiny_job(folder, val_cases=cases, world=world, segmenter=tiny_segmenter(), **options)
-        learner = Learner(job, torch.device("cpu"), Limits(config=job.settings.training, batches_per_epoch=2))
+        learner = Learner(job, Limits(config=job.settings.training, batches_per_epoch=2))
         learner.published.network.layers[1].running_mean += world.rank
         stop.hear(int(signal.SIGUSR1) if world.rank == signalled else 0)
         if not world.leads:
-            world.gather(score_share(job, learner, stop=stop))
+            world.gather(score_part(job, learner, stop=stop))
             continue
         validator = Validator(job, learner, step=0, show=lambda words: None, stop=stop)
         try:

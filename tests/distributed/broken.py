@@ -12,7 +12,7 @@ from segmeter.cli.commands import train
 from segmeter.distributed.ranks import World
 from segmeter.models import networks  # noqa: F401 - takes long to import
 from segmeter.training import trainer, validation
-from segmeter.training.checkpointing import Checkpoints
+from segmeter.training.checkpointing import RunCheckpoints
 from segmeter.training.data.batches import Batches
 
 FAULT = "SEGMETER_TEST_FAULT"  # fault, rank, moment, file that gets the time of the fault
@@ -20,7 +20,7 @@ MOMENTS: dict[str, tuple[tuple[Any, str], tuple[Any, str], int]] = {  # where ra
     "start": ((train, "build_segmenter"), (train, "build_segmenter"), 1),
     "step": ((trainer, "run_step"), (trainer, "run_step"), 3),
     "validation": ((validation, "count_case"), (validation, "count_case"), 1),
-    "checkpoint": ((Checkpoints, "_publish"), (World, "next_order"), 4),  # the second one waits for an order then
+    "checkpoint": ((RunCheckpoints, "_publish"), (World, "next_order"), 4),  # the second one waits for an order then
     "end": ((train, "note_done"), (Batches, "__exit__"), 1),
 }
 

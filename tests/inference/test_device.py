@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.device import autocast, is_out_of_memory, pick_device, pick_dtype, training_precision
+from segmeter.inference.device import autocast, is_out_of_memory, pick_device, pick_dtype, pick_training_dtype
 
 
 def pretend(monkeypatch, *, gpus, apple=False):
@@ -165,16 +165,17 @@ def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, cap
 @pytest.mark.parametrize(
     ("cpu", "amx", "asked", "taken"),
     [
-        ("Intel Xeon", False, "auto", "float32"),
-        ("Intel Xeon", True, "auto", "auto"),
-        ("AMD EPYC", False, "auto", "auto"),
-        ("Intel Xeon", False, "bfloat16", "bfloat16"),
+        ("Intel Xeon", False, "auto", torch.float32),
+        ("Intel Xeon", True, "auto", torch.bfloat16),
+        ("AMD EPYC", False, "auto", torch.bfloat16),
+        ("Intel Xeon", False, "bfloat16", torch.bfloat16),
     ],
 )
 def test_training_is_in_float32_where_bfloat16_is_slower(monkeypatch, cpu, amx, asked, taken):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": cpu, "amx_bf16": amx, "avx512_bf16": True})
-    assert training_precision(CPU, asked) == taken
-    assert training_precision(GPU, asked) == asked
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    assert pick_training_dtype(CPU, asked) == taken
+    assert pick_training_dtype(GPU, asked) == torch.bfloat16
 
 
 @pytest.mark.parametrize(("native", "dtype"), [(True, torch.bfloat16), (False, torch.float16)])
@@ -185,12 +186,12 @@ def test_auto_on_a_gpu_is_bfloat16_or_float16(monkeypatch, native, dtype):
 
 def test_a_convolution_computes_in_the_precision_and_float16_on_a_cpu_is_refused():
     layer = torch.nn.Conv2d(1, 1, 1)
-    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        with autocast(CPU, precision):
+    for dtype in (torch.float32, torch.bfloat16):
+        with autocast(CPU, dtype):
             assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
         assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
     with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
-        autocast(CPU, "float16")
+        pick_dtype(CPU, "float16")
 
 
 def tf32():
@@ -200,10 +201,10 @@ def tf32():
 def test_float32_on_a_gpu_is_not_tf32():
     """cuDNN convolves float32 in TF32 unless told not to."""
     before = tf32()
-    with autocast(GPU, "float32"):
+    with autocast(GPU, torch.float32):
         assert tf32() == (False, False)
     assert tf32() == before == (True, False)
-    with autocast(CPU, "float32"):
+    with autocast(CPU, torch.float32):
         assert tf32() == before
 
 
@@ -212,6 +213,6 @@ def test_a_float32_convolution_on_a_gpu_is_that_of_the_cpu():
     rng = torch.Generator().manual_seed(0)
     image, weight = torch.randn(2, 64, 32, 32, generator=rng), torch.randn(64, 64, 3, 3, generator=rng)
     exact = torch.nn.functional.conv2d(image.double(), weight.double())
-    with autocast(torch.device("cuda"), "float32"):
+    with autocast(torch.device("cuda"), torch.float32):
         found = torch.nn.functional.conv2d(image.cuda(), weight.cuda()).cpu()
     torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)

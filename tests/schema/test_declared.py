@@ -9,7 +9,7 @@ from pydantic import Field
 from segmeter.errors import ConfigError
 from segmeter.losses.config import SumConfig
 from segmeter.schema import Config, Registry, Unit
-from segmeter.schema.declared import MISSING, item_of, known_keys, node_of, show
+from segmeter.schema.declared import MISSING, item_of, known_keys, node_of, text_with_quotes
 from segmeter.schema.registry import name_of
 
 
@@ -84,8 +84,8 @@ def test_groups_and_keys_are_followed_also_where_values_choose_the_schema():
 
 
 def test_values_are_shown_as_yaml_has_them_and_cut():
-    assert show({"a": [None, True, 1.5, "x"]}) == "{a: [null, true, 1.5, 'x']}"
-    assert show("y" * 500).endswith("y ...")
+    assert text_with_quotes({"a": [None, True, 1.5, "x"]}) == "{a: [null, true, 1.5, 'x']}"
+    assert text_with_quotes("y" * 500).endswith("y ...")
 
 
 class Square(Config, title="square"):

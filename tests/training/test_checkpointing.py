@@ -15,7 +15,7 @@ import torch
 import segmeter.files
 from segmeter.errors import CheckpointError, RunError
 from segmeter.training import checkpointing
-from segmeter.training.checkpointing import Checkpoints, step_name
+from segmeter.training.checkpointing import RunCheckpoints, step_name
 from segmeter.training.trainer import train
 from tests.training.tiny import assert_same, tiny_job, tiny_segmenter
 
@@ -26,7 +26,7 @@ def checkpoints(tmp_path):
 
 
 def opened(folder, **values):
-    return Checkpoints(folder / "checkpoints", **{"keep": 1, "highest": True, **values})
+    return RunCheckpoints(folder / "checkpoints", **{"keep": 1, "highest": True, **values})
 
 
 def save(checkpoints, step, score=None, *, waits=True, **values):

@@ -13,6 +13,7 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import clock
 from segmeter.training.clock import SKIPPED, Limits, Throughput
@@ -123,6 +124,13 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     assert max(rates) > 0.005
     assert rates[-1] < max(rates)  # how far it has fallen when the last step begins depends on how long steps take
     assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
+
+
+def test_a_checkpoint_knows_how_long_the_validation_before_it_took(tmp_path):
+    """A resumed run with a time budget keeps as much time free for its last validation."""
+    slow = TinyCases(count=2, delay=0.2)
+    train(tiny_job(tmp_path, epochs=None, steps=1, time_budget="1h", val_cases=slow))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").load_state()["reserve"] >= 0.2
 
 
 def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):

@@ -43,12 +43,12 @@ def test_the_device_and_what_precision_means_on_it_are_part_of_the_identity(tmp_
     """A run moved from a machine with bfloat16 to one without goes on in float16 where `precision` is auto."""
     auto = tiny_job(tmp_path, precision="auto")
     monkeypatch.setattr(job, "pick_device", lambda name: torch.device("cuda"))
-    monkeypatch.setattr(job, "pick_dtype", lambda device, precision: torch.bfloat16)
+    monkeypatch.setattr(job, "pick_training_dtype", lambda device, precision: torch.bfloat16)
     before = identify(auto)
     assert (before["device"], before["training.precision.resolved"]) == ("cuda", "bfloat16")
-    monkeypatch.setattr(job, "pick_dtype", lambda device, precision: torch.float16)
+    monkeypatch.setattr(job, "pick_training_dtype", lambda device, precision: torch.float16)
     with pytest.raises(ConfigError) as caught:
-        check_same(auto, before)
+        check_same(changed(auto), before)
     assert caught.value.problems[0] == "resume: `training.precision.resolved` was 'bfloat16' and is 'float16' now."
     check_same(changed(auto, allow_changes=("training.precision",)), before)
 

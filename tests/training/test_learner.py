@@ -22,9 +22,9 @@ CPU = torch.device("cpu")
 
 def learner_of(folder, **changes):
     job = tiny_job(folder, **changes)
-    with open_batches(job, CPU, step=0, progress=lambda _: 0.0) as batches:
+    with open_batches(job, step=0, progress=lambda _: 0.0) as batches:
         batch = batches.next_batch()
-    return parts.Learner(job, CPU, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
+    return parts.Learner(job, Limits(config=job.settings.training, batches_per_epoch=2)), job, batch
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
@@ -61,7 +61,7 @@ def draws():
 
 
 def seed_everything(seed):
-    with training_environment(tiny_job(Path(), seed=seed), CPU):
+    with training_environment(tiny_job(Path(), seed=seed)):
         pass
 
 
@@ -81,10 +81,10 @@ def test_generators_go_on_where_they_were():
 def test_kernels_are_chosen_for_the_block_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    with training_environment(tiny_job(tmp_path, deterministic=True), CPU):
+    with training_environment(tiny_job(tmp_path, deterministic=True)):
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cudnn.benchmark
-    with training_environment(tiny_job(tmp_path), CPU):
+    with training_environment(tiny_job(tmp_path)):
         assert torch.backends.cudnn.benchmark
     assert (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark) == before
 

@@ -112,7 +112,7 @@ def test_mlflow_gets_every_number_and_picture_at_its_step_and_a_resume_goes_on_w
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
     folder = tmp_path / "run"
     folder.mkdir()
-    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), shown=SETTINGS, pictures=1, draw=draw_red)
+    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), masked=SETTINGS, pictures=1, draw=draw_red)
     train(job)
     longer = job.settings.training.replace(epochs=2)
     again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
@@ -182,7 +182,7 @@ def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     folder = tmp_path / "run"
     folder.mkdir()
-    job = tiny_job(folder, epochs=1, loggers=(WandbConfig(mode="offline"),), shown=SETTINGS, pictures=1, draw=draw_red)
+    job = tiny_job(folder, epochs=1, loggers=(WandbConfig(mode="offline"),), masked=SETTINGS, pictures=1, draw=draw_red)
     train(job)
     (picture,) = folder.glob("wandb/offline-run-*/files/media/images/validation/case01_*.png")
     with Image.open(picture) as stored:

@@ -1,6 +1,7 @@
 """Pictures of validations and of the first batch, which change nothing else of the training."""
 
 import logging
+import time
 from unittest.mock import Mock
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 
 from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
-from segmeter.training.pictures import MOST_STEPS, Pictures, spread_evenly
+from segmeter.records import read_json_lines
+from segmeter.training.data.cases import spread_evenly
+from segmeter.training.pictures import MOST_STEPS, Pictures
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyAugment, TinyCases, TinySource, tiny_job
 
@@ -73,6 +76,12 @@ def test_the_augmented_samples_are_drawn_once_and_never_in_a_resumed_run(tmp_pat
     np.testing.assert_array_equal(targets, target)
     assert list(names) == [cases.case_ids[i] for i in indices]
     assert folder == tmp_path
+
+
+def test_drawing_the_first_batch_is_no_part_of_the_first_step(tmp_path):
+    train(tiny_job(tmp_path, draw_batch=lambda *given: time.sleep(1), epochs=None, steps=1, log_every=1))
+    first = read_json_lines(tmp_path / "history.jsonl")[0]
+    assert first["stages"]["step"] < 1
 
 
 def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):

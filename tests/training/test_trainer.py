@@ -122,7 +122,7 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
     def stub(*args, **kwargs):
         return Validation(values={"mean_iou": next(scores), "loss": 1.0}), []
 
-    monkeypatch.setattr(validator, "join_shares", stub)
+    monkeypatch.setattr(validator, "join_parts", stub)
     result = train(tiny_job(tmp_path, epochs=20, patience=2))
     assert (result.steps, result.score, result.reason) == (8, 0.5, "patience=2")
     best = tmp_path / "checkpoints" / "best"
@@ -134,7 +134,7 @@ def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkey
 
 def test_classes_that_the_best_checkpoint_does_not_find_are_in_the_result(tmp_path, monkeypatch):
     found = iter([Validation(values={"mean_iou": 0.5}, unlearned=("cell",)), Validation(values={"mean_iou": 0.4})])
-    monkeypatch.setattr(validator, "join_shares", lambda *args, total: (next(found), []))
+    monkeypatch.setattr(validator, "join_parts", lambda *args, total: (next(found), []))
     result = train(tiny_job(tmp_path, epochs=2))
     assert (result.unlearned, result.values) == (("cell",), {"mean_iou": 0.5})
     assert [row["unlearned"] for row in rows(tmp_path, validated=True)] == [["cell"], []]

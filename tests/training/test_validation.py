@@ -27,22 +27,22 @@ from segmeter.records import read_json_lines
 from segmeter.training.config import TrainingConfig, monitors
 from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.trainer import train
-from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
+from segmeter.training.validation import UNLEARNED, PartScores, Scored, count_objects, join_parts, score_part
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
 from tests.inference.parts import predictor
 from tests.training.tiny import SPEC, ArrayCases, CrossEntropy, TinyCases, tiny_job, tiny_segmenter
 
 
-def share_of(run, cases, loss, *, pictures=0, on_case=lambda done: None):
+def part_of(run, cases, loss, *, pictures=0, on_case=lambda done: None):
     settings = SimpleNamespace(steps=(), training=TrainingConfig(pictures=pictures))
     job = SimpleNamespace(data=SimpleNamespace(val_cases=cases), settings=settings, world=ALONE, draw=pictures > 0)
     learner = SimpleNamespace(predictor=run, validation_loss=additive(loss, cases.spec), published=torch.nn.Module())
-    return score_share(job, learner, stop=StopSignals(), on_case=on_case)
+    return score_part(job, learner, stop=StopSignals(), on_case=on_case)
 
 
 def validate(run, cases, loss, **options):
-    return join_shares([share_of(run, cases, loss, **options)], cases.spec, total=len(cases))[0]
+    return join_parts([part_of(run, cases, loss, **options)], cases.spec, total=len(cases))[0]
 
 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
@@ -81,12 +81,12 @@ def test_shares_are_added_up_in_the_order_of_the_cases():
     """Sums of floats depend on it. Mutation seen to fail: in the order of the processes."""
     counts = np.eye(3, dtype=np.int64)
     cases = [Scored(index=i, counts=counts, terms=np.array([[sums, 1.0]])) for i, sums in enumerate((1e17, -1e17, 3.0))]
-    expected, _ = join_shares([Share(scored=cases)], SPEC, total=3)
+    expected, _ = join_parts([PartScores(scored=cases)], SPEC, total=3)
     assert expected.values["loss"] == 1.0
-    assert join_shares([Share(scored=cases[::2]), Share(scored=cases[1::2])], SPEC, total=3)[0] == expected
+    assert join_parts([PartScores(scored=cases[::2]), PartScores(scored=cases[1::2])], SPEC, total=3)[0] == expected
     for seen in ([cases, cases[:1]], [cases[:2]]):  # as where processes see different files
         with pytest.raises(RunError, match=r"expected one score of each case, got . scores of . of 3 cases"):
-            join_shares([Share(scored=each) for each in seen], SPEC, total=3)
+            join_parts([PartScores(scored=each) for each in seen], SPEC, total=3)
 
 
 def test_a_case_without_a_mask_is_refused_by_name():
@@ -110,7 +110,7 @@ def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
     assert UNLEARNED == 1 / 100
     for counts, unlearned in ((found, ()), (missed, ("cell",)), (absent, ("cell",))):
         scored = [Scored(index=0, counts=np.array(counts), terms=np.ones((1, 2)))]
-        assert join_shares([Share(scored=scored)], SPEC, total=1)[0].unlearned == unlearned
+        assert join_parts([PartScores(scored=scored)], SPEC, total=1)[0].unlearned == unlearned
 
 
 @pytest.fixture
@@ -141,13 +141,13 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     read = type(large_set).__getitem__
     monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
     cases = CachedDataset(large_set, Budget(10**9))
-    share = share_of(run, cases, loss, pictures=2)
-    found, shown = join_shares([share], cases.spec, total=len(cases))
+    part = part_of(run, cases, loss, pictures=2)
+    found, shown = join_parts([part], cases.spec, total=len(cases))
     seen = {prediction.sample.case_id: prediction for prediction in shown}
     assert cases.large_cases == {0, 2}
     assert found.values.pop("loss") == pytest.approx(whole.values.pop("loss"), rel=1e-6)
     assert found == whole
-    assert [each.index for each in share.scored] == [1, 0, 2]
+    assert [each.index for each in part.scored] == [1, 0, 2]
     assert list(seen) == ["a", "c"]
     np.testing.assert_array_equal(seen["a"].sample.image, samples[0].image)
     np.testing.assert_array_equal(seen["a"].sample.target, samples[0].target)
@@ -174,7 +174,7 @@ def test_objects_of_all_cases_together_give_pq():
         scored.append(
             Scored(index=index, counts=count_case(labels, labels, spec), terms=np.ones((1, 2)), objects=objects)
         )
-    values = join_shares([Share(scored=scored)], spec, total=2)[0].values
+    values = join_parts([PartScores(scored=scored)], spec, total=2)[0].values
     assert values["pq/cell"] == pytest.approx(2 / 3.5, rel=1e-12)
     assert set(values) == set(monitors(spec, objects=True))
 

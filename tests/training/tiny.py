@@ -1,6 +1,7 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
 import signal
+import time
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from segmeter.errors import DataError
 from segmeter.models.config import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
-from segmeter.training.data.batches import RandomNumbers, Windows
+from segmeter.training.data.batches import RandomNumbers, Samples
 from segmeter.training.job import TrainData, TrainJob, TrainSettings
 from segmeter.training.optimizers import build_sgd
 from segmeter.training.step import update_from_batches
@@ -30,7 +31,7 @@ SPEC = ClassSpec(
 
 @dataclass
 class TinyCases:
-    """Cases made from their index; `broken` ones can't be read, `poisoned` ones are not finite."""
+    """Cases made from their index; `broken` ones can't be read, `poisoned` ones are not finite, all take `delay` s."""
 
     count: int = 10
     size: int = 16
@@ -38,6 +39,7 @@ class TinyCases:
     broken: tuple[int, ...] = ()
     poisoned: tuple[int, ...] = ()
     salt: int = 0
+    delay: float = 0.0
     read: list[int] = field(default_factory=list)
 
     def __len__(self):
@@ -45,6 +47,7 @@ class TinyCases:
 
     def __getitem__(self, index):
         self.read.append(index)
+        time.sleep(self.delay)
         if index in self.broken:
             raise DataError(f"images/{self.case_ids[index]}.png: is truncated.")
         rng = np.random.default_rng([index, self.salt])
@@ -108,7 +111,7 @@ class TinySource:
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.cases))
         indices = order[index * self.batch_size : (index + 1) * self.batch_size]
         samples = [self.cases[int(i)] for i in indices]
-        return Windows(np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices)
+        return Samples(np.stack([s.image for s in samples]), np.stack([s.target for s in samples]), indices)
 
 
 @dataclass
@@ -237,7 +240,7 @@ PLAIN = TrainingConfig(precision="float32", clip_norm=None)
 
 def stepper(forward, **parts):
     """Batches -> one update of the weights by these parts of a learner: plain SGD in float32 where nothing is said."""
-    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "config": PLAIN}
+    usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "dtype": torch.float32, "config": PLAIN}
     if "optimizer" not in parts:
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)
         usual["optimizer"] = build_sgd(sgd, model=forward)

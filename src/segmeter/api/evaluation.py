@@ -11,7 +11,7 @@ import numpy as np
 from segmeter.api.results import Case, Evaluation
 from segmeter.checks import expected, require_kind, require_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
-from segmeter.data.config import ClassesConfig
+from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.spacings import CaseSpacing, Spacings

@@ -142,3 +142,8 @@ def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor
     host = torch.empty(array.shape, dtype=TORCH[native])
     np.copyto(host.numpy(), array, casting="equiv")
     return host.to(target_device)
+
+
+def indexable(target: np.ndarray) -> np.ndarray:
+    """Return a target in a dtype that torch can compare and index, which uint16 is not."""
+    return target.astype(np.int32) if target.dtype == np.uint16 else target

@@ -24,7 +24,7 @@ from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, S
 from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, StopSignals, SweepError
 from segmeter.files import remove
-from segmeter.records import MANIFEST
+from segmeter.records import MANIFEST, RUN
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
 
@@ -180,7 +180,7 @@ def _share_out(config: Any, shipped_config: Any, job: Job) -> float | None:
 
     if config.shard is not None:
         raise ConfigError(expected("config", "shard", "to be null where launch= divides the cases", "a shard"))
-    resumed = find_resumed(config, job, holds="run.json")
+    resumed = find_resumed(config, job, holds=RUN)
     if resumed is not None and (resumed / MANIFEST).is_file():  # merged before
         return load_command(job.command)(shipped_config, job)
     on_dask = isinstance(config.launch, DaskConfig)

@@ -13,11 +13,10 @@ from segmeter.data.classes_config import (
     CAMVID_COLOURS,
     CELL_CLASSES,
     CELL_COLOURS,
+    ClassesConfig,
     StoredLabel,
     check_objects,
 )
-from segmeter.data.classes_config import ClassesConfig as ClassesConfig
-from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
 from segmeter.data.labels_config import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
@@ -34,6 +33,7 @@ _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_until")  # decide splits without lists
 
 
+# A class of its own, so that these keys come before those of `ClassesConfig`
 class PlaceConfig(Config, title="data"):
     """The data set, and where it is."""
 

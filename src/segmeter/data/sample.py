@@ -65,8 +65,8 @@ class Sample:
 
     `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16; for multilabel (K, H, W) with 0,
     1 and the ignore index; None without a reference. `instances` is (H, W), the object number of each pixel, with 0 for
-    no object; None unless the masks number their objects. For a large case, training puts arrays here that stay in
-    their files: they have the same shape and dtype, and only the windows that are sliced from them are read.
+    no object; None unless the masks number their objects. For a case that is larger than memory, an evaluation puts a
+    `LazyArray` in the place of `target`, whose lines are read when they are needed.
 
     For a volume, `target` is (D, H, W) or (K, D, H, W), and `image` is its middle plane as the network sees it.
     `plane_axis` is the axis of (D, H, W) along which planes are cut, and `geometry` says where the voxels lie.

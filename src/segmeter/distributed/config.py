@@ -17,14 +17,14 @@ class LaunchConfig(Config, title="launch"):
     """The registered name of the launch."""
 
 
-@LAUNCHES.register("local", builder="")
+@LAUNCHES.register("local")
 class LocalConfig(LaunchConfig, title="launch"):
     """One process, or those that torchrun or srun started."""
 
     name: str = "local"
 
 
-@LAUNCHES.register("processes", builder="")
+@LAUNCHES.register("processes")
 class ProcessesConfig(LaunchConfig, title="launch"):
     """Processes on this machine: a training averages its gradients over them, other commands divide their cases."""
 
@@ -33,16 +33,17 @@ class ProcessesConfig(LaunchConfig, title="launch"):
     """Number of processes; on GPUs one for each."""
 
 
-@LAUNCHES.register("joblib", builder="")
+@LAUNCHES.register("joblib")
 class JoblibConfig(LaunchConfig, title="launch"):
     """Processes on this machine for the jobs of a sweep, side by side; a single job runs as with local."""
 
+    # the name of Hydra's launcher for it; the processes are started without joblib
     name: str = "joblib"
     n_jobs: Annotated[int | None, Unit("processes")] = Field(None, ge=1)
     """Jobs at a time; null takes one per core."""
 
 
-@LAUNCHES.register("dask", builder="")
+@LAUNCHES.register("dask")
 class DaskConfig(LaunchConfig, title="launch"):
     """A Dask cluster works on the shards of score, eval or predict; it repeats a shard whose worker is lost."""
 
@@ -55,7 +56,7 @@ class DaskConfig(LaunchConfig, title="launch"):
     """Workers to start if there is no address."""
 
 
-@LAUNCHES.register("slurm", builder="")
+@LAUNCHES.register("slurm")
 class SlurmConfig(LaunchConfig, title="launch"):
     """A SLURM job, by submitit. SIGUSR1 saves it ahead of the time limit; it is queued again and continues."""
 

@@ -73,7 +73,7 @@ class World:
             dist.all_reduce(values)
         return values
 
-    def share(self, content: Any) -> Any:
+    def broadcast(self, content: Any) -> Any:
         """Give rank 0's content to all processes, with its GPU tensors on the CPU; all call it."""
         if self.size == 1:
             return content

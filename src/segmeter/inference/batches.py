@@ -16,7 +16,7 @@ from segmeter.classes import Task
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.device import autocast, is_out_of_memory
+from segmeter.inference.device import autocast, is_out_of_memory, pick_dtype
 from segmeter.models.ensemble import AnyModel, mean_logits
 from segmeter.progress import Stages
 
@@ -58,8 +58,8 @@ class Passes:
         self.batch_size = config.batch_size
         self.tile_batch = config.tile_batch
         self._segmenter = segmenter
-        self._config = config
         self._device = device
+        self._dtype = pick_dtype(device, config.precision)
         self._stages = stages
         mirrors = (False, True) if config.flips else (False,)
         quarters = range(4) if config.rotations else (0, 2) if config.flips else (0,)
@@ -99,7 +99,7 @@ class Passes:
         while True:
             size = min(len(batch), self.batch_size if tile is None else self.tile_batch)
             try:
-                with self._timed(), torch.inference_mode(), autocast(self._device, self._config.precision):
+                with self._timed(), torch.inference_mode(), autocast(self._device, self._dtype):
                     parts = []
                     for start in range(0, len(batch), size):
                         views = self._run_views(batch[start : start + size])

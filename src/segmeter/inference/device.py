@@ -118,26 +118,19 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     return dtype
 
 
-def training_precision(device: torch.device, precision: Precision) -> Precision:
-    """Resolve `precision` for training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
+def pick_training_dtype(device: torch.device, precision: Precision) -> torch.dtype:
+    """Return the dtype that `precision` means for training: "auto" is float32 on Intel CPUs without AMX.
 
-    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in which the labels of an
-    image do not depend on how many others are in its batch.
+    Those that have bfloat16 nonetheless take a quarter to a third less time for a step in float32. Inference keeps
+    bfloat16 there, in which the labels of an image do not depend on how many others are in its batch.
     """
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     slow = str(capable.get("cpu_name")).startswith("Intel") and not capable.get("amx_bf16")
-    return "float32" if precision == "auto" and slow else precision
+    return pick_dtype(device, "float32" if precision == "auto" and slow else precision)
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context for forward passes (and losses) on `device`. float32 never means TF32, not even on a GPU.
-
-    Raises
-    ------
-    ConfigError
-        See `pick_dtype`.
-    """
-    dtype = pick_dtype(device, precision)
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Return the context for forward passes (and losses) in `dtype`. float32 never means TF32, not even on a GPU."""
     if dtype is not torch.float32:
         return torch.autocast(device.type, dtype=dtype)
     return without_tf32() if device.type == "cuda" else nullcontext()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from segmeter.bridge.arrays import indexable
 from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.host_copier import Uploader
 from segmeter.checks import expected
@@ -20,7 +21,7 @@ from segmeter.errors import ConfigError
 from segmeter.inference.batches import Passes, same_shape_groups
 from segmeter.inference.config import USUAL_TILE, WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
-from segmeter.inference.results import Band, BandLoss, Loss, Outbox, Prediction, indexable, naming, sums_by_bands
+from segmeter.inference.results import Band, BandLoss, Loss, Outbox, Prediction, naming, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, tiled_bands
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.ensemble import AnyModel, merge_classes

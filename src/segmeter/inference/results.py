@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.arrays import to_numpy
+from segmeter.bridge.arrays import indexable, to_numpy
 from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open_transport
 from segmeter.data.files.array import LazyArray
@@ -91,11 +91,6 @@ class BandLoss:
     def terms(self) -> NDArray[np.float64] | None:
         """Return the sum and the denominator of each part over all bands, (P, 2); None if there were no bands."""
         return None if self._terms is None else to_numpy(self._terms)
-
-
-def indexable(target: NDArray[Any]) -> NDArray[Any]:
-    """Return a target in a dtype that torch can compare and index, which uint16 is not."""
-    return target.astype(np.int32) if target.dtype == np.uint16 else target
 
 
 @contextmanager

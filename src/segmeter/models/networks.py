@@ -131,7 +131,8 @@ def start_from(network: nn.Module, source: str) -> None:
     Parameters
     ----------
     network
-        Changed in place. Tensors that the file lacks keep their values. Its attribute `start` is the logged report.
+        Changed in place. Tensors that the file lacks keep their values. Its attribute `weights_report` is the logged
+        report.
     source
         A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder. The weights may come from
         segmeter, segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are
@@ -163,8 +164,8 @@ def start_from(network: nn.Module, source: str) -> None:
     totals, loaded = (Counter(name.partition(".")[0] for name in names) for names in (wanted, matched))
     shares = ", ".join(f"{loaded[part]} of {count} tensors of {part}" for part, count in totals.items())
     rest = f"; {differences}" if differences else ""
-    network.start = f"{shares} from {path}{changes}{rest}"  # type: ignore[assignment]
-    _LOG.log(logging.WARNING if differences or changes else logging.INFO, "model.weights: %s", network.start)
+    network.weights_report = f"{shares} from {path}{changes}{rest}"  # type: ignore[assignment]
+    _LOG.log(logging.WARNING if differences or changes else logging.INFO, "model.weights: %s", network.weights_report)
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:

@@ -212,14 +212,14 @@ def item_of(value: Any, part: int | str) -> Any:
     return getattr(value, str(part), MISSING)
 
 
-def show(value: Any) -> str:
+def text_with_quotes(value: Any) -> str:
     """Write a value as YAML does, but with text in quotes. Very long values are cut."""
     if value is None or isinstance(value, bool):
         text = {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, list | tuple):
-        text = f"[{', '.join(show(item) for item in value)}]"
+        text = f"[{', '.join(text_with_quotes(item) for item in value)}]"
     elif isinstance(value, Mapping):
-        text = f"{{{', '.join(f'{key}: {show(item)}' for key, item in value.items())}}}"
+        text = f"{{{', '.join(f'{key}: {text_with_quotes(item)}' for key, item in value.items())}}}"
     else:
         text = repr(str(value) if isinstance(value, Path) else value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
@@ -227,4 +227,4 @@ def show(value: Any) -> str:
 
 def text_of(choice: Any) -> str:
     """Write an allowed value as a user types it: text without quotes."""
-    return choice if isinstance(choice, str) else show(choice)
+    return choice if isinstance(choice, str) else text_with_quotes(choice)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import MISSING, Node, item_of, known_keys, node_of, show, text_of
+from segmeter.schema.declared import MISSING, Node, item_of, known_keys, node_of, text_of, text_with_quotes
 from segmeter.schema.registry import Registry, name_of
 
 
@@ -89,12 +89,12 @@ def problems_by_key(
         elif isinstance(cause, ConfigError):
             lines[key] = list(cause.problems)
         elif isinstance(cause, RuleError):
-            lines[key] = [expected(where, key, cause.rule, show(given), cause.remedy)]
+            lines[key] = [expected(where, key, cause.rule, text_with_quotes(given), cause.remedy)]
         elif cause is not None or spot.node is None:  # a plugin's own validator failed
             lines[key] = [f"{where}: `{key}`: {cause}"]
         else:
             rule = f"to be {spot.node.describe()}"
-            lines[key] = [expected(where, key, rule, show(given), _remedy(spot.node, given))]
+            lines[key] = [expected(where, key, rule, text_with_quotes(given), _remedy(spot.node, given))]
     return lines
 
 
@@ -104,7 +104,7 @@ def _remedy(node: Node, given: Any) -> str:
     takes_list = any(arm.items for arm in node.arms) and all(arm.schema.get("type") != "string" for arm in node.arms)
     if takes_list and (is_number or isinstance(given, str)):
         return close_name(str(given), words) if words else "Write [a,b]."
-    if is_number and node.kinds & {"string", "path"} and (not words or show(given) in words):
+    if is_number and node.kinds & {"string", "path"} and (not words or text_with_quotes(given) in words):
         return "Write it in quotes. In a shell, write two pairs: \"'TEXT'\"."
     if any(arm.value for arm in node.arms):
         return "Write {key: value}, in quotes in a shell."

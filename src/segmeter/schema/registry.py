@@ -27,10 +27,10 @@ class Registry:
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self._entries: dict[str, tuple[type[BaseModel], str | Builder]] = {}
+        self._entries: dict[str, tuple[type[BaseModel], str | Builder | None]] = {}
         REGISTRIES.setdefault(group, self)
 
-    def register(self, name: str, *, builder: str | Builder) -> Callable[[Schema], Schema]:
+    def register(self, name: str, *, builder: str | Builder | None = None) -> Callable[[Schema], Schema]:
         """Register the decorated `Config` as the schema of `name`.
 
         Parameters
@@ -38,7 +38,8 @@ class Registry:
         name
             The name in the configuration, for example ``loss=focal``.
         builder
-            Called as ``builder(config, **context)``; "module:function" is imported on first use.
+            Called as ``builder(config, **context)``; "module:function" is imported on first use. None if the
+            configuration is all there is.
 
         Raises
         ------
@@ -81,6 +82,7 @@ class Registry:
         """
         self.schema(config.name)  # refuses an unknown name
         builder = self._entries[config.name][1]
+        assert builder is not None  # nobody builds the components of such a group
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)

@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 Table = list[tuple[float, str]]
 
 
-class Checkpoints:
+class RunCheckpoints:
     """The folder `checkpoints/` of one run, written in the background: one checkpoint at a time.
 
     Parameters
@@ -55,7 +55,7 @@ class Checkpoints:
         self.highest = highest
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None
-        self._tabled_before: set[str] = set()  # the checkpoint before the newest still names these as best
+        self._tabled_before: set[str] = set()  # the best by the table of the second-newest checkpoint
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._running: Future[None] | None = None
 
@@ -99,15 +99,15 @@ class Checkpoints:
         name = step_name(step, unvalidated=unvalidated)
         if name == self.saved:
             return
-        content = {**state, "table": [list(entry) for entry in self.table]}
+        state = {**state, "table": [list(entry) for entry in self.table]}
         device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
         write = partial(self._publish, step, name, card=card, progress=progress)
         try:
-            snapshot = copy.deepcopy((segmenter_state, content))  # on their device, where the copies are queued
+            snapshot = copy.deepcopy((segmenter_state, state))  # on their device, where the copies are queued
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            write((segmenter_state, content))
+            write((segmenter_state, state))
         else:
             self._running = self._pool.submit(_on_side_stream(device, partial(write, snapshot)))
         self.saved = name
@@ -129,9 +129,9 @@ class Checkpoints:
             self._pool.shutdown()
 
     def _publish(
-        self, step: int, name: str, content: tuple[Any, dict[str, Any]], *, card: ModelCard, progress: Mapping[str, Any]
+        self, step: int, name: str, snapshot: tuple[Any, Any], *, card: ModelCard, progress: Mapping[str, Any]
     ) -> None:
-        weights, state = content
+        weights, state = snapshot
         table = [(score, entry) for score, entry in state["table"]]
         try:
             write_checkpoint(self.folder / name, segmenter_state=weights, card=card, state=state, progress=progress)
@@ -160,7 +160,10 @@ class Checkpoints:
         return checkpoint.folder, state
 
     def _settle(self, last: str, table: Table) -> None:
-        """Update the links, and remove the checkpoints that are neither recent nor among the best."""
+        """Update the links, and remove the checkpoints that nothing would resume from or name.
+
+        If the newest one is damaged, a run resumes from the one before, with its table. So the best of that table stay.
+        """
         point(self.folder / LAST, last)
         if table:
             point(self.folder / BEST, table[0][1])

@@ -15,7 +15,7 @@ from segmeter.files import fresh_folder, remove, write_bytes
 from segmeter.parallel import peak_bytes
 from segmeter.training.config import TrainingConfig
 
-FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
+PROFILE, TABLE, TRACE = "profile", "table.txt", "trace.json"
 SKIPPED = 3  # the first steps aren't profiled, as they allocate, compile and fill caches
 
 
@@ -46,9 +46,11 @@ class Limits:
 
         `step` and `seconds` are as for `progress`. A time budget always allows at least one step.
         """
-        name = next((name for name, last in self._last.items() if step >= last), "")
-        in_time = name or step == 0 or self.progress(step, seconds) < 1.0
-        return name if in_time else f"time_budget={self.config.time_budget}"
+        for name, last in self._last.items():
+            if step >= last:
+                return name
+        is_over = step > 0 and self.progress(step, seconds) >= 1.0
+        return f"time_budget={self.config.time_budget}" if is_over else ""
 
     def progress(self, step: int, seconds: float) -> float:
         """Return the part of the run that is over, 0 to 1, by the limit that will be reached first.
@@ -168,8 +170,8 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
     def write(recorded: profile) -> None:
         order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
         table = recorded.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=60)
-        remove(folder / FOLDER)  # left by a run that was stopped and resumed
-        with fresh_folder(folder / FOLDER) as fresh:
+        remove(folder / PROFILE)  # left by a run that was stopped and resumed
+        with fresh_folder(folder / PROFILE) as fresh:
             recorded.export_chrome_trace(str(fresh / TRACE))
             write_bytes(fresh / TABLE, f"{table}\n".encode())
 

@@ -138,7 +138,7 @@ class TrainingConfig(Config, title="training"):
     """How long a process waits in a step or a validation for those that it trains with, before it fails. null waits
     forever."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
-    """Steps between two lines of history.jsonl."""
+    """Steps between two lines of history.jsonl. A validation adds one for the steps since the last one."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
     """Train on the first cases alone, as many as fill this number of batches, without augmentation, and validate on
     them. A model that can't fit them has a fault. null trains on all data."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from segmeter.checks import collecting, some
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.device import pick_device, pick_dtype, training_precision
+from segmeter.inference.device import pick_device, pick_training_dtype
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
@@ -49,10 +50,11 @@ class TrainSettings:
         "auto", "cpu", "cuda", "cuda:<number>" or "mps".
     identity
         More configuration that must be the same on resuming (loss, augment, data), as plain values.
-    shown
+    masked
         The whole configuration for the loggers, without secrets.
     steps
-        Post-processing that splits objects in validation, so that PQ is among its scores; empty: no objects.
+        Post-processing that splits objects in validation, so that PQ is among its scores. The samples' targets then
+        mark the cores of objects, whose loss is added to that of the objects. Empty for data without objects.
     allow_changes
         Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
     """
@@ -64,7 +66,7 @@ class TrainSettings:
     loggers: tuple[LoggerConfig, ...] = ()
     device: str = "auto"
     identity: Mapping[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, Any] = field(default_factory=dict)
+    masked: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepConfig, ...] = ()
     allow_changes: tuple[str, ...] = ()
 
@@ -88,7 +90,7 @@ class TrainData:
     val_cases: Cases | None = None
     augment: Augmentation | None = None
 
-    def name(self, number: int) -> str:
+    def case_id_of(self, number: int) -> str:
         """Return the case that a sample number stands for.
 
         Repeats of a case within an epoch have numbers beyond the number of cases.
@@ -109,8 +111,6 @@ class TrainJob:
     loss
         Called with logits (B, num_channels, H, W) and the target; returns a 0-d float32. Anything but an `AdditiveLoss`
         is assumed to be a mean over the pixels that are not ignored.
-    cores
-        Whether the samples' targets mark the cores of objects. The losses of objects and of cores are then added.
     resume
         Continue from the newest whole checkpoint in `folder`; it is an error if there is none.
     world
@@ -124,14 +124,24 @@ class TrainJob:
     data: TrainData
     segmenter: Segmenter
     loss: torch.nn.Module
-    cores: bool = False
     resume: bool = False
     world: World = ALONE
     draw: DrawCase | None = None
     draw_batch: DrawBatch | None = None
 
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the model is trained; ConfigError if there is no such device here."""
+        return pick_device(self.settings.device)
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """The number format of the forward passes of training; ConfigError if the device can't compute in it."""
+        return pick_training_dtype(self.device, self.settings.training.precision)
+
+    @cached_property
     def monitor(self) -> str:
-        """Return the score that decides which checkpoint is best."""
+        """The score that decides which checkpoint is best; ConfigError if no validation computes it."""
         settings = self.settings
         return find_monitor(settings.training.monitor, self.segmenter.card.spec, objects=bool(settings.steps))
 
@@ -173,8 +183,8 @@ class TrainResult:
     images_per_second: float
 
 
-def check_job(job: TrainJob) -> torch.device:
-    """Refuse a job whose parts do not go together, before any work, and return its device.
+def check_job(job: TrainJob) -> None:
+    """Refuse a job whose parts do not go together, before any work.
 
     Raises
     ------
@@ -183,8 +193,7 @@ def check_job(job: TrainJob) -> torch.device:
     """
     settings, data, card = job.settings, job.data, job.segmenter.card
     training = settings.training
-    device = pick_device(settings.device)
-    job.monitor()  # raises if it is unknown
+    device, _ = job.device, job.monitor  # each raises if there is no such one
     with collecting("training") as problems:
         validated = data.val_cases is not None and training.validate_every is not None
         for key in ("patience", "stop_at"):
@@ -205,19 +214,16 @@ def check_job(job: TrainJob) -> torch.device:
         ):
             rule = f"to be left alone, as {card.model.get('name')!r} has no encoder"
             problems.expect(not needs_encoder or find_encoder(job.segmenter) is not None, key, rule, value)
-    return device
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
     """Collect everything that decides what is learned, as plain values by "group.key", to compare on resuming."""
     settings, card = job.settings, job.segmenter.card
-    device = pick_device(settings.device)
     training = settings.training
-    dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device
     identity: dict[str, Any] = {
-        "device": device.type,
-        "training.precision.resolved": str(dtype).removeprefix("torch."),
-        "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": job.monitor()},
+        "device": job.device.type,
+        "training.precision.resolved": str(job.dtype).removeprefix("torch."),  # "auto" depends on the device
+        "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": job.monitor},
         "optimizer": settings.optimizer.model_dump(),
         "schedule": settings.schedule.model_dump(),
         "inference": settings.inference.model_dump(),
@@ -227,7 +233,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
             for split, cases in (("train_cases", job.data.train_cases), ("val_cases", job.data.val_cases))
         },
     }
-    if device.type == "cpu":  # sums are split among the threads, so their last bits differ
+    if job.device.type == "cpu":  # sums are split among the threads, so their last bits differ
         identity["threads"] = torch.get_num_threads()
     flat = {**flatten(settings.identity), **flatten(identity)}
     return {key: value for key, value in flat.items() if not _covered(key, FREE)}

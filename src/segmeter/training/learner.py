@@ -17,8 +17,6 @@ from torch.optim import Optimizer
 
 from segmeter.distributed.ranks import ParallelModel
 from segmeter.errors import CheckpointError
-from segmeter.inference.config import Precision
-from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import CoreLoss, additive
 from segmeter.models.segmenter import AtNetworkSize
@@ -75,24 +73,24 @@ class Learner:
     `loss` add up over the batches of a step. `scaler` scales the loss in float16, and is None in other precisions.
     """
 
-    def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
+    def __init__(self, job: TrainJob, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
-        self.device = device
+        self.device = device = job.device
+        self.dtype = job.dtype
         self.world = job.world
         self.config = config
         self.augment = job.data.augment
-        self.segmenter = job.segmenter.to(device).train()
+        # moved first, so that what refers to its weights refers to those on the device
+        self.segmenter = job.segmenter.to(device).to(memory_format=torch.channels_last).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
-        # The predictor moves its model to channels_last. Build everything that refers to weights after it.
         self.predictor = Predictor(self.published, settings.inference, device)
-        self.segmenter.to(memory_format=torch.channels_last)
         self.average = WeightAverage(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = settings.optimizer.lr
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
-        self.scaler = build_scaler(device, config.precision)
+        self.scaler = build_scaler(device, self.dtype)
         self.validation_loss = additive(job.loss, self.segmenter.card.spec).to(device)
-        self.loss = CoreLoss(self.validation_loss) if job.cores else self.validation_loss
+        self.loss = CoreLoss(self.validation_loss) if settings.steps else self.validation_loss
         passes = config.accumulate * job.world.size
         if passes > 1 and not self.loss.is_additive and job.world.leads:
             _LOG.warning(
@@ -113,11 +111,12 @@ class Learner:
             "rng": capture_rng(self.device),
         }
 
-    def share(self) -> None:
+    def broadcast(self) -> None:
         """Give all processes the state of rank 0. Random draws, as for dropout, still differ between them."""
         if self.world.size == 1:
             return
-        weights_and_state = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
+        own = (self.published.state_dict(), self.state()) if self.world.leads else None
+        weights_and_state = self.world.broadcast(own)
         if not self.world.leads:
             self.load(*weights_and_state)
             torch.manual_seed(self.config.seed + self.world.rank)
@@ -144,9 +143,9 @@ class Learner:
             _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
 
 
-def build_scaler(device: torch.device, precision: Precision) -> GradScaler | None:
+def build_scaler(device: torch.device, dtype: torch.dtype) -> GradScaler | None:
     """Make a scaler of the loss for float16, as the smallest gradients would be lost without it."""
-    return GradScaler(device.type) if pick_dtype(device, precision) is torch.float16 else None
+    return GradScaler(device.type) if dtype is torch.float16 else None
 
 
 def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, steps: float) -> nn.Module:

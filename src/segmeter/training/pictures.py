@@ -19,7 +19,7 @@ from segmeter.training.data.batches import Batch, augmented
 from segmeter.training.job import DrawBatch, DrawCase, TrainJob
 from segmeter.training.loggers import one_line
 
-FOLDER = "validation"
+VALIDATION = "validation"
 MOST_STEPS = 20  # the pictures of at most this many validations stay
 MOST_SAMPLES = 6  # the picture of the first batch shows at most this many samples
 _LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def draw_first(batch: Batch, job: TrainJob, draw: DrawBatch) -> None:
     images = to_numpy(image[:MOST_SAMPLES].permute(0, 2, 3, 1))
     if images.dtype.kind == "f" and not batch.image.is_floating_point():  # augmentation scales integers to 0 to 1
         images = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
-    names = [job.data.name(int(index)) for index in batch.indices[:MOST_SAMPLES]]
+    names = [job.data.case_id_of(int(index)) for index in batch.indices[:MOST_SAMPLES]]
     with _tolerant("the first batch could not be drawn"):
         draw(images, to_numpy(target[:MOST_SAMPLES]), names, job.folder)
 
@@ -51,7 +51,7 @@ class Pictures:
     """
 
     def __init__(self, folder: Path, *, draw: DrawCase | None, step: int) -> None:
-        self.folder = folder / FOLDER
+        self.folder = folder / VALIDATION
         self._draw = draw
         for drawn_step in self._steps():
             if drawn_step > step:
@@ -92,15 +92,3 @@ def _tolerant(failed: str) -> Iterator[None]:
         raise
     except Exception as error:
         _LOG.warning("training: %s (%s); training continues", failed, one_line(error))
-
-
-def spread_evenly(total: int, count: int) -> list[int]:
-    """Return `count` indices that are evenly spread over `total` things, or all of them.
-
-    Examples
-    --------
-    >>> spread_evenly(100, 4), spread_evenly(2, 4)
-    ([12, 37, 62, 87], [0, 1])
-    """
-    count = min(count, total)
-    return [(2 * index + 1) * total // (2 * count) for index in range(count)]

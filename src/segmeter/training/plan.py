@@ -1,22 +1,28 @@
 """Chooses the values that a training run leaves open, by the data, the device and the time of a step. Needs no torch.
 
-`plan_training` decides from the data set's own measures, as nnU-Net does (Isensee et al. 2021). `fit_budget` then makes
-a time budget hold enough steps and validations. Every value can be set by hand instead.
+`fill_loss_and_rate` chooses when the configuration is composed, before any data is read. `plan_training` decides from
+the data set's own measures, as nnU-Net does (Isensee et al. 2021). `fit_budget` then makes a time budget hold enough
+steps and validations. `training=auto` leaves most to them; every value can be set by hand instead.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from segmeter.data.config import DataConfig
-from segmeter.data.verification.report import DataReport
-from segmeter.training.config import AUTO, TrainingConfig
-from segmeter.training.data.augment_config import CROP_STEP, AugmentConfig, choose_crop
+from segmeter.losses.config import FocalConfig, SumConfig
+from segmeter.schema import defaults
+from segmeter.training.config import AUTO, AdamWConfig, TrainingConfig
+from segmeter.training.data.augment_config import CROP_STEP, LARGEST_SIDE, AugmentConfig, choose_crop
 
+if TYPE_CHECKING:  # composing a configuration reads no data
+    from segmeter.data.verification.report import DataReport
+
+PLANNED_RATE = 3e-3  # the learning rate of AdamW with training.plan, from random weights
 # Pixels of a step: on two quiet CPU cores a U-Net with ResNet-34 needs about a second for this many
 STEP_PIXELS = {"cpu": 4 * 256 * 256, "cuda": 8 * 512 * 512}
-LARGEST_SIDE = {"cpu": 256, "cuda": 512}
+LARGEST_CROP = {"cpu": 256, "cuda": LARGEST_SIDE}  # pixels of its edge
 LEAST_BATCH, MOST_BATCH = 2, 32  # images; batch norm needs more than one
 EPOCH_BATCHES = 250  # as in nnU-Net: how often to validate should not depend on how many files there are
 BALANCE = 1 / 3  # share of balanced samples if crops leave out most of an image, as nnU-Net oversamples the foreground
@@ -78,10 +84,39 @@ class TrainPlan:
         )
 
 
+def fill_loss_and_rate(values: Mapping[str, Any], chosen: Collection[str]) -> dict[str, Any]:
+    """Choose the loss and the learning rate of a training that leaves them open.
+
+    Planes of volumes, cores of objects and `training.plan` train with the sum of focal loss and Dice loss, because
+    focal loss alone misses small objects there. `training.plan` also weighs rare classes a little more, and trains
+    random weights at three times the usual rate, so that few steps suffice (docs/results.md).
+
+    Parameters
+    ----------
+    values
+        The plain values of each group, as composed.
+    chosen
+        The groups in which the user set something. A chosen loss or optimizer stays.
+    """
+    data, model, training = (values.get(group) or {} for group in ("data", "model", "training"))
+    filled = dict(values)
+    is_planned = bool(training.get("plan"))
+    needs_dice = is_planned or data.get("planes") is not None or data.get("core_depth") is not None
+    if needs_dice and "loss" not in chosen and values.get("loss") == defaults(FocalConfig):
+        filled["loss"] = defaults(SumConfig)
+        if is_planned and data.get("task") == "multiclass":
+            filled["loss"]["focal"] = filled["loss"]["focal"] | {"class_weights": "mild"}
+    adamw = defaults(AdamWConfig)
+    is_open = is_planned and "optimizer" not in chosen and values.get("optimizer") == adamw
+    if is_open and model.get("weights") is None:
+        filled["optimizer"] = adamw | {"lr": PLANNED_RATE}
+    return filled
+
+
 def plan_training(
-    training: TrainingConfig, data: DataConfig, augment: AugmentConfig, *, train_report: DataReport, device: str
+    training: TrainingConfig, data: DataConfig, augment: AugmentConfig, *, train_report: "DataReport", device: str
 ) -> TrainPlan:
-    """Fill in the values that the configuration leaves to the data.
+    """Fill in the values that the configuration leaves to the data. Every training calls it.
 
     A crop or batch size of "auto" is always chosen. With ``training.plan`` these are chosen too where they are null:
     the normalisation (measured), the length of an epoch, the share of samples around a class, and on a CPU the time.
@@ -95,7 +130,7 @@ def plan_training(
     """
     device = device if device in STEP_PIXELS else "cpu"
     small = training.plan or training.batch_size == AUTO
-    crop = choose_crop(augment, train_report.sizes, side=LARGEST_SIDE[device] if small else LARGEST_SIDE["cuda"])
+    crop = choose_crop(augment, train_report.sizes, side=LARGEST_CROP[device] if small else LARGEST_SIDE)
     changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}}
     if crop.crop != augment.crop:
         changes["augment"]["crop"] = crop.crop
@@ -123,7 +158,7 @@ def fit_budget(
     model: Any,
     *,
     step_s: float,
-    train_report: DataReport,
+    train_report: "DataReport",
     val_cases: int,
     is_open: Callable[[str], bool],
 ) -> TrainPlan:
@@ -175,7 +210,7 @@ def fit_budget(
 
 
 def _lighten(
-    plan: TrainPlan, model: Any, wanted_s: float, *, train_report: DataReport, is_open: Callable[[str], bool]
+    plan: TrainPlan, model: Any, wanted_s: float, *, train_report: "DataReport", is_open: Callable[[str], bool]
 ) -> TrainPlan:
     """Lower the cost of a step to the wanted seconds, as far as open values allow; see `fit_budget`."""
     batch_size = int(plan.training.batch_size)
@@ -217,7 +252,7 @@ def _pixels_within(pixels: int, share: float) -> float:
     return max(0.0, share * (pixels + UPDATE_PIXELS) - UPDATE_PIXELS)
 
 
-def _sample_size(augment: AugmentConfig, train_report: DataReport) -> tuple[int, int]:
+def _sample_size(augment: AugmentConfig, train_report: "DataReport") -> tuple[int, int]:
     """Return the height and width of a sample, or of the largest image if nothing is cropped."""
     return augment.crop if isinstance(augment.crop, tuple) else max(train_report.sizes, default=(1, 1))
 

@@ -27,7 +27,7 @@ from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import RunError, StopSignals
-from segmeter.inference.device import advised, autocast, pick_dtype, training_precision, without_tf32
+from segmeter.inference.device import advised, autocast, without_tf32
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches, augmented
@@ -58,7 +58,7 @@ def run_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: O
     lr = float(learner.lr * learner.schedule(order.progress))
     for group in learner.optimizer.param_groups:
         group["lr"] = lr * group.get("lr_factor", 1.0)
-    case_id = job.data.name(int(batches[0].indices[0]))
+    case_id = job.data.case_id_of(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {case_id!r}", _FIX):
         loss, grad_norm = update_from_batches(learner, batches)
     if learner.average:
@@ -70,9 +70,10 @@ def run_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: O
 def update_from_batches(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Update the weights once with several batches on the device, as if they were one. Nothing waits for the device.
 
-    The denominators of the loss are summed over batches and processes before the first forward pass, so each backward
-    pass adds its share of the one gradient. To save memory, targets are augmented again in the second pass instead of
-    being kept. Only batch norm sees each batch on its own.
+    With more than one batch or process, a first pass over the targets adds up the denominators of the loss. Each
+    forward pass then divides by the same sum, so that the gradients of the backward passes add up to that of one large
+    batch. The batches are augmented in both passes, as keeping them would take the memory of a large batch. Only batch
+    norm sees each batch on its own.
 
     Returns
     -------
@@ -88,15 +89,14 @@ def update_from_batches(learner: Learner, batches: Sequence[Batch]) -> tuple[Ten
         image, target = augmented(batch, learner.augment)
         image = image.contiguous(memory_format=torch.channels_last)  # the faster layout on CPUs and GPUs
         with learner.forward.gathering(image, last=number == len(batches)):
-            precision = training_precision(learner.device, config.precision)
-            with record_function("segmeter.forward"), autocast(learner.device, precision):
+            with record_function("segmeter.forward"), autocast(learner.device, learner.dtype):
                 logits = learner.forward(image)
                 if denominators is None:  # a single batch is divided on its own, without another pass over its target
                     loss = learner.loss(logits, target)
                 else:
                     loss = divide(learner.loss.sums(logits, target), denominators)
-            share = loss * world.size  # as gradients are averaged over processes
-            (share if learner.scaler is None else learner.scaler.scale(share)).backward()
+            summed = loss * world.size  # as gradients are averaged over processes
+            (summed if learner.scaler is None else learner.scaler.scale(summed)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
     with record_function("segmeter.update"):
@@ -104,8 +104,10 @@ def update_from_batches(learner: Learner, batches: Sequence[Batch]) -> tuple[Ten
 
 
 @contextmanager
-def training_environment(job: TrainJob, device: torch.device) -> Iterator[StopSignals]:
+def training_environment(job: TrainJob) -> Iterator[StopSignals]:
     """Seed the generators, the same in all processes. Within the block, choose kernels and listen for signals.
+
+    So the random numbers of the loop, as for dropout, don't depend on how many the initial weights took.
 
     The kernels are deterministic if the configuration asks for it. Otherwise they are the fastest ones for sizes that
     do not change.
@@ -113,8 +115,8 @@ def training_environment(job: TrainJob, device: torch.device) -> Iterator[StopSi
     config = job.settings.training
     was_deterministic = torch.are_deterministic_algorithms_enabled()
     was_benchmarking = torch.backends.cudnn.benchmark
-    float32 = pick_dtype(device, config.precision) is torch.float32
-    with StopSignals() as stop, without_tf32() if float32 else nullcontext():  # in the backward pass too
+    exact = without_tf32() if job.dtype is torch.float32 else nullcontext()  # in the backward pass too
+    with StopSignals() as stop, exact:
         if config.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
             torch.use_deterministic_algorithms(True)
@@ -129,15 +131,15 @@ def training_environment(job: TrainJob, device: torch.device) -> Iterator[StopSi
             torch.backends.cudnn.benchmark = was_benchmarking
 
 
-def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
-    """Open the batches from a step on, prepared ahead. `progress` tells how far the run is at a step, 0 to 1."""
+def open_batches(job: TrainJob, *, step: int, progress: Callable[[int], float]) -> Batches:
+    """Open the batches from a step on. `progress` tells how far the run is at a step, 0 to 1; see `Batches`."""
     config, augment = job.settings.training, job.data.augment
     return Batches(
         job.data.source,
         first=step * config.accumulate,
         progress=lambda number: progress(number // config.accumulate),
         workers=config.workers,
-        device=device,
+        device=job.device,
         random_numbers=partial(augment.draw, seed=config.seed) if augment else None,
     )
 
@@ -154,16 +156,16 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
     limit_s
         Seconds after which no third timed step begins.
     """
-    device = check_job(job)
-    rng_state = capture_rng(device)
+    check_job(job)
+    rng_state = capture_rng(job.device)
     config = job.settings.training
     probe = replace(job, segmenter=copy.deepcopy(job.segmenter), world=ALONE)
     limits = Limits(config=config, batches_per_epoch=len(job.data.source))
-    learner = Learner(probe, device, limits)
+    learner = Learner(probe, limits)
     losses: list[float] = []
     times: list[float] = []
     least, most = TIMED_STEPS
-    with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
+    with open_batches(probe, step=0, progress=lambda step: 1.0) as source:
         while len(times) <= least or (len(times) <= most and sum(times[1:]) < limit_s):
             start = time.monotonic()
             batches = [source.next_batch() for _ in range(config.accumulate)]

@@ -19,7 +19,7 @@ from segmeter.models.checkpoint import WEIGHTS
 from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
-from segmeter.training.checkpointing import LAST, Checkpoints, read_newest, step_name
+from segmeter.training.checkpointing import LAST, RunCheckpoints, read_newest, step_name
 from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
@@ -28,7 +28,7 @@ from segmeter.training.learner import Learner
 from segmeter.training.loggers import Loggers, json_line
 from segmeter.training.pictures import draw_first
 from segmeter.training.step import DivergenceGuard, open_batches, run_step, training_environment
-from segmeter.training.validation import Validator, score_share
+from segmeter.training.validation import Validator, score_part
 
 _LOG = logging.getLogger(__name__)
 CHECKPOINTS, HISTORY = "checkpoints", "history.jsonl"
@@ -52,22 +52,22 @@ def train(job: TrainJob) -> TrainResult:
     RunError
         A loss or gradient that is not finite, or a checkpoint that can't be saved; earlier ones stay.
     Interrupted
-        SIGTERM, SIGINT or SIGUSR1 came; the run was saved first.
+        SIGTERM, SIGINT, SIGUSR1 or SIGHUP came; the run was saved first.
     """
-    device = check_job(job)
+    check_job(job)
     config = job.settings.training
-    checkpoints = Checkpoints(job.folder / CHECKPOINTS, keep=config.keep, highest=job.monitor() != LOSS)
+    checkpoints = RunCheckpoints(job.folder / CHECKPOINTS, keep=config.keep, highest=job.monitor != LOSS)
     if not job.resume:
         write_json(job.folder / CONTENTS, contents(job.data))  # so that a resume can name the files that changed
     limits = Limits(config=config, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
-        stop = stack.enter_context(training_environment(job, device))
-        learner = Learner(job, device, limits)
+        stop = stack.enter_context(training_environment(job))
+        learner = Learner(job, limits)
         run = Trainer(job, learner, checkpoints, limits, stop)
         stack.push(run.end)
         stack.push(job.world.end)
-        learner.share()
-        batches = open_batches(job, device, step=run.step, progress=run.progress)
+        learner.broadcast()
+        batches = open_batches(job, step=run.step, progress=run.progress)
         run.gauge = stack.enter_context(gauge("training"))
         if config.profile_steps:
             run.profile = stack.enter_context(profiled(job.folder, config.profile_steps))
@@ -84,7 +84,7 @@ def follow(job: TrainJob) -> None:
     job
         As in rank 0, with this process's part of the batches; its folder is not used.
     """
-    device = check_job(job)
+    check_job(job)
     config = job.settings.training
     limits = Limits(config=config, batches_per_epoch=len(job.data.source))
     ordered_progress = 0.0  # the progress in the newest order follows a time budget too, by the clock of rank 0
@@ -93,23 +93,26 @@ def follow(job: TrainJob) -> None:
         return max(ordered_progress, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
-        stop = stack.enter_context(training_environment(job, device))
-        learner = Learner(job, device, limits)
+        stop = stack.enter_context(training_environment(job))
+        learner = Learner(job, limits)
         stack.push(job.world.end)
-        learner.share()
+        learner.broadcast()
         batches: Batches | None = None
         while (order := job.world.next_order(stop.number)) is not None:
             ordered_progress = order.progress
             if order.validates:
-                job.world.gather(score_share(job, learner, stop=stop))
+                job.world.gather(score_part(job, learner, stop=stop))
                 continue
             if batches is None:
-                batches = stack.enter_context(open_batches(job, device, step=order.step, progress=progress))
+                batches = stack.enter_context(open_batches(job, step=order.step, progress=progress))
             run_step(job, learner, [batches.next_batch() for _ in range(config.accumulate)], order)
 
 
 def check_resumed(job: TrainJob) -> None:
-    """Refuse to continue a run with another configuration or other data, before it changes; raises as `train` does."""
+    """Refuse to continue a run with another configuration or other data, before it changes; raises as `train` does.
+
+    `train` reads the checkpoint once more, as it may only then set damaged ones aside.
+    """
     check_same(job, read_newest(job.folder / CHECKPOINTS)[1]["identity"])
 
 
@@ -117,7 +120,7 @@ class Trainer:
     """A run in progress in rank 0: it steps, logs, validates and saves until a limit or a signal ends it."""
 
     def __init__(
-        self, job: TrainJob, learner: Learner, checkpoints: Checkpoints, limits: Limits, stop: StopSignals
+        self, job: TrainJob, learner: Learner, checkpoints: RunCheckpoints, limits: Limits, stop: StopSignals
     ) -> None:
         self.job = job
         self.config = job.settings.training
@@ -125,11 +128,11 @@ class Trainer:
         self.checkpoints = checkpoints
         self.limits = limits
         self.stop = stop
-        self.monitor = job.monitor()
+        self.monitor = job.monitor
         self.gauge: Callable[[float, str], None] = lambda fraction, text: None
         self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
-            case_id=job.data.name,
+            case_id=job.data.case_id_of,
             scaled=learner.scaler is not None,
             max_skipped=self.config.max_skipped,
             check_labels=learner.loss.check_labels,
@@ -140,15 +143,16 @@ class Trainer:
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds that the last validation took; as many stay free at the end of a time budget
-        self.shown = {"train": "", "val": ""}  # the newest values on the progress line
+        self.newest = {"train": "", "val": ""}  # the newest values, for the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
-        self.history = Lines(job.folder / HISTORY, keep=self._resume() if job.resume else 0)
-        self.loggers = Loggers(job.settings.loggers, folder=job.folder, step=self.step, settings=job.settings.shown)
+        history_size = self._resume() if job.resume else 0
+        self.history = Lines(job.folder / HISTORY, keep=history_size)
+        self.loggers = Loggers(job.settings.loggers, folder=job.folder, step=self.step, settings=job.settings.masked)
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
     def go(self, batches: Batches) -> TrainResult:
-        """Step until the end. Everything due after a step is done before the next one."""
+        """Step until the end. What is due after a step is done before the next one, or begun if it is a checkpoint."""
         if self.due:
             self._validate()
         reason = self._reason()
@@ -168,12 +172,14 @@ class Trainer:
         return self._result(reason)
 
     def _next_step(self, source: Batches) -> None:
-        """Take batches, order the step, update the weights, and log every `log_every` steps."""
+        """Take batches, order the step, update the weights, and log if it is time. The run's first batch is drawn."""
         self.throughput.run()
         waited_before = source.waited
         batches = [source.next_batch() for _ in range(self.config.accumulate)]
         if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
+            self.throughput.hold()  # a picture is no part of a step
             draw_first(batches[0], self.job, self.job.draw_batch)
+            self.throughput.run()
         order = Order(self.step, self.progress(self.step), validates=False)
         highest = self.job.world.tell(order, self.stop.number)
         self.stop.hear(highest)  # a signal to any process stops all
@@ -185,9 +191,9 @@ class Trainer:
         self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
-        elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
+        elif not self.newest["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
-            self.shown["train"] = f", loss {self.guard.tally['losses'][-1]:.4f}"
+            self.newest["train"] = f", loss {self.guard.tally['losses'][-1]:.4f}"
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
@@ -198,7 +204,7 @@ class Trainer:
         loss = row.pop("loss")
         row |= self.throughput.read()
         self._write({"loss": loss, "lr": self.lr, **row, "peak_memory_mb": peak_memory_mb(self.learner.device)})
-        self.shown["train"] = f", loss {loss:.4f}, {row['images_per_second']:.1f} images/s"
+        self.newest["train"] = f", loss {loss:.4f}, {row['images_per_second']:.1f} images/s"
 
     def _validate(self) -> None:
         """Score the model, rank it and save it; without validation data, only save it."""
@@ -219,15 +225,15 @@ class Trainer:
             self._leave()
         validation, pictures = validated
         score = validation.values[self.monitor]
-        self.shown["val"] = f", {self.monitor} {score:.4f}"
+        self.newest["val"] = f", {self.monitor} {score:.4f}"
         is_best = self.checkpoints.rank(score, self.step)
         self.stale = 0 if is_best else self.stale + 1
         if math.isnan(score):
             _LOG.warning("training: %s is undefined at step %d, so it is not ranked", self.monitor, self.step)
         self._write({"val": validation.values, "best": is_best, "unlearned": list(validation.unlearned)})
         self.loggers.show(self.step, pictures)
-        self._save(score)
         self.reserve = time.monotonic() - start
+        self._save(score)
 
     def _save(self, score: float | None = None) -> None:
         """Write a checkpoint in the background, once it is certain that every loss so far is finite."""
@@ -259,7 +265,7 @@ class Trainer:
         self._saved_at = time.monotonic()
 
     def _resume(self) -> int:
-        """Restore the newest checkpoint, and return the position in the history."""
+        """Restore everything from the newest checkpoint, and return the size that the history had then, in bytes."""
         folder, state = self.checkpoints.newest()
         check_same(self.job, state["identity"])
         self.learner.load(load_tensors(folder / WEIGHTS), state)
@@ -330,7 +336,7 @@ class Trainer:
     def _show(self, doing: str = "") -> None:
         """Update the progress line."""
         position = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
-        self.gauge(self.progress(self.step), position + "".join(self.shown.values()) + doing)
+        self.gauge(self.progress(self.step), position + "".join(self.newest.values()) + doing)
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Wait for the checkpoint in the background, and close the history and the loggers."""

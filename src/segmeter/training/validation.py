@@ -1,6 +1,8 @@
 """Scores the model on the validation cases during training, through the inference and counting of every evaluation.
 
-Each process scores its own part of the cases (`score_share`); rank 0 joins the parts and draws pictures (`Validator`).
+So `inference.precision` decides how it computes, not `training.precision`.
+
+Each process scores its own part of the cases (`score_part`); rank 0 joins the parts and draws pictures (`Validator`).
 """
 
 import math
@@ -31,10 +33,10 @@ from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.postprocess.config import StepConfig
 from segmeter.postprocess.pipeline import needs_probs, run_steps
-from segmeter.training.data.cases import CachedDataset, Cases
+from segmeter.training.data.cases import CachedDataset, Cases, spread_evenly
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
-from segmeter.training.pictures import Pictures, spread_evenly
+from segmeter.training.pictures import Pictures
 
 UNLEARNED = 0.01  # a class of the targets counts as not found below this IoU
 
@@ -69,19 +71,19 @@ class Scored:
         The sum and the denominator of each part of the loss, (P, 2).
     objects
         From `count_objects`; None if no objects are matched.
-    shown
-        The prediction, if it will be drawn.
+    drawn
+        The prediction, if a picture will be drawn of it.
     """
 
     index: int
     counts: NDArray[np.int64]
     terms: NDArray[np.float64]
     objects: NDArray[np.float64] | None = None
-    shown: Prediction | None = None
+    drawn: Prediction | None = None
 
 
 @dataclass(kw_only=True)
-class Share:
+class PartScores:
     """The results of one process for its part of the cases. `signal` is the one that cut it short, or 0."""
 
     scored: list[Scored] = field(default_factory=list)
@@ -89,13 +91,13 @@ class Share:
     signal: int = 0
 
 
-def score_share(
+def score_part(
     job: TrainJob, learner: Learner, *, stop: StopSignals, on_case: Callable[[int], None] = lambda done: None
-) -> Share:
+) -> PartScores:
     """Score the published weights of rank 0 on this process's part of the cases.
 
-    Every process of the run calls it, and none waits for another after the start. Each process has its own running
-    statistics of batch norm, so they are first copied from rank 0.
+    Every process of the run calls it. Each has its own running statistics of batch norm, so they are first copied from
+    rank 0. From then on no process waits for another one.
 
     Parameters
     ----------
@@ -106,41 +108,41 @@ def score_share(
     learner
         Its loss is reported as if all cases were one batch. Region losses count each case on its own.
     stop
-        Asked after each case; a signal ends the share early.
+        Asked after each case; a signal ends the part early.
     on_case
         Called after each case with the number of cases of this process that are done.
 
     Returns
     -------
-    The results until a fault or a signal came. `join_shares` turns them into scores, and raises.
+    The results until a fault or a signal came. `join_parts` turns them into scores, and raises.
     """
     cases = job.data.val_cases
     steps = job.settings.steps
     world = job.world
-    share = Share()
+    part = PartScores()
     assert cases is not None
     world.copy_first(learner.published.state_dict().values())
-    drawn = spread_evenly(len(cases), job.settings.training.pictures) if job.draw else ()
+    pictured = spread_evenly(len(cases), job.settings.training.pictures) if job.draw else ()
     try:
         for index, prediction, counts in _predict(learner, cases, world, probs=needs_probs(steps)):
             if stop:
-                share.signal = stop.number
+                part.signal = stop.number
                 break
-            shown = prediction if index in drawn else None
             terms = prediction.loss
             assert terms is not None  # there is a mask
             objects = count_objects(prediction, steps, cases.spec) if steps else None
-            share.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, shown=shown))
-            on_case(len(share.scored))
+            drawn = prediction if index in pictured else None
+            part.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, drawn=drawn))
+            on_case(len(part.scored))
     except Exception as error:  # the other processes learn of it when they are done with their parts
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
         text = f"validation: process {world.rank + 1} of {world.size} failed: {reason}."
-        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(text)
-    return share
+        part.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(text)
+    return part
 
 
-def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tuple[Validation, list[Prediction]]:
-    """Add up the shares of all processes, in the order of the cases, and collect the predictions that will be drawn.
+def join_parts(parts: Sequence[PartScores], spec: ClassSpec, *, total: int) -> tuple[Validation, list[Prediction]]:
+    """Add up the parts of all processes, in the order of the cases, and collect the predictions that will be drawn.
 
     Raises
     ------
@@ -151,9 +153,9 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     OverflowedError
         The model's output for a case is not finite.
     """
-    for fault in (share.fault for share in shares if share.fault is not None):
+    for fault in (part.fault for part in parts if part.fault is not None):
         raise fault
-    scored = sorted((case for share in shares for case in share.scored), key=lambda case: case.index)
+    scored = sorted((case for part in parts for case in part.scored), key=lambda case: case.index)
     if not scored:
         raise DataError("validation: there is no case to validate on.")
     if [case.index for case in scored] != list(range(total)):
@@ -170,7 +172,7 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     values["loss"] = divide_terms(np.stack([case.terms for case in scored], dtype=np.float64))
     classes = zip(spec.names, overlap.iou, overlap.support, strict=True)
     unlearned = tuple(name for name, iou, support in classes if support > 0 and iou < UNLEARNED)
-    return Validation(values=values, unlearned=unlearned), [case.shown for case in scored if case.shown is not None]
+    return Validation(values=values, unlearned=unlearned), [case.drawn for case in scored if case.drawn is not None]
 
 
 def _predict(
@@ -258,12 +260,12 @@ class Validator:
         self._learner = learner
         self._show = show
         self._stop = stop
-        self._given_up: Share | None = None
+        self._given_up: PartScores | None = None
         self._total = 0 if job.data.val_cases is None else len(job.data.val_cases)
         self._pictures = Pictures(job.folder, draw=job.draw, step=step)
 
     def __call__(self, step: int, lr: float) -> tuple[Validation, dict[str, Path]] | None:
-        """Validate after a step.
+        """Validate after a step, and draw the pictures of this validation.
 
         Returns
         -------
@@ -282,23 +284,23 @@ class Validator:
             seconds_left = (self._total - done) * (time.monotonic() - start) / done
             self._show(f", validating {done} of {self._total}, {seconds_left:.0f} s left")
 
-        share = score_share(self._job, self._learner, stop=self._stop, on_case=on_case)
-        if share.signal:
-            self._given_up = share
+        part = score_part(self._job, self._learner, stop=self._stop, on_case=on_case)
+        if part.signal:
+            self._given_up = part
             return None
-        shares: list[Share] = world.gather(share)
-        self._stop.hear(max(share.signal for share in shares))
-        if any(share.signal for share in shares):
+        parts: list[PartScores] = world.gather(part)
+        self._stop.hear(max(part.signal for part in parts))
+        if any(part.signal for part in parts):
             return None
         try:
-            validation, shown = join_shares(shares, self._job.data.train_cases.spec, total=self._total)
+            validation, drawn = join_parts(parts, self._job.data.train_cases.spec, total=self._total)
         except OverflowedError as error:
             raise RunError(
                 f"training: the model's output is NaN or infinite at step {step} (lr {lr:.3g}; validation "
                 f"case {error.case_id!r}). Earlier checkpoints stay; lower optimizer.lr "
                 f"({self._job.settings.optimizer.lr:g}), set training.clip_norm, or try inference.precision=float32."
             ) from error
-        return validation, self._pictures.save(shown, step)
+        return validation, self._pictures.save(drawn, step)
 
     def settle(self) -> None:
         """After the save, let the other processes finish a validation that was cut short here."""

@@ -12,7 +12,7 @@ from PIL import Image
 
 from segmeter.cli.commands import _parts
 from segmeter.cli.commands import eval as evaluating
-from segmeter.cli.commands._parts import keep_threads, model_card, open_device
+from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
 from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.data.config import CamvidConfig
 from segmeter.data.verification.report import build_dataset, check_dataset
@@ -28,11 +28,11 @@ FACTS = {"checkpoint_sha256": "abc", "data": "def", "trained": {"step": 3}}
 def test_a_cpu_keeps_the_memory_that_it_frees_and_each_process_takes_a_gpu_of_its_own(monkeypatch):
     kept: list[int] = []
     monkeypatch.setattr(_parts, "keep_freed_memory", lambda: kept.append(1))
-    assert open_device("cpu", 3) == CPU
+    assert prepare_device("cpu", 3) == CPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert open_device("auto") == torch.device("cuda")
-    assert open_device("cuda", 1) == torch.device("cuda", 1)
+    assert prepare_device("auto") == torch.device("cuda")
+    assert prepare_device("cuda", 1) == torch.device("cuda", 1)
     assert kept == [1], "the CPU alone"
 
 

@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _scores, _show, draw_batch, draw_validated
+from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _print_end, _scores, draw_batch, draw_validated
 from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
 from segmeter.models.config import UnetConfig
@@ -20,9 +20,10 @@ from segmeter.records import read_json_lines
 from segmeter.report.pictures.flatten import GAP, MARGIN, draw_overlay, flatten
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.training.config import TrainingConfig
+from segmeter.training.data.cases import Budget
 from segmeter.training.job import TrainResult
 from tests.cli.sharded import done, latest, run
-from tests.data.crafted import make_folder, noise, write_zarr
+from tests.data.crafted import listed, make_folder, noise, put, write_zarr
 from tests.models.parts import make_card, make_spec
 
 RESULT = TrainResult(
@@ -32,7 +33,7 @@ RESULT = TrainResult(
 
 
 def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
-    _show(tmp_path, TrainingConfig(), RESULT, 0)
+    _print_end(tmp_path, TrainingConfig(), RESULT, 0)
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "20 steps, 2.5 epochs in 61 s (3.1 images/s), ended by: steps=20",
@@ -40,16 +41,16 @@ def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
         f"report    {tmp_path / 'report.html'}",
     ]
     assert err == ""
-    _show(tmp_path, TrainingConfig(), RESULT, 300)
+    _print_end(tmp_path, TrainingConfig(), RESULT, 300)
     assert capsys.readouterr().out.startswith("20 of 300 planned steps, 2.5 epochs")
-    _show(tmp_path, TrainingConfig(), replace(RESULT, unlearned=("car", "tree")), 0)
+    _print_end(tmp_path, TrainingConfig(), replace(RESULT, unlearned=("car", "tree")), 0)
     said = "warning: IoU below 0.01 at the best checkpoint, though the validation masks hold them: car, tree.\n"
     assert capsys.readouterr().err == said
 
 
 def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(tmp_path, capsys):
     result = replace(RESULT, score=None, best=None, values={})
-    _show(tmp_path, TrainingConfig(), result, 0)
+    _print_end(tmp_path, TrainingConfig(), result, 0)
     assert f"last      not validated   {tmp_path / 'checkpoints' / 'last'}\n" in capsys.readouterr().out
     assert _scores(result) == {}
     assert list(_scores(RESULT).items()) == [("iou/car", 0.25), ("mean_iou", None)]
@@ -131,6 +132,32 @@ def test_seven_images_train_without_an_override_beside_the_data(capsys):
         assert config[group][name] == value, key
     assert "planned   training.batch_size=4 data.mean=auto data.std=auto" in capsys.readouterr().out
     assert latest("train", "checkpoints/best/manifest.json")["card"]["mean"] != [0.485, 0.456, 0.406]
+
+
+def test_oddities_of_the_data_are_said_once_and_the_built_in_cells_have_none(capsys):
+    listed(Path("set"), train="a b", val="c")
+    put(Path("set/images/b.png"), Path("set/images/a.png").read_bytes())
+    data = ["data=folder", "data.root=set", "data.lists=.", "data.classes=[background,cell,rare]"]
+    folder = done("train", *data, *MODEL, "augment.crop=[32,32]", "training.workers=0", "training.steps=1")
+    said = capsys.readouterr().err
+    for line in ("warning: data, train: no pixel of rare; their", "warning: data, train: images that are equal to"):
+        assert said.count(line) == 1
+        assert line.removeprefix("warning: ") in (folder / "log.txt").read_text()
+    done("train", "debug=fast", *CELLS)
+    assert "data" not in capsys.readouterr().err
+
+
+def test_planes_are_read_from_their_files_each_time_and_take_no_memory(monkeypatch):
+    for number in range(4):
+        put(Path("set/images", f"v{number}.npy"), noise(3, 32 * 32, None, seed=number).reshape(3, 32, 32))
+        put(Path("set/masks", f"v{number}.npy"), noise(3, 32 * 32, None, seed=9 + number).reshape(3, 32, 32) % 2)
+    kept = []
+    reserve = Budget.reserve
+    monkeypatch.setattr(Budget, "reserve", lambda budget, size: kept.append(reserve(budget, size)) or kept[-1])
+    data = ["data=folder", "data.root=set", "data.planes=k", "data.classes=[a,b]", "data.in_channels=1"]
+    done("train", *data, *MODEL, "training.workers=0", "training.steps=1")
+    assert kept
+    assert not any(kept)
 
 
 def test_what_is_given_stays():

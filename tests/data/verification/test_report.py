@@ -90,7 +90,7 @@ def test_cases_of_a_split_that_is_not_read_are_in_no_other(tmp_path):
     config = listed(tmp_path, train="a b", val="c", test="b")
     put(tmp_path / "masks" / "c.png", b"no mask")  # what else is wrong is still said
     with pytest.raises(DataError) as refusal:
-        open_splits(config, ["train", "val"], unread=["test"])
+        open_splits(config, ["train", "val"], names_of=["test"])
     assert "`train and test` to share no case, got 1: b. Keep each in one split." in str(refusal.value)
     assert "masks/c.png" in str(refusal.value)
 
@@ -100,7 +100,7 @@ def test_a_split_that_is_not_read_may_be_missing(tmp_path, absent):
     config = listed(tmp_path, train="a", val="b", test="c")
     (tmp_path / absent).unlink()
     put(tmp_path / "images" / "c.png", b"no image")
-    assert [len(each) for each in open_splits(config, ["train", "val"], unread=["test"])[0]] == [1, 1]
+    assert [len(each) for each in open_splits(config, ["train", "val"], names_of=["test"])[0]] == [1, 1]
 
 
 def test_a_description_has_classes_with_shares_and_channels_by_name(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from segmeter.errors import DataError
-from segmeter.training.data.batches import Batches, RandomNumbers, Windows
+from segmeter.training.data.batches import Batches, RandomNumbers, Samples
 from tests.training.tiny import TinyCases, TinySource
 
 
@@ -28,7 +28,7 @@ class CountingSource:
         self.threads.add(threading.current_thread().name)
         self.torch_threads.add(torch.get_num_threads())
         value = 10 * epoch + index
-        return Windows(
+        return Samples(
             np.full((1, 2, 3, 3), value, np.uint8),
             np.full((1, 2, 3), value, self.dtype),
             np.array([value], np.int64),

@@ -23,7 +23,7 @@ from segmeter.threads import count_is_set, share_cores
 _LOG = logging.getLogger(__name__)
 
 
-def open_device(name: str, local: int = 0) -> torch.device:
+def prepare_device(name: str, local: int = 0) -> torch.device:
     """Choose the device and the number of threads, and on a CPU let the process keep freed memory.
 
     Parameters

@@ -13,7 +13,7 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device
+from segmeter.cli.commands._parts import keep_threads, open_card_images, prepare_device
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
 from segmeter.cli.objective import find_objective, record_results, settle_metrics
@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate, and return the objective, which a sweep may optimise."""
-    device = open_device(config.device)
+    device = prepare_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, user_card=config.model, spec=config.data.spec())
     card = checkpoint.card
     config = config.replace(metrics=settle_metrics(config.metrics, card.spec, instances=config.data.instances))
@@ -94,7 +94,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
 
 def run_predict(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
-    device = open_device(config.device)
+    device = prepare_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, user_card=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
-from segmeter.cli.commands._parts import keep_threads, model_card, open_device
+from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
@@ -39,15 +39,14 @@ from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.report.pictures.maps import HATCHED
 from segmeter.schema import as_plain
-from segmeter.training.clock import FOLDER, TABLE, TRACE
+from segmeter.training.clock import PROFILE, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases
+from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases, spread_evenly
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import PartReader
 from segmeter.training.job import TrainData, TrainJob, TrainResult, TrainSettings, check_job
-from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
 from segmeter.training.step import time_step
 from segmeter.training.trainer import check_resumed, follow, train
@@ -66,7 +65,7 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
         run_folds(config, job, config.folds)
         return None
     place, minutes = find_rank(), config.training.stall_minutes
-    device = open_device(config.device, place.local if place else 0)
+    device = prepare_device(config.device, place.local if place else 0)
     with joined(place, device, None if minutes is None else 60 * minutes) as world:
         return _train(config, job, device, world)
 
@@ -78,7 +77,9 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     # refuses an unknown monitor before any data is read or drawn
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
-        (train_data, val_data), (train_report, val_report) = open_splits(config.data, ["train", "val"], unread=["test"])
+        splits = ["train", "val"]
+        (train_data, val_data), (train_report, val_report) = open_splits(config.data, splits, names_of=["test"])
+    # chooses a crop and a batch size that are "auto"; with training.plan it chooses more
     plan = plan_training(config.training, config.data, config.augment, train_report=train_report, device=device.type)
     build_job = partial(
         _build_job,
@@ -91,29 +92,31 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     )
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
         plan = _fit(plan, config, job, build_job, train_report=train_report, val_cases=val_report.n_planes)
-    config = world.share(_planned(config, plan))
-    train_job = build_job(config)
+    planned = world.broadcast(_planned(config, plan))
+    train_job = build_job(planned)
     if not world.leads:
         follow(train_job)
         return None
     check_job(train_job)
-    weights = getattr(train_job.segmenter.network, "start", None)
+    weights = getattr(train_job.segmenter.network, "weights_report", None)
     facts = {
         "data": train_report.content_sha256,
         "val_data": val_report.content_sha256,
-        "data_root": known_place(Path(config.data.root).expanduser()),  # where eval finds the data again
+        "data_root": known_place(Path(planned.data.root).expanduser()),  # where eval finds the data again
         "planned": as_plain(plan.chosen),
     } | ({} if weights is None else {"initial_weights": weights})
-    with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
+    with open_run(planned, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
-        _say(plan)
-        advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
+        _print_plan(plan)
+        for line in dict.fromkeys([*train_report.warnings, *val_report.warnings]):
+            _LOG.warning("%s", line)
+        advise(planned.data, train_data, val_data, validates=planned.training.validate_every is not None)
         result = train(replace(train_job, folder=folder))
-        planned = {"planned_steps": plan.steps} if plan.steps else {}
-        note_done(folder, {**_scores(result), "steps": result.steps, **planned, "seconds": round(result.seconds, 1)})
+        expected = {"planned_steps": plan.steps} if plan.steps else {}
+        note_done(folder, {**_scores(result), "steps": result.steps, **expected, "seconds": round(result.seconds, 1)})
         write_report(folder)
-    _show(folder, config.training, result, plan.steps)
+    _print_end(folder, planned.training, result, plan.steps)
     return result.score
 
 
@@ -131,9 +134,10 @@ def _fit(
     train_report: DataReport,
     val_cases: int,
 ) -> TrainPlan:
-    """Time some warm steps, show the first loss, and fit the plan to the time budget. Then time and fit once more.
+    """Time some warm steps, show the first loss, and fit the plan to the time budget.
 
-    The second fit starts again from the given plan, so a first measurement that was too slow does no lasting harm.
+    If that changes the plan, time a step of the fitted one, and fit the given plan once more by what was learned. So a
+    first measurement that was too slow does no lasting harm.
     """
     chosen_keys = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
@@ -143,24 +147,18 @@ def _fit(
         field = type(values).model_fields.get(name)
         return field is not None and key not in chosen_keys and getattr(values, name) == field.default
 
-    unfitted = plan
-    step_s = 0.0  # seconds that a step of the unfitted plan takes
     limit_s = TIMING_SHARE * (plan.training.budget_seconds or 0)
-    for is_second in (False, True):
-        planned = _planned(config, plan)
-        train_job = build_job(planned)
-        seconds, loss = time_step(train_job, limit_s=limit_s)
-        step_s = step_s * seconds / plan.step_s if is_second else seconds
-        if not is_second:
-            threads = f" in {torch.get_num_threads()} threads" if train_job.settings.device == "cpu" else ""
-            sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
-            sys.stdout.flush()
-        plan = fit_budget(
-            unfitted, config.model, step_s=step_s, train_report=train_report, val_cases=val_cases, is_open=is_open
-        )
-        if _planned(config, plan) == planned:
-            break
-    return plan
+    train_job = build_job(_planned(config, plan))
+    step_s, loss = time_step(train_job, limit_s=limit_s)
+    threads = f" in {torch.get_num_threads()} threads" if train_job.device.type == "cpu" else ""
+    sys.stdout.write(f"measured  {step_s:.2g} s a step{threads}, loss {loss:.4f} before training\n")
+    sys.stdout.flush()
+    fit = partial(fit_budget, plan, config.model, train_report=train_report, val_cases=val_cases, is_open=is_open)
+    fitted = fit(step_s=step_s)
+    if _planned(config, fitted) == _planned(config, plan):
+        return fitted
+    seconds, _ = time_step(build_job(_planned(config, fitted)), limit_s=limit_s)
+    return fit(step_s=step_s * seconds / fitted.step_s)  # corrected by what the fitted plan's step takes in truth
 
 
 def _build_job(
@@ -175,7 +173,7 @@ def _build_job(
 ) -> TrainJob:
     """Return the job to train, with its first weights. A new run gets its folder later."""
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=train_report.class_pixels)
-    torch.manual_seed(config.training.seed)
+    torch.manual_seed(config.training.seed)  # of the initial weights; `training_environment` seeds the loop
     segmenter = build_segmenter(model_card(config.data, config.model, train_report))
     return TrainJob(
         folder=resumed or NO_FOLDER,
@@ -187,14 +185,13 @@ def _build_job(
             loggers=config.logger.all,
             device=str(device),
             identity={key: as_plain(getattr(config, key)) for key in ("loss", "augment", "data")},
-            shown=mask(as_plain(config)),
+            masked=mask(as_plain(config)),
             steps=_steps(config),
             allow_changes=config.allow_changes,
         ),
         data=_open_data(config, train_data, val_data, train_report=train_report, world=world, device=device),
         segmenter=segmenter,
         loss=loss,
-        cores=bool(_steps(config)),
         resume=resumed is not None,
         world=world,
         draw=partial(draw_validated, spec=train_data.spec),
@@ -212,20 +209,23 @@ def _open_data(
     device: torch.device,
 ) -> TrainData:
     """Return the samples to train on and the cases to validate on. Volumes are replaced by their planes."""
-    cache_budget, presence = Budget(int(config.training.cache_gb * 1e9)), train_report.presence
+    presence = train_report.presence
     overfit_batches = config.training.overfit_batches
     if overfit_batches:  # train and validate on the first cases only
         data = val_data = data.subset(range(min(len(data), overfit_batches * int(config.training.batch_size))))
         presence = presence[: len(data)]
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     val_cases: Dataset | PlaneCases = val_data
-    if isinstance(data, VolumeSet) and isinstance(val_data, VolumeSet):
+    if isinstance(data, VolumeSet):
+        assert isinstance(val_data, VolumeSet)  # both splits are of one kind
         planes = PlaneCases(data, empty=config.data.empty_planes)
         val_cases = PlaneCases(val_data)
-        cases = CachedDataset(planes, Budget(0))  # unpacked planes need no cache
+        cache_budget = Budget(0)  # unpacked planes are mapped files, which the system caches
+        cases = CachedDataset(planes, cache_budget)
         presence = planes.presence
         sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
     else:
+        cache_budget = Budget(int(config.training.cache_gb * 1e9))
         data_with_cores = replace(data, core_depth=getattr(config.data, "core_depth", None))
         cases = CachedDataset(data_with_cores, cache_budget, parts=PartReader(data))
     source = SampleSource(
@@ -255,8 +255,8 @@ def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
     return () if getattr(config.data, "core_depth", None) is None else SEPARATING
 
 
-def _say(plan: TrainPlan) -> None:
-    """Show what was planned, as overrides that could be typed."""
+def _print_plan(plan: TrainPlan) -> None:
+    """Print the planned values, as overrides that could be typed."""
     if plan.chosen:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
@@ -272,7 +272,7 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
-def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
+def _print_end(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
     """Print how the training ended, its best checkpoint, and the answers of debug=overfit and debug=profile."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
@@ -290,8 +290,8 @@ def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: in
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
-    if config.profile_steps and (folder / FOLDER / TABLE).is_file():
-        sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
+    if config.profile_steps and (folder / PROFILE / TABLE).is_file():
+        sys.stdout.write(f"profile   {folder / PROFILE / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         is_fitted = result.reason.startswith("stop_at")
         verdict = "fits" if is_fitted else f"DOES NOT FIT: below {config.stop_at:g}"

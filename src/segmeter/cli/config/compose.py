@@ -40,7 +40,7 @@ from segmeter.schema import REQUIRED, defaults
 SWEEP_LIMIT = 1000  # a sweep has at most this many jobs, as all are checked before the first one starts
 _RESOLVER_PREFIX = "ValueError raised while resolving interpolation: "
 Choices = dict[str, list[str]]  # the options of each group; [] for a group that the command lacks
-# AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is not a list
+# AttributeError is raised if a mapping replaces a null of Hydra's own, ValueError if a defaults list is not a list.
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
 

@@ -17,18 +17,17 @@ from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import flatten, read_yaml
-from segmeter.schema import REQUIRED, Config, defaults
+from segmeter.schema import REQUIRED, Config
 from segmeter.schema.invalid import problems_by_key
 from segmeter.schema.registry import name_of
 
 _NEW_KEYS = ("resume", "allow_changes", "plugins")  # a resumed run takes these from the command line, never its own
 AUTO = "auto"
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
-PLANNED_RATE = 3e-3  # the learning rate of AdamW with training=auto, from random weights
 
 
 def convert(
-    root: type[Config], job: Composed, *, command: str, problems: list[str], fill: bool = True
+    root: type[Config], composed: Composed, *, command: str, problems: list[str], fill: bool = True
 ) -> Config | None:
     """Check the values of a job.
 
@@ -36,6 +35,8 @@ def convert(
     ----------
     root
         The schema of the command.
+    composed
+        The job as Hydra composed it.
     command
         The name of the command, for lines that point to its help.
     problems
@@ -43,17 +44,17 @@ def convert(
     fill
         Whether to complete the values first.
     """
-    values = job.values
+    values = composed.values
     fill_problems: tuple[str, ...] = ()
     try:
         if fill:
-            values = fill_resumed(job)
+            values = fill_resumed(composed)
         if fill and command in (*WITH_TRAINED_DATA, "predict"):
             from segmeter.cli.config.trained_data import fill_trained
 
-            values = fill_trained(command, values, job.overrides, data=command in WITH_TRAINED_DATA)
+            values = fill_trained(command, values, composed.overrides, data=command in WITH_TRAINED_DATA)
         if fill and command == "train":
-            values = fill_recipe(values, job)
+            values = fill_recipe(values, composed)
     except InputError as error:
         fill_problems = error.problems
     # without a checkpoint, its data is unknown
@@ -71,14 +72,14 @@ def convert(
         config = root.model_validate(values)
     except ValidationError as error:
         by_key = problems_by_key(error, root, values, advice=advice)
-        unreported |= set(_followers(job, by_key))  # a line on the followed key is enough
+        unreported |= set(_followers(composed, by_key))  # a line on the followed key is enough
         unreported |= set(_UNREAD.findall("\n".join(problems)))  # these have a line already
         problems.extend(line for key, lines in by_key.items() if key not in unreported for line in lines)
         return None
     return None if fill_problems else config
 
 
-def fill_resumed(job: Composed) -> dict[str, Any]:
+def fill_resumed(composed: Composed) -> dict[str, Any]:
     """Return the values of a job that resumes a run: the run's own, except for those that the job sets.
 
     A preset sets many keys at once. With one, the job's values count, and the run's own only fill in required values
@@ -89,7 +90,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     ConfigError
         The run's configuration can't be read, or it used plugins that are not named again.
     """
-    values = job.values
+    values = composed.values
     resume = values.get("resume")
     if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
@@ -98,11 +99,11 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     if missing:
         remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."
         raise ConfigError(expected("resume", "plugins", f"to name those of {resume}", missing, remedy))
-    keys = [line.partition("=")[0].lstrip("+~").partition("@")[0] for line in job.overrides]
+    keys = [line.partition("=")[0].lstrip("+~").partition("@")[0] for line in composed.overrides]
     if set(PRESETS) & set(keys):
         return {key: _fill_required(value, saved.get(key)) for key, value in values.items()}
     filled = copy.deepcopy({**values, **saved})
-    for key in [*(key for key in keys if key in GROUPS), *_NEW_KEYS, *keys, *_followers(job, keys)]:
+    for key in [*(key for key in keys if key in GROUPS), *_NEW_KEYS, *keys, *_followers(composed, keys)]:
         _copy_key(key, values, filled)
     return filled
 
@@ -129,36 +130,21 @@ def _fill_required(value: Any, saved: Any) -> Any:
     return saved if value == REQUIRED else value
 
 
-def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
-    """Choose the loss and the learning rate of a training that leaves them open.
+def fill_recipe(values: dict[str, Any], composed: Composed) -> dict[str, Any]:
+    """Choose the loss and the learning rate of a training that leaves them open, see `fill_loss_and_rate`.
 
-    Planes of volumes, cores of objects and `training=auto` train with the sum of focal loss and Dice loss, because
-    focal loss alone misses small objects there. `training=auto` also weighs rare classes a little more, and trains
-    random weights at three times the usual rate, so that few steps suffice (docs/results.md). A chosen loss or
-    optimizer stays. With a user's own folder of configurations both stay, as a file there may have chosen them.
+    With a user's own folder of configurations both stay, as a file there may have chosen them. A resumed run has its
+    own.
     """
-    from segmeter.losses.config import FocalConfig, SumConfig
-    from segmeter.training.config import AdamWConfig
+    from segmeter.training.plan import fill_loss_and_rate
 
-    if job.own_files or values.get("resume") not in (None, AUTO):
+    if composed.own_files or values.get("resume") not in (None, AUTO):
         return values
-    chosen = {line.lstrip("+~").partition("=")[0].partition(".")[0] for line in job.overrides}
-    data, model, training = (values.get(group) or {} for group in ("data", "model", "training"))
-    filled = dict(values)
-    is_planned = bool(training.get("plan"))
-    needs_dice = is_planned or data.get("planes") is not None or data.get("core_depth") is not None
-    if needs_dice and "loss" not in chosen and values.get("loss") == defaults(FocalConfig):
-        filled["loss"] = defaults(SumConfig)
-        if is_planned and data.get("task") == "multiclass":
-            filled["loss"]["focal"] = filled["loss"]["focal"] | {"class_weights": "mild"}
-    adamw = defaults(AdamWConfig)
-    is_open = is_planned and "optimizer" not in chosen and values.get("optimizer") == adamw
-    if is_open and model.get("weights") is None:
-        filled["optimizer"] = adamw | {"lr": PLANNED_RATE}
-    return filled
+    chosen = {line.lstrip("+~").partition("=")[0].partition(".")[0] for line in composed.overrides}
+    return fill_loss_and_rate(values, chosen)
 
 
-def _followers(job: Composed, keys: Iterable[str]) -> list[str]:
+def _followers(composed: Composed, keys: Iterable[str]) -> list[str]:
     """Return the keys that take their value from one of `keys`, such as training.seed from seed."""
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in flatten(job.raw).items() if isinstance(value, str) and value in followed]
+    return [key for key, value in flatten(composed.raw).items() if isinstance(value, str) and value in followed]

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from segmeter.cli.config.schema import Command, Common, Launched, Measured, Seeded, Sharded
-from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
+from segmeter.data.classes_config import TimeoutSeconds
+from segmeter.data.config import DATA, PlaneAxis
 from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys, SuspectsKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig

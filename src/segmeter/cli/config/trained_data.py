@@ -1,8 +1,9 @@
-"""Completes the configuration of `eval`, `tune` and `predict` from the checkpoint, so that users need not repeat it.
+"""Takes the settings of the data from a checkpoint, so that users of `eval`, `tune` and `predict` need not repeat them.
 
 Command-line values override the checkpoint's, and these override defaults. A checkpoint holds values only, and the
 schema checks them like any others. Only the user sets the split and the limits that protect the reading of files
-(`max_pixels`, `timeout_s`, `allow_links`). `describe_data` gives the values that `train` stores in a checkpoint.
+(`max_pixels`, `timeout_s`, `allow_links`). `describe_data` gives the values that `train` stores in a checkpoint, and
+`own_data` the data set on which `export` tries a model.
 """
 
 import logging

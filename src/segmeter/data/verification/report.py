@@ -79,7 +79,7 @@ def check_dataset(dataset: Dataset, *, use_cache: bool = True) -> DataReport:
 
 
 def check_splits(
-    datasets: Sequence[Dataset], *, problems: Iterable[str] = (), use_cache: bool = True, unread: Sequence[Dataset] = ()
+    datasets: Sequence[Dataset], *, problems: Iterable[str] = (), use_cache: bool = True, named: Sequence[Dataset] = ()
 ) -> tuple[DataReport, ...]:
     """Check several splits of one data set, and check that no two share a case's name or an image.
 
@@ -91,7 +91,7 @@ def check_splits(
         Problems of splits that could not be opened.
     use_cache
         Whether to skip files that are unchanged since an earlier start, see `segmeter.data.verification.verify`.
-    unread
+    named
         Other splits, which may not have a case of the same name; none of their files is read.
 
     Raises
@@ -111,7 +111,7 @@ def check_splits(
     hashes = [findings.hashes for findings in verified]
     for (first, first_hashes), (second, second_hashes) in combinations(zip(datasets, hashes, strict=True), 2):
         lines += _shared(first, first_hashes, second, second_hashes)
-    lines += [line for dataset in datasets for other in unread for line in _shared(dataset, [], other, [])]
+    lines += [line for dataset in datasets for other in named for line in _shared(dataset, [], other, [])]
     if lines:
         raise DataError(list(dict.fromkeys(lines)))
     return tuple(_report(dataset, findings) for dataset, findings in zip(datasets, verified, strict=True))
@@ -287,7 +287,7 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
 
 
 def open_splits(
-    config: DataConfig, splits: Sequence[str], *, unread: Sequence[str] = ()
+    config: DataConfig, splits: Sequence[str], *, names_of: Sequence[str] = ()
 ) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
     """Open splits and read all of their files once, so that all problems are reported before any work starts.
 
@@ -301,7 +301,7 @@ def open_splits(
         not read again.
     splits
         Each of "train", "val", "test" and "all".
-    unread
+    names_of
         Other splits, if they exist, which may not have a case of the same name; none of their files is read.
 
     Returns
@@ -317,16 +317,16 @@ def open_splits(
     """
     datasets: list[Dataset] = []
     problems: list[str] = []
-    others: list[Dataset] = []
-    for split in unread:
-        with suppress(DataError):  # the data may have no such list, or no masks for it
-            others.append(_open(config, split))
+    named: list[Dataset] = []
     for split in splits:
         try:
             datasets.append(replace(_open(config, split), streams=not config.instances))
         except DataError as error:
             problems += error.problems
-    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", unread=others)
+    for split in names_of:
+        with suppress(DataError):  # the data may have no such list, or no masks for it
+            named.append(_open(config, split))
+    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", named=named)
     pinned = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(pinned), reports
 

@@ -1,8 +1,9 @@
-"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged.
+"""Reads every file of a data set once before work starts, except those whose findings an earlier start has stored.
 
 A file counts as unchanged while its path, size, modification time, status change time and inode are the same. Writing
 into a file changes its status time even if size and modification time are put back. If a file was read less than
-`SETTLED_SECONDS` after its last change, a later write could get the same times, so it is verified again.
+`SETTLED_SECONDS` after its last change, a later write could get the same times. So its findings are not stored, and the
+next start reads it again.
 """
 
 import io
@@ -113,7 +114,8 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
     dataset
         All its cases are read.
     use_cache
-        Whether to use the findings of earlier starts. The findings of this one are stored either way.
+        Whether to use the findings of earlier starts. Those of this one are stored either way, except for files that
+        have just changed.
     """
     dtype = row_dtype(dataset)
     store = _store(dataset, dtype)

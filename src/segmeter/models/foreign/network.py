@@ -209,13 +209,18 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
 
 def resize(maps: Tensor, size: tuple[int, ...], mode: str | None = None, *, antialias: bool = False) -> Tensor:
     """Resize (..., H, W) as torchvision does. Without a mode, logits are resized bilinearly, labels to the nearest."""
-    resized: Tensor
-    if mode is None and not maps.is_floating_point():
-        # torchvision resizes integers as float32, which rounds labels above 2^24
-        resized = vision.resize(maps.double(), [*size], InterpolationMode.NEAREST).to(maps.dtype)
-    else:
-        resized = vision.resize(maps, [*size], InterpolationMode(mode or "bilinear"), antialias=antialias)
-    return resized
+    if mode is not None or maps.is_floating_point():
+        resized: Tensor = vision.resize(maps, [*size], InterpolationMode(mode or "bilinear"), antialias=antialias)
+        return resized
+    # torchvision resizes integers as float32, which rounds labels above 2^24. In float64 the nearest pixel is sometimes
+    # another one. So the numbers of the rows and columns are resized instead.
+    rows, columns = (
+        vision.resize(
+            torch.arange(old, dtype=torch.float32, device=maps.device)[None, None], [1, new], InterpolationMode.NEAREST
+        )
+        for old, new in zip(maps.shape[-2:], size, strict=True)
+    )
+    return maps[..., rows.flatten().long()[:, None], columns.flatten().long()]
 
 
 def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:

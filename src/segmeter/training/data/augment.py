@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
+from segmeter.models.segmenter import FULL_SCALE
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import RandomNumbers
 from segmeter.training.data.epoch import AUGMENT, make_rng
@@ -28,7 +29,6 @@ _DRAWN = (
     *("blur", "brightness", "contrast", "saturation", "gamma", "noise"),
 )
 _TONES = ("blur", "brightness", "colour", "contrast", "saturation", "gamma", "noise")
-_FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 _TINY = 1e-6  # keeps divisions by the range of a constant image finite
 
 
@@ -85,7 +85,7 @@ class Augment:
         uniforms = dict(zip(_DRAWN, random_numbers.table.T, strict=False))
         turns = self.config.rotate or self.config.shear
         recolours = any(getattr(self.config, name) for name in _TONES)
-        full_scale = _FULL_SCALE.get(image.dtype)
+        full_scale = FULL_SCALE.get(image.dtype)
         if full_scale is not None and (turns or recolours):
             image = image.to(torch.float32).div_(full_scale)
         for name, axis in (("flip_horizontal", -1), ("flip_vertical", -2)):

@@ -12,7 +12,8 @@ Size = tuple[int, int]
 
 LARGEST_SIDE = 512  # pixels; with the crop "auto", images larger than a square of this side are cropped
 CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
-_VARYING = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # they suit any image
+# The changes that make each repeat of a sample another one. Mirroring has few variants, and saturation none in grey.
+_VARYING = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")
 LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left
 
 Edge = Annotated[int, Unit("pixels"), Field(ge=LEAST_CROP, le=16384)]
@@ -71,7 +72,7 @@ class AugmentConfig(Config, title="augment"):
 
     @property
     def changes_values(self) -> bool:
-        """Whether a sample's values differ each time it is drawn. Mirroring alone gives too few variants."""
+        """Whether a sample's values differ each time it is drawn, often enough to repeat it within an epoch."""
         return any(getattr(self, name) > 0 for name in _VARYING)
 
     @property

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
-from segmeter.bridge.arrays import to_torch
+from segmeter.bridge.arrays import indexable, to_torch
 from segmeter.bridge.host_copier import Uploader
 from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
 
 
-class Windows(NamedTuple):
-    """Samples as stored, and the resizing that is left to the device, if any.
+class Samples(NamedTuple):
+    """The samples of a batch as they are stored, and the resizing that is left to the device, if any.
 
     The image is (B, H, W, C), and the target (B, H, W) or (B, K, H, W). `indices` holds the number of each sample,
     int64 (B,): its case's, plus the number of cases for each time that the epoch had the case before.
@@ -40,7 +40,7 @@ class BatchSource(Protocol):
     def __len__(self) -> int:
         """Return the batches per epoch."""
 
-    def batch(self, epoch: int, index: int, progress: float) -> Windows:
+    def batch(self, epoch: int, index: int, progress: float) -> Samples:
         """Return the samples of one batch.
 
         `progress` is how far the run will be, 0 to 1. The resolution of the batch may follow it.
@@ -93,7 +93,7 @@ class Batches(AbstractContextManager["Batches"]):
     """Batches in order, from any first one on; `workers` threads prepare up to `workers` + 1 of them ahead.
 
     Threads suffice, as decoders release the GIL. So nothing is copied between processes, and all signals and errors
-    arrive in this one.
+    arrive in this one. The threads start with the first `next_batch`.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class Batches(AbstractContextManager["Batches"]):
     first
         Number of the first batch, counted from the start of the run.
     progress
-        From the number of a batch to how far the run is then, 0 to 1. Called in the caller's thread.
+        From the number of a batch to how far the run is then, 0 to 1. Called in the caller's thread when a batch is
+        begun, so the part that follows a time budget is that of up to `workers` + 1 batches before.
     workers
         Threads; 0 prepares each batch on demand.
     device
@@ -125,14 +126,16 @@ class Batches(AbstractContextManager["Batches"]):
         self._source = source
         self._random_numbers = random_numbers
         self._uploader = Uploader(device)
+        self.waited = 0.0
+        self._batches: Generator[Batch, None, None]
         positions = ((number, progress(number)) for number in count(first))
-        self._batches: Generator[Batch, None, None] = (self._prepare(position) for position in positions)
         if workers:
             start = partial(_use_one_thread, torch.get_num_threads())
             self._batches = map_in_threads(
                 self._prepare, positions, threads=workers, ahead=workers + 1, name="batches", start=start
             )
-        self.waited = 0.0
+        else:
+            self._batches = (self._prepare(position) for position in positions)
 
     def __exit__(self, *error: object) -> None:
         self._batches.close()
@@ -151,10 +154,9 @@ class Batches(AbstractContextManager["Batches"]):
         random_numbers = None
         if self._random_numbers is not None:
             random_numbers = self._random_numbers(epoch=epoch, indices=indices, channels=image.shape[-1])
-        labels = to_torch(target)
         batch = Batch(
             image=to_torch(image).permute(0, 3, 1, 2),
-            target=labels.int() if target.dtype == np.uint16 else labels,  # torch can't compare or index uint16
+            target=to_torch(indexable(target)),
             indices=indices,
             random_numbers=random_numbers,
             resizing=resizing,
@@ -178,10 +180,7 @@ def _use_one_thread(for_others: int) -> None:
 
 @record_function("segmeter.augment")
 def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
-    """Return image and target as the forward pass takes them. They are the same on every call.
-
-    Nothing waits for the device.
-    """
+    """Resize and augment a batch on its device. Image and target are the same on every call; nothing waits."""
     image, target = batch.image, batch.target
     if batch.resizing is not None:
         image, target = resize_batch(image, target, batch.resizing)

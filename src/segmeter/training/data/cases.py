@@ -181,3 +181,15 @@ def _presence(volume: Volume) -> NDArray[np.bool_]:
     """Tell which planes have which classes, (planes, K)."""
     targets = map(volume.target, range(len(volume)))
     return np.array([count_classes(target, volume.spec) > 0 for target in targets if target is not None])
+
+
+def spread_evenly(total: int, count: int) -> list[int]:
+    """Return `count` indices that are evenly spread over `total` cases, or all of them.
+
+    Examples
+    --------
+    >>> spread_evenly(100, 4), spread_evenly(2, 4)
+    ([12, 37, 62, 87], [0, 1])
+    """
+    count = min(count, total)
+    return [(2 * index + 1) * total // (2 * count) for index in range(count)]

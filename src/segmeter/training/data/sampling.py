@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
-from segmeter.training.data.batches import Windows
+from segmeter.training.data.batches import Samples
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Sources, make_rng, plan_epoch
 from segmeter.training.data.windows import Image, Resizing, StoredArray, cut, resize_image, resize_target, stack_windows
@@ -120,7 +120,7 @@ class SampleSource:
         """Return the batches per epoch."""
         return self.samples // self.batch_size
 
-    def batch(self, epoch: int, index: int, progress: float = 1.0) -> Windows:
+    def batch(self, epoch: int, index: int, progress: float = 1.0) -> Samples:
         """Cut the samples of one batch.
 
         Parameters
@@ -156,10 +156,10 @@ class SampleSource:
         if self._defer and any(window != size for window in windows):
             stacked_images = stack_windows([*images], axis=0)
             stacked_targets = stack_windows([*targets], axis=targets[0].ndim - 2)
-            return Windows(stacked_images, stacked_targets, numbers, Resizing(windows, size))
+            return Samples(stacked_images, stacked_targets, numbers, Resizing(windows, size))
         resized_images = np.stack([resize_image(image, size) for image in images])
         resized_targets = np.stack([resize_target(target, size) for target in targets])
-        return Windows(resized_images, resized_targets, numbers)
+        return Samples(resized_images, resized_targets, numbers)
 
     def cut_sample(
         self, epoch: int, number: int, progress: float = 1.0, label: int = ANYWHERE

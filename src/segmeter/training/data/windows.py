@@ -18,12 +18,16 @@ from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, content_changed
 from segmeter.data.files.array import Header
 from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import FORMATS
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
+from segmeter.models.segmenter import FULL_SCALE
 from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
 LEAST_PIXELS = 1 << 22  # images with fewer pixels decode about as fast as the tiles under a window
+_FORMATS = ("tiff", "npy", "zarr")  # of which a part can be read
+_SUFFIXES = tuple(suffix for form in _FORMATS for suffix in FORMATS[form].suffixes)
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # dtypes that are read as they are stored
 
 
@@ -74,7 +78,7 @@ def resize_image(image: Image, size: Size) -> Image:
 
 def resize_planes(image: Tensor, size: Size) -> Tensor:
     """Resize (B, C, H, W) on any device, like `resize_image`; on a GPU uint8 may differ by 1 from the CPU."""
-    largest = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
+    largest = FULL_SCALE.get(image.dtype)
     on_cpu = image.device.type == "cpu"
     is_direct = largest is None or (image.dtype == torch.uint8 and on_cpu)  # a GPU resizes floats only
     wide = image if is_direct else image.float()
@@ -140,7 +144,7 @@ def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
 def has_windows(header: Header) -> bool:
     """Tell whether windows of a file can be read: upright TIFF, NPY and Zarr with values that need no conversion."""
     plain = header.orientation == 1 and header.kind != "cmyk" and not header.lead
-    return header.format in ("tiff", "npy", "zarr") and header.dtype.name in _READABLE and plain
+    return header.format in _FORMATS and header.dtype.name in _READABLE and plain
 
 
 class StoredArray:
@@ -190,7 +194,8 @@ class PartReader:
         """Return a case whose arrays stay in the files; None if it is small or can't be read in parts."""
         data = self._dataset
         pair = data.pairs[index]
-        if data.reading.instances or not all(map(has_pixels, pair.files)):
+        may_have_windows = all(path.suffix.lower() in _SUFFIXES and has_pixels(path) for path in pair.files)
+        if data.reading.instances or not may_have_windows:
             return None
         header, *masks = headers = [data.header_of(index, number) for number in range(len(pair.paths))]
         size = (header.height, header.width)
@@ -224,6 +229,6 @@ class PartReader:
                 raise content_changed(path)
             self._verified.add(path)
         reading = self._dataset.reading
-        options = reading.options(path) if number else {"level": reading.level, "max_pixels": reading.max_pixels}
+        options = reading.options(path) if number else reading.limits
         with open_array(path, **options, streams=self._dataset.streams) as array:
             return np.ascontiguousarray(array.read(rows.start, rows.stop, columns)), array.nodata
