@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from segmeter.data.files.sniff import known_place, read_state, stored_size
+from segmeter.data.files.refusals import known_place, read_state, stored_size
 from segmeter.data.pairing import scan_folder
 from segmeter.errors import ConfigError, DataError
 from segmeter.parallel import allow_open_files

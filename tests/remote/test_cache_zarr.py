@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.files.sniff import read_state
+from segmeter.data.files.refusals import read_state
 from segmeter.data.files.zarr import hash_folder
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError

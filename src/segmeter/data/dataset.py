@@ -16,7 +16,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.array import Header, LazyArray, stack_planes
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.opened import TimeLimit, open_array, read_geometry, read_header
-from segmeter.data.files.sniff import file_error, show, unchanged
+from segmeter.data.files.refusals import file_error, show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.masks.label_mapping import mark_cores
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target

@@ -15,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig, PlaneAxis
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.folds import deal_folds, describe_dealing, read_list, split_names
 from segmeter.data.images import Orientation
 from segmeter.data.masks.annotations import annotations_of, open_annotations

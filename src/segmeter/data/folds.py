@@ -14,7 +14,8 @@ from typing import Any
 
 from segmeter.checks import expected, some
 from segmeter.data.config import DATA
-from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, file_error, show, stem_of
+from segmeter.data.files.formats import SUFFIXES, VOLUME_SUFFIXES, stem_of
+from segmeter.data.files.refusals import file_error, show
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 

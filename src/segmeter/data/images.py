@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.files.array import MAX_PIXELS, FileArray, Header, LazyArray
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import file_error
+from segmeter.data.files.refusals import file_error
 
 Orientation = Literal["refuse", "ignore", "apply"]
 IMAGE_DTYPES = ("uint8", "uint16", "float32")

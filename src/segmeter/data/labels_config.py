@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from segmeter.checks import expected, require_path
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
-from segmeter.data.files.sniff import file_error
+from segmeter.data.files.refusals import file_error
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import Given, RuleError, Unit, rule
 

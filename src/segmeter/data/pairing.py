@@ -10,7 +10,8 @@ from pathlib import Path
 
 from segmeter.checks import expected, some
 from segmeter.data.config import FolderConfig
-from segmeter.data.files.sniff import HIDDEN, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
+from segmeter.data.files.formats import HIDDEN, SUFFIXES, VOLUME_NAMES, is_junk, stem_of, volume_format
+from segmeter.data.files.refusals import show
 from segmeter.data.files.zarr import MARKS, is_zarr
 from segmeter.data.sample import Pair
 from segmeter.errors import DataError

@@ -24,7 +24,7 @@ from segmeter.data.dataset import Dataset, content_changed
 from segmeter.data.files.array import Header
 from segmeter.data.files.geometry import NOWHERE, Geometry, describe, differing_place, same_spacing, share_world
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import file_error, show
+from segmeter.data.files.refusals import file_error, show
 from segmeter.data.images import plane_of_volume
 from segmeter.data.masks.reading import check_mask_header, has_pixels, labels_of
 from segmeter.data.sample import Sample

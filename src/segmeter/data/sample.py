@@ -13,7 +13,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.sniff import file_error
+from segmeter.data.files.refusals import file_error
 from segmeter.data.files.zarr import label_names
 
 Overlap = Literal["error", "smaller_on_top"]

@@ -20,7 +20,7 @@ from scipy.ndimage import gaussian_filter
 from segmeter.checks import expected
 from segmeter.data.config import SPLITS, CellsConfig, DataConfig, FolderConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.files import Lines, fresh_folder, make_folder, sha256_json, write_bytes, write_json

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from segmeter.checks import expected
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import CaseResult, MemoryBudget, check_memory

@@ -9,7 +9,7 @@ import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.pieces import find_runs
 from segmeter.metrics.cases.nnunet import is_nnunet

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files import array
 from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
+from segmeter.data.files.formats import volume_format
 from segmeter.data.files.opened import TimeLimit, open_array, read_header
 from segmeter.data.files.pictures import read_layout
-from segmeter.data.files.sniff import show, unchanged, volume_format
+from segmeter.data.files.refusals import show, unchanged
 from segmeter.data.masks.drawn import OUTLINES
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_codes, split_objects
 from segmeter.data.masks.reading import StoredMap, label_lines, labels_of, read_map

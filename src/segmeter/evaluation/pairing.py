@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
+from segmeter.data.files.formats import volume_format
 from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import show, stored_size, volume_format
+from segmeter.data.files.refusals import show, stored_size
 from segmeter.data.images import IMAGE_DTYPES, image_of
 from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
 from segmeter.data.masks.reading import hash_map, read_values

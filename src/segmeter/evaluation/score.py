@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected, some
 from segmeter.data.files.opened import TimeLimit, open_array
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.masks.reading import hash_map
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.data.files.geometry import NOWHERE, Geometry, agree, describe, geometry_problem, grid_remedy, share_world
-from segmeter.data.files.sniff import file_error, show
+from segmeter.data.files.refusals import file_error, show
 from segmeter.data.masks.reading import StoredMap
 from segmeter.errors import DataError
 

@@ -17,9 +17,10 @@ from segmeter.checks import expected, require_file, require_kind, require_path, 
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
+from segmeter.data.files.formats import is_junk, stem_of
 from segmeter.data.files.geometry import SPACING_TOLERANCE
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import file_error, is_junk, show, stem_of
+from segmeter.data.files.refusals import file_error, show
 from segmeter.data.masks.reading import read_map
 from segmeter.data.pairing import missing_problem, twice_problems
 from segmeter.data.sample import Reading

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
+from segmeter.data.files.formats import volume_format
 from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, Geometry
 from segmeter.data.files.medical import FLIPS
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import volume_format
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export.config import ExportConfig, LabelsFormat
 from segmeter.export.formats import (

@@ -11,7 +11,7 @@ import torch
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.errors import ConfigError
 from segmeter.models.checkpoint import Checkpoint, read_checkpoint
 from segmeter.models.ensemble import Ensemble

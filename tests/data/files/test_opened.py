@@ -14,8 +14,9 @@ import tifffile
 import zarr
 
 from segmeter.data.files.array import ArrayRows, stack_planes
+from segmeter.data.files.formats import name_format, stem_of, volume_format
 from segmeter.data.files.opened import read_geometry, read_header
-from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
+from segmeter.data.files.refusals import open_regular, show
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
@@ -103,7 +104,8 @@ MEASURE = """
 import json, resource, sys
 from pathlib import Path
 from segmeter.data.sample import Reading
-from segmeter.data.files.sniff import name_format, open_regular, show, stem_of, volume_format
+from segmeter.data.files.formats import name_format, stem_of, volume_format
+from segmeter.data.files.refusals import open_regular, show
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE

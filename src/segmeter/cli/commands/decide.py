@@ -14,7 +14,7 @@ from segmeter.cli.config.schema import Common
 from segmeter.cli.folders import Job
 from segmeter.cli.objective import settle_metrics
 from segmeter.cli.run_folder import note_done, open_run
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.decisions.agree import AgreeJob, agree, check_readers, find_cases, masks_of_run, name_readers

@@ -14,7 +14,7 @@ from segmeter.cli.config.schema import CompareConfig, MergeConfig
 from segmeter.cli.folders import NO_FOLDER, Job
 from segmeter.cli.objective import find_objective, record_results
 from segmeter.cli.run_folder import note_done, open_run, show_files
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError
 from segmeter.evaluation.compare import compare
 from segmeter.evaluation.merge import Merge, check_merge, merge

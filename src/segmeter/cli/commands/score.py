@@ -13,7 +13,7 @@ from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
 from segmeter.cli.objective import find_objective, record_results, settle_metrics
 from segmeter.cli.run_folder import open_run, show_files
-from segmeter.data.files.sniff import known_place, show
+from segmeter.data.files.refusals import known_place, show
 from segmeter.data.labels_config import read_labels
 from segmeter.data.pairing import find_beside
 from segmeter.data.sample import Reading

@@ -19,7 +19,7 @@ from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport, open_splits
 from segmeter.distributed.ranks import World, joined

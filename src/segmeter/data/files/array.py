@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import nearest, some
 from segmeter.data.files.geometry import NOWHERE, Geometry
-from segmeter.data.files.sniff import damage_named, file_error
+from segmeter.data.files.refusals import damage_named, file_error
 
 MAX_PIXELS = 200_000_000  # the default limit: 600 MB of RGB
 STREAMED_PIXELS = 1 << 26  # Images with more pixels are read line by line if possible.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 
 SPACING_TOLERANCE = 1e-3  # Relative difference up to which spacings are equal: distances change by no more than this.
 # Corners may move by this fraction of the smallest edge. Rounding to float32 moves them by less, half a pixel is more.

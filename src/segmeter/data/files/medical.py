@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
-from segmeter.data.files.sniff import damaged, file_error, show
+from segmeter.data.files.refusals import damaged, file_error, show
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation

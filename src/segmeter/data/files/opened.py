@@ -18,19 +18,11 @@ from typing import Any, TypeVar, cast
 
 from segmeter.checks import shorten
 from segmeter.data.files.array import FileArray, Header, LazyArray, Opening
+from segmeter.data.files.formats import name_format, volume_format
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import (
-    check_size,
-    damage_named,
-    file_error,
-    name_format,
-    open_regular,
-    show,
-    unchanged,
-    volume_format,
-)
+from segmeter.data.files.refusals import check_size, damage_named, file_error, open_regular, show, unchanged
 from segmeter.data.files.tiff import open_tiff_array
 from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
 from segmeter.data.files.zarr import ZarrArray, hash_folder, is_zarr

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, check_pixel_count
-from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, file_error
+from segmeter.data.files.refusals import HEAD_BYTES, check_size, damage_named, file_error
 
 # Both are functions of libdeflate. Their type hints are too narrow: they take any buffer.
 _inflate: Callable[..., Any] = imagecodecs.deflate_decode

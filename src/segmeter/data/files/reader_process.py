@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar, cast
 import psutil
 
 from segmeter.checks import expected
-from segmeter.data.files.sniff import damaged, file_error
+from segmeter.data.files.refusals import damaged, file_error
 from segmeter.errors import DataError
 from segmeter.parallel import in_forked_child
 from segmeter.threads import count_cores

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.files.array import ALL, FileArray, Header, Kind, Opening, array_header, check_pixel_count
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.sniff import damage_named, file_error
+from segmeter.data.files.refusals import damage_named, file_error
 from segmeter.data.files.tiff_geometry import DEPTH_AXES, read_nodata, repeatable_geometry, tiff_geometry
 from segmeter.parallel import map_in_threads
 from segmeter.threads import count_cores

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, find_unit, stated_geometry, unusable_spacing
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 
 SOURCE = "GeoTIFF tags"
 DEPTH_AXES = "ZQI"  # tifffile's letters for planes along z, and for pages without a meaning

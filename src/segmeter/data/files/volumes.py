@@ -29,7 +29,7 @@ from segmeter.data.files.geometry import (
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import file_error, show
+from segmeter.data.files.refusals import file_error, show
 
 _LONGEST_HEAD = 10_100  # in bytes: NumPy accepts 10,000 after the first few
 # CPython counts the depth of a literal that it parses per interpreter, not per thread, so two threads may not parse.

@@ -27,7 +27,7 @@ from segmeter.data.files.geometry import (
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import check_size, file_error
+from segmeter.data.files.refusals import check_size, file_error
 from segmeter.files import sha256_file
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # files that make a folder a Zarr array or group

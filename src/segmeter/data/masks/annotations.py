@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import some
 from segmeter.data.files.array import Opening, array_header
-from segmeter.data.files.sniff import check_json, damage_named, file_error, stem_of
+from segmeter.data.files.formats import stem_of
+from segmeter.data.files.refusals import check_json, damage_named, file_error
 from segmeter.data.masks.coco import CocoFile, check_names, open_coco
 from segmeter.data.masks.drawn import Drawn, draw_objects, fill_polygon, find_object_labels
 from segmeter.data.sample import Reading

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from segmeter.checks import some
 from segmeter.classes import IGNORED_KEY
+from segmeter.data.files.formats import stem_of
 from segmeter.data.files.reader_process import need, read_apart
-from segmeter.data.files.sniff import damaged, file_error, stem_of
+from segmeter.data.files.refusals import damaged, file_error
 from segmeter.data.images import read_image
 from segmeter.data.masks.drawn import Drawn, check_corners, check_object_classes, draw_objects, find_object_labels
 from segmeter.data.sample import Reading

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import nearest, some
 from segmeter.classes import IGNORED_KEY, ClassSpec
-from segmeter.data.files.sniff import check_json, damage_named, file_error, open_regular, stored_size
+from segmeter.data.files.refusals import check_json, damage_named, file_error, open_regular, stored_size
 from segmeter.data.sample import Reading
 
 _SPARE_LENGTH = 10_000  # Outlines of up to this many pixels are always accepted, however small the image is.

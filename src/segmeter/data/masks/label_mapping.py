@@ -7,7 +7,7 @@ import numpy as np
 
 from segmeter.checks import shorten
 from segmeter.classes import CORE, IGNORED_KEY, ClassSpec
-from segmeter.data.files.sniff import file_error
+from segmeter.data.files.refusals import file_error
 
 _MANY_PARTS = 4
 _BLURRED = 8  # This many different wrong values suggest anti-aliasing.

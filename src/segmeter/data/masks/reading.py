@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray
+from segmeter.data.files.formats import volume_format
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import file_error, volume_format
+from segmeter.data.files.refusals import file_error
 from segmeter.data.images import kind_of
 from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.drawn import OUTLINES, read_outlines

@@ -16,7 +16,7 @@ from segmeter.checks import expected, some
 from segmeter.classes import IGNORED_KEY
 from segmeter.data.config import DATA, SPLITS, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Rows, Verified, header_problems, verify
 from segmeter.errors import ConfigError, DataError

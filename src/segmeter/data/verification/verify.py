@@ -25,7 +25,7 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
-from segmeter.data.files.sniff import read_state, show
+from segmeter.data.files.refusals import read_state, show
 from segmeter.data.images import check_image_header
 from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map

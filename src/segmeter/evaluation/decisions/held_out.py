@@ -14,7 +14,7 @@ from segmeter.checks import expected, some
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import show
+from segmeter.data.files.refusals import show
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from segmeter.checks import expected, nearest
-from segmeter.data.files.sniff import known_place
+from segmeter.data.files.refusals import known_place
 from segmeter.errors import InputError
 from segmeter.evaluation.compare import read_runs
 from segmeter.metrics.arrays import FloatArray, divide, json_number

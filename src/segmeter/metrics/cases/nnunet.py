@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, require_file
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig
-from segmeter.data.files.sniff import show, stem_of
+from segmeter.data.files.formats import stem_of
+from segmeter.data.files.refusals import show
 from segmeter.data.labels_config import Region, as_region, members_of
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write

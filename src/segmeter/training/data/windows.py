@@ -17,8 +17,8 @@ from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, content_changed
 from segmeter.data.files.array import Header
+from segmeter.data.files.formats import FORMATS
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import FORMATS
 from segmeter.data.masks.label_mapping import to_labels
 from segmeter.data.masks.reading import has_pixels, hash_map
 from segmeter.models.segmenter import FULL_SCALE
