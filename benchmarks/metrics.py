@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from harness import Row, Work, compare, demand, publish, race, with_one_thread
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.run_columns import lay_out_run
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.error_types import error_types

@@ -30,10 +30,10 @@ from segmeter.data.classes_config import default_colours
 from segmeter.data.sample import Reading
 from segmeter.evaluation import drive
 from segmeter.evaluation import score as scoring
-from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.case_scorer import CaseScorer
 from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.mask_pairs import MaskPair, find_pairs
 from segmeter.evaluation.pair_maps import PairLoader
-from segmeter.evaluation.pairing import MaskPair, find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures import row

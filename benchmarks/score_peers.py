@@ -31,7 +31,7 @@ from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
 from segmeter.data.sample import Reading
-from segmeter.evaluation.pairing import find_pairs
+from segmeter.evaluation.mask_pairs import find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.overlap import class_totals

@@ -26,7 +26,7 @@ from PIL import Image
 
 from record import RESULTS, circumstances, write_record
 from segmeter.data.config import FolderConfig
-from segmeter.data.verification.report import open_splits
+from segmeter.data.verification.splits import open_splits
 
 CASES, STARTS, SIDE = 100_000, 5, 32
 PAIRS, RUNS = 8, 9  # of `score`, and of each short command

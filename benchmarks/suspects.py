@@ -30,7 +30,7 @@ from scipy import ndimage
 
 from record import RESULTS, circumstances, update_record
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.model_schema import EvalConfig
+from segmeter.cli.config.model_command_configs import EvalConfig
 from segmeter.data.config import FolderConfig
 from segmeter.data.synthetic import draw_scene
 from segmeter.evaluation.decisions.held_out import open_held_out

@@ -9,7 +9,7 @@ from pathlib import Path
 from segmeter.metrics.config.conventions import CONVENTIONS, OURS, differences
 from segmeter.metrics.config.metrics import MEASURES
 from segmeter.metrics.config.scores import find_facts
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 
 DOCS = Path(__file__).parent
 FOLDER = "metric"

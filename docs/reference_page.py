@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.groups import GROUPS, ROOTS, groups_of, schemas_of
 from segmeter.cli.config.reference import Key, as_yaml, keys_of, option, options_of, own_keys, parts_of
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 
 MARK = "<!-- reference: inserted by make docs -->"  # in docs/configuration.md
 

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import segmeter
-from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.metrics.summary.needed_cases import Aims, plan_published
 
 rng = np.random.default_rng(5)
 pilot = rng.normal(0.01, 0.05, 30)  # Dice of the new model minus the old one, per case

@@ -12,7 +12,7 @@ from segmeter.cli import app
 from segmeter.cli.app import compose_and_validate, plugins_of, run_command, run_demo, written_out
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Request
-from segmeter.data.verification import report
+from segmeter.data.verification import splits
 from segmeter.errors import ConfigError, InputError
 
 
@@ -107,7 +107,7 @@ def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytes
 def commands(in_tmp, monkeypatch):
     """The commands that the demo runs; each leaves the folder of a run."""
     first = SimpleNamespace(image=Path("data/my cells/images/0.png"))
-    monkeypatch.setattr(report, "build_dataset", lambda config, split: SimpleNamespace(pairs=[first]))
+    monkeypatch.setattr(splits, "build_dataset", lambda config, split: SimpleNamespace(pairs=[first]))
     found = []
 
     def run_command(command, overrides):

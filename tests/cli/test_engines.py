@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from segmeter.cli import launch
-from segmeter.cli.config.model_schema import CheckConfig
+from segmeter.cli.config.model_command_configs import CheckConfig
 from segmeter.cli.engines import JobOutcome, by_submitit, in_processes, joint
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, attempt, ship

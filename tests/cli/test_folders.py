@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.config.schema import Launched, RunConfig
+from segmeter.cli.config.command_configs import Launched, RunConfig
 from segmeter.cli.folders import Job, find_resumed, take_lock
 from segmeter.errors import ConfigError
 from tests.data.crafted import put

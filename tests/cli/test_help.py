@@ -24,7 +24,7 @@ from segmeter.losses.config import LOSSES, build_loss
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import STEPS
 from segmeter.postprocess.pipeline import run_steps
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 from tests.data.crafted import BINARY
 
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key

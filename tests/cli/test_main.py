@@ -14,7 +14,7 @@ from segmeter.cli import app, commands, launch
 from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, load_command
 from segmeter.cli.config import compose
 from segmeter.cli.config.groups import ROOTS
-from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.config.model_command_configs import TrainConfig
 from segmeter.cli.main import main
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.config.schema import Common, Launched, RunConfig
+from segmeter.cli.config.command_configs import Common, Launched, RunConfig
 from segmeter.cli.folders import Job
 from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, open_run
 from segmeter.distributed.config import LocalConfig
@@ -178,7 +178,7 @@ def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path
 FORKED = """
 import fcntl, os, signal, sys
 from pathlib import Path
-from segmeter.cli.config.schema import Common, RunConfig
+from segmeter.cli.config.command_configs import Common, RunConfig
 from segmeter.cli.folders import Job
 from segmeter.cli.run_folder import open_run
 ready, go = os.pipe()

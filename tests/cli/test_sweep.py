@@ -8,7 +8,7 @@ import re
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.objective import find_objective, results
+from segmeter.cli.results import find_objective, results
 from segmeter.cli.run_folder import note_done
 from segmeter.cli.sweep import SweepJob, best_job, job_name, print_sweep, read_sweep, summarised, write_sweep
 from segmeter.errors import ConfigError, RunError

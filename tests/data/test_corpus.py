@@ -10,7 +10,7 @@ import tifffile
 from PIL import Image
 
 from segmeter.data.images import read_image
-from segmeter.data.verification.report import build_dataset, check_dataset
+from segmeter.data.verification.splits import build_dataset, check_dataset
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, orientation, png_bytes, put, read_mask

@@ -11,7 +11,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.folder import build_folder
 from segmeter.data.planes import find_axis
-from segmeter.data.verification.report import build_dataset, check_splits
+from segmeter.data.verification.splits import build_dataset, check_splits
 from segmeter.errors import DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, orientation, put
 from tests.data.volumes import save_volume

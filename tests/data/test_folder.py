@@ -9,7 +9,7 @@ import pytest
 from segmeter.data.config import FolderConfig
 from segmeter.data.folder import open_images
 from segmeter.data.pairing import list_files, scan_folder
-from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
+from segmeter.data.verification.splits import build_dataset, check_dataset, check_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, listed, make_folder, noise, put
 from tests.volumes_made import CLASSES, write_cases

@@ -17,7 +17,7 @@ from segmeter.data.folds import (
     split_names,
     split_place,
 )
-from segmeter.data.verification.report import build_dataset
+from segmeter.data.verification.splits import build_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, put
 

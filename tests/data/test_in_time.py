@@ -23,7 +23,7 @@ from segmeter.data.dataset import read_case
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.files.opened import TimeLimit
 from segmeter.data.folder import build_folder
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.splits import check_dataset
 from segmeter.data.verification.verify import header_problems
 from segmeter.errors import DataError, LateError
 from segmeter.training.data import windows as parts

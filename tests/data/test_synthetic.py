@@ -7,7 +7,7 @@ from scipy.ndimage import distance_transform_edt, label, maximum_filter
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
 from segmeter.data.config import CellsConfig
-from segmeter.data.verification.report import build_dataset, check_splits
+from segmeter.data.verification.splits import build_dataset, check_splits
 from segmeter.errors import DataError
 
 

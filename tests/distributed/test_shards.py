@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
-from segmeter.data.verification.report import build_dataset
+from segmeter.data.verification.splits import build_dataset
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import (
     Rank,

@@ -10,7 +10,7 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import Missing, Pairing, find_pairs
+from segmeter.evaluation.mask_pairs import Missing, Pairing, find_pairs
 from segmeter.evaluation.score import Scoring
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import THREE, put

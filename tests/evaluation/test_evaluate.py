@@ -19,7 +19,7 @@ from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
-from segmeter.data.verification.report import build_dataset, open_splits
+from segmeter.data.verification.splits import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import measure_prediction, predict, run_cases
 from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_case_facts, read_case_facts

@@ -15,9 +15,9 @@ from segmeter.api.evaluation import evaluate
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation import cases
+from segmeter.evaluation import case_scorer
 from segmeter.evaluation.manifest import Entry
-from segmeter.evaluation.pairing import MaskPair, Pairing
+from segmeter.evaluation.mask_pairs import MaskPair, Pairing
 from segmeter.evaluation.score import Scoring, score
 from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
@@ -142,7 +142,7 @@ def peak(folder, count):
 @pytest.mark.slow
 def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path, monkeypatch):
     """Beyond what is held whatever the number of cases: here less of it, so that few cases show it."""
-    monkeypatch.setattr(cases.CaseScorer, "__call__", lambda _, pair: invented(pair))
+    monkeypatch.setattr(case_scorer.CaseScorer, "__call__", lambda _, pair: invented(pair))
     monkeypatch.setattr(rows, "BLOCK", 64)
     monkeypatch.setattr(scoreboard, "_CASES", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)

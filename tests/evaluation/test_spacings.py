@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.pairing import find_pairs
+from segmeter.evaluation.mask_pairs import find_pairs
 from segmeter.evaluation.score import refuse_files, score
 from segmeter.evaluation.spacings import NOTE, onto_grid
 from segmeter.metrics.cases.stored import read_cases, read_spec

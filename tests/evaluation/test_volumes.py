@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import find_probs
+from segmeter.evaluation.mask_pairs import find_probs
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig

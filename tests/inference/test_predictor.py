@@ -16,7 +16,7 @@ from segmeter.errors import ConfigError, RunError
 from segmeter.evaluation.predicted import predict_volume
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import DiceConfig, FocalConfig, LovaszConfig, SumConfig, TverskyConfig, build_loss
-from segmeter.metrics.cases.typed import divide_terms
+from segmeter.metrics.cases.run_columns import divide_terms
 from segmeter.models.segmenter import Segmenter
 from tests.inference.parts import labels_of, predictor, stub
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec

@@ -3,8 +3,8 @@
 import numpy as np
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.run_columns import sum_regions
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
-from segmeter.metrics.cases.typed import sum_regions
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

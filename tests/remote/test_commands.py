@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from segmeter.data.config import FolderConfig
-from segmeter.data.verification.report import build_dataset
+from segmeter.data.verification.splits import build_dataset
 from segmeter.errors import RunError
 from segmeter.evaluation import evaluate
 from segmeter.files import remove

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.metrics.summary.needed_cases import Aims, plan_published
 from segmeter.report import labels
 from segmeter.report.decisions import Shown, print_shown, show_plan, show_tuned
 from segmeter.report.drawing import HEIGHT, WIDTH, Chart, Curve, _log_ticks, _ticks

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from segmeter.data.verification.report import open_splits
+from segmeter.data.verification.splits import open_splits
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
 from segmeter.training import job

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from segmeter.data.verification.report import build_dataset, check_dataset
+from segmeter.data.verification.splits import build_dataset, check_dataset
 from segmeter.models.config import UnetConfig
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig

@@ -168,7 +168,7 @@ def print_schema(arguments: Sequence[str]) -> None:
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     """Print the configuration, or that of a sweep's last job. Required keys may still be unset."""
     from segmeter.cli.config.reference import yaml_text
-    from segmeter.schema.declared import node_of
+    from segmeter.schema.json_schema import node_of
 
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
@@ -199,7 +199,7 @@ def run_demo(arguments: Sequence[str]) -> None:
     if find_spec("torch") is None:  # checked now, as the first step needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     from segmeter.data.config import CellsConfig
-    from segmeter.data.verification.report import build_dataset
+    from segmeter.data.verification.splits import build_dataset
 
     start = time.monotonic()
     root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")

@@ -77,7 +77,7 @@ def completion_index() -> dict[str, Any]:
     """Build the index: the keys and groups of each command, the options of each group, and the choices of each key."""
     from segmeter.cli.config.groups import PRESETS, ROOTS, groups_of, schemas_of
     from segmeter.cli.config.reference import keys_of, options_of, own_keys
-    from segmeter.schema.declared import node_of
+    from segmeter.schema.json_schema import node_of
 
     def keys(group: str) -> dict[str, dict[str, Any]]:
         schemas = {} if group in PRESETS else schemas_of(group)

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from segmeter.checks import expected
-from segmeter.cli.config.schema import Common
+from segmeter.cli.config.command_configs import Common
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
 from segmeter.records import MANIFEST, read_own, read_run

@@ -12,7 +12,7 @@ from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, loa
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import Key, keys_of, option, options_of, own_keys, parts_of, preset_summary
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 
 _WIDTH = 110
 TRAINED_SUMMARY = (

@@ -13,7 +13,7 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from segmeter.checks import expected
 from segmeter.cli.engines import JobOutcome, needed
 from segmeter.cli.folders import Job
-from segmeter.cli.objective import better
+from segmeter.cli.results import better
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
 from segmeter.errors import EXIT_FAULT, ConfigError, refusing
 

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock
 from omegaconf import OmegaConf
 
-from segmeter.cli.config.schema import Common
+from segmeter.cli.config.command_configs import Common
 from segmeter.cli.folders import LOCK, OWNER, WORK, Job, not_writable, owner_of, take_lock, try_read_run, usual_folder
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, LateError, PeerError, RunError, SegmeterError, let_finish

@@ -15,7 +15,7 @@ from segmeter.cli.config.hydra_rules import read_search
 from segmeter.cli.engines import JobOutcome
 from segmeter.cli.folders import Job, try_read_run
 from segmeter.cli.launch import Jobs, run_jobs
-from segmeter.cli.objective import as_number, better
+from segmeter.cli.results import as_number, better
 from segmeter.cli.run_folder import mask_override
 from segmeter.errors import SweepError
 from segmeter.files import csv_bytes, safe_id, write_bytes

@@ -8,6 +8,6 @@ from .masks.reading import read_map as read_map
 from .masks.reading import read_values as read_values
 from .sample import Reading as Reading
 from .sample import Sample as Sample
-from .verification.report import DataReport as DataReport
-from .verification.report import build_dataset as build_dataset
-from .verification.report import check_dataset as check_dataset
+from .verification.splits import DataReport as DataReport
+from .verification.splits import build_dataset as build_dataset
+from .verification.splits import check_dataset as check_dataset

@@ -33,8 +33,8 @@ from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.results import Prediction, sums_by_bands
 from segmeter.losses.additive import additive
 from segmeter.metrics.calibration_file import empty_sums
+from segmeter.metrics.cases.run_columns import divide_terms
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row

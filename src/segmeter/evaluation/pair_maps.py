@@ -22,7 +22,7 @@ from segmeter.data.masks.label_mapping import doubt_object_numbers, split_codes,
 from segmeter.data.masks.reading import StoredMap, label_lines, labels_of, read_map
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import MaskPair, hash_together, limit_of, read_case_image
+from segmeter.evaluation.mask_pairs import MaskPair, hash_together, limit_of, read_case_image
 from segmeter.evaluation.spacings import CaseSpacing, find_spacing, onto_grid
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import BandedMaps

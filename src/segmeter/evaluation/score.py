@@ -19,7 +19,7 @@ from segmeter.data.masks.reading import hash_map
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.case_scorer import CaseScorer
 from segmeter.evaluation.drive import SUMMARY, CaseResult, collect, conclude, record_cases
 from segmeter.evaluation.manifest import (
     Entry,
@@ -29,7 +29,7 @@ from segmeter.evaluation.manifest import (
     parse_case_facts,
     read_case_facts,
 )
-from segmeter.evaluation.pairing import MaskPair, Pairing, check_unchanged, hash_pair, limit_of
+from segmeter.evaluation.mask_pairs import MaskPair, Pairing, check_unchanged, hash_pair, limit_of
 from segmeter.evaluation.spacings import Spacings
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import hash_tables

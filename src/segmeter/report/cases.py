@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError, SegmeterError
+from segmeter.metrics.cases.run_columns import STATUSES, class_statuses
 from segmeter.metrics.cases.table import CHANGED_PREFIX, EXTRA_PREFIX, CaseTable, decode_key, floats_of, whole_numbers
-from segmeter.metrics.cases.typed import STATUSES, class_statuses
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, find_direction, find_facts, is_number
 from segmeter.metrics.statistics.clusters import cluster_labels

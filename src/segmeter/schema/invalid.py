@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import MISSING, Node, item_of, known_keys, node_of, text_of, text_with_quotes
+from segmeter.schema.json_schema import MISSING, Node, item_of, known_keys, node_of, text_of, text_with_quotes
 from segmeter.schema.registry import Registry, name_of
 
 

@@ -17,7 +17,7 @@ from segmeter.training.config import AUTO, AdamWConfig, TrainingConfig
 from segmeter.training.data.augment_config import CROP_STEP, LARGEST_SIDE, AugmentConfig, choose_crop
 
 if TYPE_CHECKING:  # composing a configuration reads no data
-    from segmeter.data.verification.report import DataReport
+    from segmeter.data.verification.splits import DataReport
 
 PLANNED_RATE = 3e-3  # the learning rate of AdamW with training.plan, from random weights
 # Pixels of a step: on two quiet CPU cores a U-Net with ResNet-34 needs about a second for this many

@@ -26,7 +26,7 @@ from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError,
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
 from segmeter.losses.additive import AdditiveLoss
-from segmeter.metrics.cases.typed import divide_terms
+from segmeter.metrics.cases.run_columns import divide_terms
 from segmeter.metrics.config.metrics import choose_headline
 from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import count_case

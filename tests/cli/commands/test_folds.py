@@ -10,7 +10,7 @@ import pytest
 
 from segmeter.cli import launch
 from segmeter.cli.commands import _folds as folds
-from segmeter.cli.config.schema import RunConfig
+from segmeter.cli.config.command_configs import RunConfig
 from segmeter.cli.folders import Job
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig

@@ -13,9 +13,9 @@ from PIL import Image
 from segmeter.cli.commands import _parts
 from segmeter.cli.commands import eval as evaluating
 from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
-from segmeter.cli.config.model_schema import EvalConfig
+from segmeter.cli.config.model_command_configs import EvalConfig
 from segmeter.data.config import CamvidConfig
-from segmeter.data.verification.report import build_dataset, check_dataset
+from segmeter.data.verification.splits import build_dataset, check_dataset
 from segmeter.errors import DataError
 from segmeter.evaluation.manifest import SCHEMA
 from segmeter.models.config import UnetConfig

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from segmeter.cli.app import compose_and_validate
+from segmeter.cli.config.command_configs import CompareConfig, RunConfig, ScoreConfig
 from segmeter.cli.config.compose import Request
-from segmeter.cli.config.schema import CompareConfig, RunConfig, ScoreConfig
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError
 from segmeter.schema import Config, as_plain, defaults
 from tests.data.crafted import put

@@ -13,7 +13,7 @@ import pytest
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, groups_of, load_plugins, options, schemas_of
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 from tests.cli.sharded import latest, run
 from tests.data.crafted import put
 from tests.sources import MODULES, SOURCE, nodes

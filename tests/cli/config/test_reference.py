@@ -18,7 +18,7 @@ from segmeter.cli.config.reference import (
 )
 from segmeter.errors import ConfigError
 from segmeter.schema import defaults
-from segmeter.schema.declared import node_of
+from segmeter.schema.json_schema import node_of
 
 
 def test_a_part_alone_is_the_same_as_in_the_whole_and_an_unknown_one_names_the_nearest():

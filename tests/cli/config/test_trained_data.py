@@ -9,7 +9,7 @@ import torch
 
 from segmeter.cli.app import compose_and_validate
 from segmeter.cli.config.compose import Request
-from segmeter.cli.config.model_schema import EvalConfig, ImagesConfig
+from segmeter.cli.config.model_command_configs import EvalConfig, ImagesConfig
 from segmeter.cli.config.trained_data import describe_data, own_data
 from segmeter.data.config import CamvidConfig, CellsConfig, DataConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError

@@ -12,7 +12,7 @@ from segmeter.data.masks.annotations import (
 )
 from segmeter.data.masks.reading import read_map
 from segmeter.data.sample import Reading
-from segmeter.data.verification.report import open_splits
+from segmeter.data.verification.splits import open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
 from tests.data.formats_written import NAMES, coco_content, draw_mask

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.verification import intensity
-from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
+from segmeter.data.verification.splits import build_dataset, check_dataset, open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
 

@@ -16,7 +16,7 @@ from segmeter.data.folder import build_folder
 from segmeter.data.sample import count_classes, count_decided
 from segmeter.data.verification import verify
 from segmeter.data.verification.intensity import measure_image
-from segmeter.data.verification.report import build_dataset, check_dataset, describe_report, open_splits
+from segmeter.data.verification.splits import build_dataset, check_dataset, describe_report, open_splits
 from segmeter.data.verification.verify import header_problems, load_rows, save_rows
 from segmeter.errors import DataError
 from segmeter.records import cache_folder

@@ -12,7 +12,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.plan import Aims, Plan
+from segmeter.metrics.summary.needed_cases import Aims, Plan
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.decisions import show_plan
 from tests.data.crafted import BINARY

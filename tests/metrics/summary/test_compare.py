@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
+from segmeter.metrics.cases.run_columns import check_same_cases, lay_out_run
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import check_same_cases, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.compare import compare_runs

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from segmeter.files import write_json
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
-from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.metrics.summary.needed_cases import Aims, plan_published
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.tune import Choice, choose, fold_sums, tune_boards
 from segmeter.report.decisions import show_tuned

@@ -7,8 +7,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
+from segmeter.metrics.cases.run_columns import lay_out_run
 from segmeter.metrics.cases.table import MeasureColumn
-from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.statistics.columns import mean_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboard, build_scoreboards, settle_headline

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from segmeter.data.dataset import Dataset
 from segmeter.data.folder import build_folder
-from segmeter.data.verification.report import build_dataset, open_splits
+from segmeter.data.verification.splits import build_dataset, open_splits
 from segmeter.errors import DataError
 from segmeter.training.data import windows
 from segmeter.training.data.augment_config import AugmentConfig

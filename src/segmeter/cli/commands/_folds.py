@@ -14,7 +14,7 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.hydra_rules import quoted, written
-from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.config.model_command_configs import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, Job, new_root
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset

@@ -10,10 +10,10 @@ import yaml
 from rich.console import Console
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.model_schema import CheckConfig
+from segmeter.cli.config.model_command_configs import CheckConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
-from segmeter.data.verification.report import DataReport
+from segmeter.data.verification.splits import DataReport
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, write_bytes
 from segmeter.inference.config import InferenceConfig

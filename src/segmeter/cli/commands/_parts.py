@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from segmeter.cli.config.model_schema import ImagesConfig
+from segmeter.cli.config.model_command_configs import ImagesConfig
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.folder import open_images
 from segmeter.data.verification.intensity import clip_limits, normalisation
-from segmeter.data.verification.report import DataReport
+from segmeter.data.verification.splits import DataReport
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.inference.device import keep_freed_memory, pick_device
 from segmeter.models.config import ModelCard, default_normalisation

@@ -9,12 +9,12 @@ from rich.table import Column, Table
 
 from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
-from segmeter.cli.config.model_schema import CheckConfig
+from segmeter.cli.config.model_command_configs import CheckConfig
 from segmeter.cli.folders import Job
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
-from segmeter.data.verification.report import DataReport, describe_report, open_splits
+from segmeter.data.verification.splits import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
 from segmeter.losses.config import class_weights

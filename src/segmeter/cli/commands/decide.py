@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from segmeter.checks import expected
-from segmeter.cli.config.model_schema import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
-from segmeter.cli.config.schema import Common
+from segmeter.cli.config.command_configs import Common
+from segmeter.cli.config.model_command_configs import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.objective import settle_metrics
+from segmeter.cli.results import settle_metrics
 from segmeter.cli.run_folder import note_done, open_run
 from segmeter.data.files.refusals import known_place
 from segmeter.data.sample import Reading
@@ -23,7 +23,7 @@ from segmeter.evaluation.decisions.plan import plan_runs, points_table
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, find_in_runs, rank_images
 from segmeter.evaluation.pieces import find_runs
 from segmeter.files import atomic_write, write_json
-from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.metrics.summary.needed_cases import Aims, plan_published
 from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.decisions import Shown, print_shown, show_plan, write_charts
 from segmeter.report.html import write_report

@@ -14,13 +14,13 @@ import torch
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.cli.commands._parts import keep_threads, open_card_images, prepare_device
-from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
+from segmeter.cli.config.model_command_configs import EvalConfig, PredictConfig, Trained
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
-from segmeter.cli.objective import find_objective, record_results, settle_metrics
+from segmeter.cli.results import find_objective, record_results, settle_metrics
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
-from segmeter.data.verification.report import open_splits
+from segmeter.data.verification.splits import open_splits
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning, take_batches
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings

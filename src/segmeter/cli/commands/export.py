@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from segmeter.cli.commands._parts import open_card_images
-from segmeter.cli.config.model_schema import DeployConfig
+from segmeter.cli.config.model_command_configs import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.folders import Job
 from segmeter.cli.run_folder import open_run
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.report import build_dataset
+from segmeter.data.verification.splits import build_dataset
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.foreign.opened import find_source

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from segmeter.checks import expected
+from segmeter.cli.config.command_configs import CompareConfig, MergeConfig
 from segmeter.cli.config.groups import ROOTS
-from segmeter.cli.config.schema import CompareConfig, MergeConfig
 from segmeter.cli.folders import NO_FOLDER, Job
-from segmeter.cli.objective import find_objective, record_results
+from segmeter.cli.results import find_objective, record_results
 from segmeter.cli.run_folder import note_done, open_run, show_files
 from segmeter.data.files.refusals import known_place
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError

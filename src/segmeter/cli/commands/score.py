@@ -9,9 +9,9 @@ from pathlib import Path
 
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.schema import ScoreConfig
+from segmeter.cli.config.command_configs import ScoreConfig
 from segmeter.cli.folders import NO_FOLDER, Job, find_resumed
-from segmeter.cli.objective import find_objective, record_results, settle_metrics
+from segmeter.cli.results import find_objective, record_results, settle_metrics
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.refusals import known_place, show
 from segmeter.data.labels_config import read_labels
@@ -19,7 +19,7 @@ from segmeter.data.pairing import find_beside
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import hashes_of, read_case_facts
-from segmeter.evaluation.pairing import check_unchanged, find_pairs, find_probs, limit_of, read_case_image
+from segmeter.evaluation.mask_pairs import check_unchanged, find_pairs, find_probs, limit_of, read_case_image
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases

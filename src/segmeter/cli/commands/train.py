@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
-from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.config.model_command_configs import TrainConfig
 from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
 from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.refusals import known_place
 from segmeter.data.planes import VolumeSet
-from segmeter.data.verification.report import DataReport, open_splits
+from segmeter.data.verification.splits import DataReport, open_splits
 from segmeter.distributed.ranks import World, joined
 from segmeter.distributed.shards import find_rank
 from segmeter.inference.results import Prediction

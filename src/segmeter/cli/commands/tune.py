@@ -5,10 +5,10 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.commands.decide import Decision, record
-from segmeter.cli.config.model_schema import TuneConfig
+from segmeter.cli.config.model_command_configs import TuneConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.objective import settle_metrics
-from segmeter.data.verification.report import open_splits
+from segmeter.cli.results import settle_metrics
+from segmeter.data.verification.splits import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (

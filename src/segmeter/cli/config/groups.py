@@ -31,18 +31,18 @@ class Declared(dict[str, Any]):
 
 
 ROOTS = Declared(
-    train="cli.config.model_schema:TrainConfig",
-    eval="cli.config.model_schema:EvalConfig",
-    predict="cli.config.model_schema:PredictConfig",
-    export="cli.config.model_schema:DeployConfig",
-    check="cli.config.model_schema:CheckConfig",
-    score="cli.config.schema:ScoreConfig",
-    compare="cli.config.schema:CompareConfig",
-    merge="cli.config.schema:MergeConfig",
-    agree="cli.config.model_schema:AgreeConfig",
-    suspects="cli.config.model_schema:SuspectsConfig",
-    plan="cli.config.model_schema:PlanConfig",
-    tune="cli.config.model_schema:TuneConfig",
+    train="cli.config.model_command_configs:TrainConfig",
+    eval="cli.config.model_command_configs:EvalConfig",
+    predict="cli.config.model_command_configs:PredictConfig",
+    export="cli.config.model_command_configs:DeployConfig",
+    check="cli.config.model_command_configs:CheckConfig",
+    score="cli.config.command_configs:ScoreConfig",
+    compare="cli.config.command_configs:CompareConfig",
+    merge="cli.config.command_configs:MergeConfig",
+    agree="cli.config.model_command_configs:AgreeConfig",
+    suspects="cli.config.model_command_configs:SuspectsConfig",
+    plan="cli.config.model_command_configs:PlanConfig",
+    tune="cli.config.model_command_configs:TuneConfig",
 )
 GROUPS = Declared(
     data="data.config:DATA",

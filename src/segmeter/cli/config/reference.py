@@ -27,7 +27,7 @@ from segmeter.cli.config.groups import (
 from segmeter.data.config import DataConfig
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Registry
-from segmeter.schema.declared import MISSING, Node, node_of, text_of
+from segmeter.schema.json_schema import MISSING, Node, node_of, text_of
 from segmeter.schema.registry import REGISTRIES, name_of
 
 _OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # a comment leaves these out: the value shows them
@@ -35,7 +35,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The files that commands write. Their modules import pyarrow, which isn't there when a wheel is built.
 RESULTS = Declared(
     {
-        "plan.json": "metrics.summary.plan:Plan",
+        "plan.json": "metrics.summary.needed_cases:Plan",
         "tune.json": "metrics.summary.tune:Tuned",
         "agree.json": "metrics.summary.agreement:Agreement",
         "suspects.json": "evaluation.decisions.suspects:Suspects",

@@ -13,7 +13,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.config.groups import TRAINED
-from segmeter.cli.config.model_schema import ImagesConfig
+from segmeter.cli.config.model_command_configs import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folds import check_dealing
 from segmeter.errors import ConfigError, InputError

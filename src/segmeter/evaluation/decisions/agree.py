@@ -21,8 +21,8 @@ from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.evaluation.drive import MemoryBudget, collect
+from segmeter.evaluation.mask_pairs import MaskPair, mask_files
 from segmeter.evaluation.pair_maps import PairLoader
-from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
 from segmeter.export.writer import Writer

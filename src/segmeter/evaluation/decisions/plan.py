@@ -21,7 +21,7 @@ from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
 from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller
 from segmeter.metrics.summary.compare import lay_out
-from segmeter.metrics.summary.plan import Aims, PlanRow, make_plan, plan_row
+from segmeter.metrics.summary.needed_cases import Aims, PlanRow, make_plan, plan_row
 from segmeter.metrics.summary.scoreboard import Key, Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import order_labels
 

@@ -21,6 +21,7 @@ from segmeter.files import FORMULA, atomic_write, csv_bytes
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
 from segmeter.metrics.cases.objects import open_objects, write_objects
+from segmeter.metrics.cases.run_columns import STATUSES, class_statuses
 from segmeter.metrics.cases.table import (
     CHANGED_PREFIX,
     EXTRA_PREFIX,
@@ -33,7 +34,6 @@ from segmeter.metrics.cases.table import (
     as_table,
     order_rows,
 )
-from segmeter.metrics.cases.typed import STATUSES, class_statuses
 from segmeter.metrics.pixels.overlap import aggregate, class_totals
 from segmeter.schema import as_plain
 

@@ -19,8 +19,8 @@ from pydantic import Field
 from segmeter.classes import ClassSpec
 from segmeter.data.files.reader_process import need
 from segmeter.metrics.arrays import FloatArray, json_number_or_inf, mean_defined, minus
+from segmeter.metrics.cases.run_columns import lay_out_run
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled

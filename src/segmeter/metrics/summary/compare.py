@@ -15,8 +15,8 @@ from segmeter.checks import expected, require_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf, minus
+from segmeter.metrics.cases.run_columns import RunColumns, check_same_cases, check_same_spacing, lay_out_run
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, check_same_cases, check_same_spacing, lay_out_run
 from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig
 from segmeter.metrics.config.scores import (
     Requirement,

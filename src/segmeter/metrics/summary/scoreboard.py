@@ -16,8 +16,8 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray, IntArray, mean_defined
+from segmeter.metrics.cases.run_columns import RunColumns, lay_out_run
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig, choose_headline, headline_of, mean_classes
 from segmeter.metrics.config.scores import CONTENT, MEAN, find_direction, is_number
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, build_measures

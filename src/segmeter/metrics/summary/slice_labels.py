@@ -14,8 +14,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray, divide
+from segmeter.metrics.cases.run_columns import RunColumns
 from segmeter.metrics.cases.table import encode_key
-from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (

@@ -9,8 +9,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, json_number, json_number_or_inf
+from segmeter.metrics.cases.run_columns import RunColumns, divide_terms
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, divide_terms
 from segmeter.metrics.config.metrics import DEFAULT, MetricsConfig, check_metrics
 from segmeter.metrics.config.scores import MEAN, find_facts
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS

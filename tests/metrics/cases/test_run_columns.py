@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases import table
+from segmeter.metrics.cases.run_columns import lay_out_run
 from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import UNKNOWN, CaseTable, order_rows
-from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from tests.metrics.build import case_row, class_spec, random_rows, stack_totals
 

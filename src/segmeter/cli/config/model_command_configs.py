@@ -1,6 +1,6 @@
 """Declares the keys of each command that trains, runs or checks a model, or helps to decide.
 
-This is not a schema of models. The commands that only read masks and finished runs have theirs in `schema`.
+The commands that only read masks and finished runs have theirs in `command_configs`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.cli.config.schema import Command, Common, Launched, Measured, Seeded, Sharded
+from segmeter.cli.config.command_configs import Command, Common, Launched, Measured, Seeded, Sharded
 from segmeter.data.classes_config import TimeoutSeconds
 from segmeter.data.config import DATA, PlaneAxis
 from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys, SuspectsKeys, TuneKeys

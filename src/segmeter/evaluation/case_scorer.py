@@ -16,8 +16,8 @@ from segmeter.data.sample import Reading
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import CaseResult, MemoryBudget, check_memory
 from segmeter.evaluation.manifest import Entry
+from segmeter.evaluation.mask_pairs import MaskPair, limit_of
 from segmeter.evaluation.pair_maps import PairLoader, PairMaps
-from segmeter.evaluation.pairing import MaskPair, limit_of
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import bands_of, make_row

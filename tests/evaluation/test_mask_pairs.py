@@ -11,7 +11,7 @@ from segmeter.data.images import read_image
 from segmeter.data.masks.reading import hash_map
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import check_same
-from segmeter.evaluation.pairing import find_probs, hash_pair, read_case_image
+from segmeter.evaluation.mask_pairs import find_probs, hash_pair, read_case_image
 from segmeter.evaluation.score import measure_probs, score
 from segmeter.metrics.calibration_file import summarise_calibration
 from segmeter.metrics.cases.stored import read_cases

@@ -16,10 +16,10 @@ from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import array
 from segmeter.data.sample import Reading
 from segmeter.errors import DataError, LateError
-from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.case_scorer import CaseScorer
 from segmeter.evaluation.manifest import Entry
+from segmeter.evaluation.mask_pairs import MaskPair, hash_pair
 from segmeter.evaluation.pair_maps import PairLoader
-from segmeter.evaluation.pairing import MaskPair, hash_pair
 from segmeter.evaluation.score import measure_probs, score
 from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig

@@ -9,7 +9,7 @@ from pydantic import Field
 from segmeter.errors import ConfigError
 from segmeter.losses.config import SumConfig
 from segmeter.schema import Config, Registry, Unit
-from segmeter.schema.declared import MISSING, item_of, known_keys, node_of, text_with_quotes
+from segmeter.schema.json_schema import MISSING, item_of, known_keys, node_of, text_with_quotes
 from segmeter.schema.registry import name_of
 
 
@@ -116,7 +116,7 @@ def test_a_registered_name_gives_its_schema_and_is_built(shapes):
 
 
 def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
-    shapes.register("late", builder="tests.schema.test_declared:area")(Other)
+    shapes.register("late", builder="tests.schema.test_json_schema:area")(Other)
     shapes.register("nowhere", builder="no.such.module:build")(Square)  # not imported, as it is never built
     assert shapes.names() == ["late", "nowhere", "square"]
     assert shapes.build(Other(), factor=1) == 25

@@ -9,7 +9,7 @@ import pytest
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folder import open_images
 from segmeter.data.sample import count_classes, count_decided
-from segmeter.data.verification.report import build_dataset, check_dataset, check_splits, describe_report, open_splits
+from segmeter.data.verification.splits import build_dataset, check_dataset, check_splits, describe_report, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, listed, make_folder, noise, put
 from tests.data.formats_written import coco_content
