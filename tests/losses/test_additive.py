@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from segmeter.losses.additive import CoreLoss, SumLoss, additive, divide
+from segmeter.losses.additive import AdditiveLoss, CoreLoss, SumLoss, additive, divide
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import make_case, run
@@ -40,6 +40,8 @@ def test_it_adds_over_batches_or_pixels_where_all_parts_do():
     sums = (SumLoss(parts, dict.fromkeys(parts, 1.0)), make_sum("sample"), make_sum("batch"))
     flags = [(each.is_additive, each.is_additive_over_pixels) for each in sums]
     assert flags == [(True, True), (True, False), (False, False)]
+    own = AdditiveLoss("own")  # one that doesn't say so is never added over bands of an image
+    assert (own.is_additive, own.is_additive_over_pixels) == (True, False)
 
 
 def test_the_loss_of_cores_asks_the_same_logit_twice():

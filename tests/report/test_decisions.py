@@ -167,6 +167,12 @@ def test_texts_are_escaped_and_every_place_lies_on_the_chart() -> None:
             assert 0 <= float(y) <= HEIGHT
 
 
+def test_the_marks_of_an_axis_are_round_numbers_and_the_axes_are_linear_unless_asked() -> None:
+    texts = [shape.text for shape in ElementTree.fromstring(chart(y_range=(0, 5)).svg()) if shape.tag.endswith("text")]
+    assert [text for text in ("1", "2", "3", "4", "5") if text in texts] == ["1", "2", "3", "4", "5"]
+    assert [text for text in ("20", "40", "60", "80", "100") if text in texts] == ["20", "40", "60", "80", "100"]
+
+
 def test_a_logarithmic_axis_places_equal_ratios_at_equal_distances() -> None:
     root = ElementTree.fromstring(chart(log_x=True).svg())
     line = next(shape for shape in root if shape.get("stroke") == "#2f6fde")

@@ -36,6 +36,10 @@ def test_plain_text_keeps_long_names_whole_and_has_no_codes(printed):
     assert text.isascii()
 
 
+def test_names_are_on_the_left_and_numbers_on_the_right_of_their_columns(printed):
+    assert printed([Table(heads=["name", "score"], rows=[["x", "1"]])]) == "\nname  score\n-----------\nx         1\n"
+
+
 def test_a_narrow_terminal_wraps_names_between_words_and_cuts_no_number(printed):
     text = printed([NAMED], columns=36)
     assert all(word in text for word in ["a", "long", "name", "of", "class", "0.123456789", "best", "score"])
