@@ -21,7 +21,7 @@ from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.evaluation.drive import MemoryBudget, collect
-from segmeter.evaluation.mask_pairs import MaskPair, mask_files
+from segmeter.evaluation.mask_pairs import MaskPair, limit_of, mask_files
 from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
@@ -229,10 +229,11 @@ def _compare_case(
     case_id, files = case
     paths = tuple(path for planes in files for path in planes)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    pixels = loader.find_size(pair) or 0
+    in_time = limit_of(pair, job.reading.timeout_s)
+    pixels, _ = in_time(partial(loader.find_size, pair))  # large maps are read whole too
     remedy = "Free memory, or cut the masks into tiles."
     with budget.hold(pixels * len(paths) * _BYTES, what=f"case {case_id!r}", remedy=remedy):
-        maps, spacing = loader.load_annotations_of(case_id, files)
+        maps, spacing = in_time(partial(loader.load_annotations_of, case_id, files))
         rows, tied = _compare(job, folder, measures, maps)
     if spacing.spacing:
         rows = {key: replace(row, spacing=spacing.spacing, unit=spacing.unit) for key, row in rows.items()}
