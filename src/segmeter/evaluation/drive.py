@@ -135,7 +135,7 @@ def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str)
         try:
             return work(case)
         except InputError as error:
-            return error
+            return DataError(error.problems)  # a new one, because the other's traceback holds the arrays of the case
 
     problems = list[str]()
     with closing(map_in_threads(attempt, cases, threads=count_cores(), name=what)) as results:
