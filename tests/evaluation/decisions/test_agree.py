@@ -1,6 +1,8 @@
 """Finding, reading and comparing the masks of several readers."""
 
+import json
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import tifffile
 from PIL import Image
 
+from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.sample import Reading
@@ -106,8 +109,24 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path):
         name_readers(agree_keys(folders=(paths["a"], paths["b"]), models=("d",)))
     with pytest.raises(InputError, match="two readers or more"):
         name_readers(agree_keys(folders=(paths["a"],)))
+
+
+def test_a_run_without_label_maps_and_one_that_is_not_finished_are_refused(tmp_path):
     with pytest.raises(DataError, match="to hold predictions/labels"):
         masks_of_run(tmp_path)
+    (tmp_path / "predictions" / "labels").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"^agree: expected `runs` to be finished, got .* \(without run\.json\)"):
+        masks_of_run(tmp_path)
+    for state, refusal in (("running", "resume="), ("done", None)):
+        (tmp_path / "run.json").write_text(json.dumps({"command": "eval", "state": state}))
+        with pytest.raises(DataError, match=refusal) if refusal else nullcontext():
+            assert masks_of_run(tmp_path) == tmp_path / "predictions" / "labels"
+
+
+def test_classes_that_name_no_folder_are_refused_by_the_command(tmp_path):
+    spec = ClassSpec(task="multilabel", names=("a/b",), colours=((0, 0, 0),))
+    with pytest.raises(DataError, match=r"^agree: expected `classes` to be usable as folder names"):
+        find_cases({"x": tmp_path}, spec, missing="error")
 
 
 def test_undecided_pixels_get_a_value_that_is_no_class():
