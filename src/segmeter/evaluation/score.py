@@ -124,9 +124,11 @@ class Scoring:
 def score(job: Scoring) -> dict[str, Any]:
     """Measure every pair, in parallel.
 
-    Writes cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which an interrupted
-    run is resumed; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
-    ``missing_predictions``, and have 1 in the rows' ``extra_missing``; ``spacing`` says where the spacings come from.
+    Writes into the run's folder: the sums of the calibration if there are probabilities, cases.parquet and cases.csv,
+    objects.parquet if a measure lists objects, then metrics.json and records.parquet. An interrupted run is resumed
+    from manifest.json and its journal; the caller asks `check_resumed` first. Cases without a prediction are counted in
+    the summary's ``missing_predictions``, and have 1 in the rows' ``extra_missing``; ``spacing`` says where the
+    spacings come from.
 
     Returns
     -------
@@ -136,7 +138,7 @@ def score(job: Scoring) -> dict[str, Any]:
     Raises
     ------
     DataError
-        One line for every file that can't be scored; no metric is written then.
+        One line for every file that can't be scored. No metric is written then, but a resume finds the other cases.
     ConfigError
         The resumed run used another configuration.
     RunError
@@ -150,9 +152,9 @@ def score(job: Scoring) -> dict[str, Any]:
     spacings = Spacings()
     done = parse_case_facts(read_case_facts(job.folder)) if job.resume else {}
     if job.resume:
-        manifest.keep(len(done))
-    for case_id, record in done.items():
-        spacings.add(case_id, record)
+        manifest.truncate(len(done))
+    for case_id, facts in done.items():
+        spacings.add(case_id, facts)
 
     def until_units_differ(results: Generator[CaseResult, None, None]) -> Generator[CaseResult, None, None]:
         """Note the spacing of each case. Distances in two units have no mean, so a second unit ends the run."""
@@ -176,7 +178,7 @@ def score(job: Scoring) -> dict[str, Any]:
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
-    facts = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
+    entries = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
     calibration = None
     hashes = dict[str, str]()
     if job.probs:
@@ -184,7 +186,7 @@ def score(job: Scoring) -> dict[str, Any]:
         calibration, hashes = measure_probs(scorer, job.pairs, job.probs, measured=measured)
     spec = job.reading.spec
     rows = manifest.table(spec)
-    return conclude(manifest, rows, spec, job.metrics, facts=facts, calibration=calibration, inputs=hashes)
+    return conclude(manifest, rows, spec, job.metrics, facts=entries, calibration=calibration, inputs=hashes)
 
 
 def measure_probs(
@@ -248,7 +250,7 @@ def measure_probs(
 
 
 def refuse_files(job: Scoring) -> None:
-    """Refuse names that can't be paired. The paired files are read too, so that all problems are named at once.
+    """If names can't be paired, read the paired files too, and refuse all problems at once.
 
     Raises
     ------
