@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures import row
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import THREE, noise, put
+from tests.data.volumes import save_volume
 from tests.evaluation.masks import LABELS, TARGETS, changed, pair_masks, put_sides, scoring, two_cases
 
 READING = Reading(spec=THREE, max_pixels=10**6)
@@ -175,9 +177,23 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
         paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
         Image.fromarray(labels).save(*paths[side])
     loader, pair = PairLoader(READING, None), MaskPair(case_id="a", stem="a", **paths)
-    assert loader.find_size(pair) is None
+    assert loader.find_size(pair) == (300 * 300, True)
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
-    assert loader.find_size(pair) == 300 * 300
+    assert loader.find_size(pair) == (300 * 300, False)
+
+
+@pytest.mark.parametrize("suffix", ["nii.gz", "npy", "npz", "mha", "nrrd", "tif"])
+def test_a_volume_has_the_pixels_of_its_header_however_well_it_is_packed(tmp_path, suffix):
+    volume = noise(60, 50 * 40, None).reshape(60, 50, 40) % 3
+    path = save_volume(tmp_path / f"a.{suffix}", volume)
+    pair = MaskPair(case_id="a", stem="a", references=(path,), predictions=(path,))
+    assert PairLoader(READING, None).find_size(pair) == (60 * 50 * 40, False)
+
+
+def test_a_named_array_of_a_zarr_folder_has_the_pixels_of_its_header(tmp_path):
+    zarr.create_array(str(tmp_path / "a.zarr"), name="labels", data=np.zeros((60, 50), np.uint8))
+    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "a.zarr",), predictions=())
+    assert PairLoader(replace(READING, key="labels"), None).find_size(pair) == (60 * 50, False)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def begun(folder, count=3):
 
 
 def ids(manifest, keep=3):
-    manifest.keep(keep)
+    manifest.truncate(keep)
     return read_case_facts(manifest.folder)["case_id"].to_pylist()
 
 
@@ -167,7 +167,11 @@ def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_p
     )
     manifest.add(Entry(case_id="a", row=case_row("a", np.eye(2))))
     manifest.close()
-    for call in (lambda: manifest.keep(2), lambda: read_case_facts(tmp_path), lambda: manifest.table(class_spec(2))):
+    for call in (
+        lambda: manifest.truncate(2),
+        lambda: read_case_facts(tmp_path),
+        lambda: manifest.table(class_spec(2)),
+    ):
         with pytest.raises(DataError, match="to be begun by this version of segmeter, got an older journal"):
             call()
 

@@ -1,6 +1,7 @@
 """Masks, images and probabilities that are paired by name: names that only look alike, and files that do not fit."""
 
 import json
+import threading
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +11,8 @@ import pytest
 from segmeter.data.images import read_image
 from segmeter.data.masks.reading import hash_map
 from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation import drive
+from segmeter.evaluation.drive import MemoryBudget
 from segmeter.evaluation.manifest import check_same
 from segmeter.evaluation.mask_pairs import find_probs, hash_pair, read_case_image
 from segmeter.evaluation.score import measure_probs, score
@@ -174,6 +177,31 @@ def test_everything_that_is_wrong_with_the_files_is_said_at_once(held, tmp_path)
     assert "to sum to 1 in every pixel" in first
     assert "`probs` to be (3, 20, 31) for a multiclass target (20, 31)" in second
     assert "c.npy" in third
+
+
+def test_probabilities_wait_for_memory_and_memory_that_runs_out_is_named_by_its_case(held, monkeypatch):
+    counting, most = threading.Lock(), []
+
+    class Watched(MemoryBudget):
+        def enter(self, needed, **options):
+            super().enter(needed, **options)
+            with counting:
+                most.append(self._held)
+
+    def fail(*_):
+        raise MemoryError
+
+    hashes = {pair.case_id: hash_pair(pair) for pair in held.pairing.pairs}
+    measure = partial(measure_probs, held.scorer(), held.pairing.pairs, held.probs, measured=hashes)
+    monkeypatch.setattr("segmeter.evaluation.score.MemoryBudget", lambda: Watched(1))
+    monkeypatch.setattr(drive, "SMALL", 1)
+    sums, _ = measure()
+    assert sums.compute().n == 20 * (27 + 28 + 29)
+    assert sorted(most) == [12 * 3 * 20 * width for width in (30, 31, 32)], "each case alone"
+    monkeypatch.setattr(Calibration, "update", fail)
+    with pytest.raises(DataError, match=r"case 'a': out of memory\. Free memory, cut the case into tiles") as caught:
+        measure()
+    assert len(caught.value.problems) == 3
 
 
 def test_every_case_needs_its_file(held, tmp_path):

@@ -75,12 +75,12 @@ class CaseScorer:
         bytes_per_pixel = len(pair.references) * self._bytes_per_pixel + (_BYTES_OF_IMAGE if pair.image else 0)
         try:
             with ExitStack() as stack:
-                pixels = in_time(partial(self._loader.find_size, pair))
-                if pixels is None:
+                pixels, is_large = in_time(partial(self._loader.find_size, pair))
+                needed = 0 if is_large else self.processes * pixels * bytes_per_pixel
+                stack.enter_context(_BUDGET.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
+                if is_large:
                     loaded = stack.enter_context(self._open_large(pair))
                 else:
-                    needed = self.processes * pixels * bytes_per_pixel
-                    stack.enter_context(_BUDGET.hold(needed, what=f"case {pair.case_id!r}", remedy=remedy))
                     loaded = in_time(partial(self._loader.load, pair))
                 try:
                     row = make_row(loaded.maps, self._measures, loaded.problems)
@@ -99,8 +99,6 @@ class CaseScorer:
             return Entry(case_id=pair.case_id, row=row, sha256=loaded.sha256, resume_facts=vars(spacing))
         except InputError as error:
             return error.problems
-        except MemoryError:
-            return (f"case {pair.case_id!r}: out of memory. {remedy}",)
 
     def _open_large(self, pair: MaskPair) -> AbstractContextManager[PairMaps]:
         """Open a pair that is read in bands, unless a setting needs its whole maps."""

@@ -7,7 +7,7 @@ source works on its cases in threads, as many as fit into memory: it reads or pr
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -135,7 +135,7 @@ def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str)
         try:
             return work(case)
         except InputError as error:
-            return error
+            return DataError(error.problems)  # a new one, because the other's traceback holds the arrays of the case
 
     problems = list[str]()
     with closing(map_in_threads(attempt, cases, threads=count_cores(), name=what)) as results:
@@ -170,6 +170,8 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
 class MemoryBudget:
     """Memory that threads share. A thread waits until its bytes fit beside those of the others, or until it is alone.
 
+    Work of fewer than `SMALL` bytes need not wait, see `hold`.
+
     Parameters
     ----------
     limit
@@ -197,13 +199,24 @@ class MemoryBudget:
             self._held -= needed
             self._changed.notify_all()
 
-    def hold(self, needed: int, *, what: str, remedy: str) -> ExitStack:
-        """Hold bytes until the returned context ends. Fewer than `SMALL` are not counted."""
-        stack = ExitStack()
-        if needed >= SMALL:
-            self.enter(needed, what=what, remedy=remedy)
-            stack.callback(self.leave, needed)
-        return stack
+    @contextmanager
+    def hold(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
+        """Hold bytes inside the block. Fewer than `SMALL` are not counted.
+
+        Raises
+        ------
+        InputError
+            As `check_memory`; or memory ran out inside the block.
+        """
+        counted = needed if needed >= SMALL else 0
+        if counted:
+            self.enter(counted, what=what, remedy=remedy)
+        try:
+            yield
+        except MemoryError as error:
+            raise InputError(f"{what}: out of memory. {remedy}") from error
+        finally:
+            self.leave(counted)
 
 
 def _show(size: int) -> str:

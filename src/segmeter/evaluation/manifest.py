@@ -128,8 +128,8 @@ class Manifest:
         self._journal.write(_HEAD.pack(len(body), zlib.crc32(body)) + bytes(body))
         return self._journal
 
-    def keep(self, cases: int) -> None:
-        """Keep the first finished cases of an interrupted run; drop the others and what a fault left behind."""
+    def truncate(self, cases: int) -> None:
+        """Cut the journal of an interrupted run behind the first `cases`, and so what a fault left behind."""
         self.close()
         kept_bytes = 0
         cut_batch = None
@@ -216,9 +216,9 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
     return Manifest.begin(folder, identity, cases)
 
 
-def find_damaged(folder: Path, records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Find the files of predictions that are missing or changed since they were written, by the records of cases."""
-    files = ((name, entry) for record in records for name, entry in record.get("files", {}).items())
+def find_damaged(folder: Path, facts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Find the files of predictions that are missing or changed since they were written, by the facts of cases."""
+    files = ((name, entry) for of_case in facts for name, entry in of_case.get("files", {}).items())
     return [name for name, entry in files if not is_whole(folder / PREDICTIONS / name, entry)]
 
 

@@ -130,8 +130,8 @@ def find_pairs(
     both_exist = references.exists() and predictions.exists()
     if references.samefile(predictions) if both_exist else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
-    reference_files = mask_files(references, "references", spec, endings[1], suffix)
-    prediction_files = mask_files(predictions, "predictions", spec, endings[0], suffix)
+    reference_files = mask_files("score", references, "references", spec, endings[1], suffix)
+    prediction_files = mask_files("score", predictions, "predictions", spec, endings[0], suffix)
     problems = [line for files in reference_files for line in twice_problems(files, "references")]
     problems += [line for files in prediction_files for line in twice_problems(files, "predictions")]
     stems = dict.fromkeys(sorted(stem for files in reference_files for stem in files))
@@ -160,13 +160,13 @@ def find_pairs(
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
 
 
-def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
+def mask_files(where: str, folder: Path, role: str, spec: ClassSpec, ending: str = "", suffix: str = "") -> list[Files]:
     """Find the masks of a folder or annotation file by stem, or of each class's folder for multilabel.
 
     Parameters
     ----------
-    role
-        The folder's role, for messages.
+    where, role
+        The command and the folder's role, for messages.
     ending, suffix
         As for `find_pairs`.
     """
@@ -174,7 +174,7 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
     if file and file.is_file():
         planes = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        folders = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
+        folders = class_folders(where, folder, role, spec.names if spec.is_multilabel else ())
         planes = [list_files(place, role=name, ending=suffix) for place, name in folders]
     if not ending:
         return planes

@@ -14,6 +14,7 @@ from segmeter.checks import expected
 from segmeter.data.files import array
 from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
 from segmeter.data.files.formats import volume_format
+from segmeter.data.files.medical import count_itk_pixels
 from segmeter.data.files.opened import TimeLimit, open_array, read_header
 from segmeter.data.files.pictures import read_layout
 from segmeter.data.files.refusals import show, unchanged
@@ -80,44 +81,41 @@ class PairLoader:
             for side in ("references", "predictions")
         }
 
-    def find_size(self, pair: MaskPair) -> int | None:
-        """Find the pixels of a map of this pair from the headers of its files; None if a file is read in bands.
+    def find_size(self, pair: MaskPair) -> tuple[int, bool]:
+        """Find the pixels of a map of this pair from the headers of its files, and whether a file is read in bands.
 
         The first file whose header states its pixels decides: drawn outlines have none, and tiny files don't matter.
         The size is 0 if no header states it. If a header can't be read, reading the file will say why.
         """
-        pixels = 0
-        for path in (*pair.references, *pair.predictions):
-            size = self._size_of_file(path)
-            if size is None:
-                return None
-            pixels = pixels or size
-        return pixels
+        sizes = [self._size_of_file(path) for path in (*pair.references, *pair.predictions)]
+        return next((pixels for pixels, _ in sizes if pixels), 0), any(is_large for _, is_large in sizes)
 
-    def _size_of_file(self, path: Path) -> int | None:
-        """Find the pixels of a file by its header; 0 if it states none, None if the file is read in bands.
+    def _size_of_file(self, path: Path) -> tuple[int, bool]:
+        """Find the pixels of a file by its header, 0 if it states none, and whether the file is read in bands.
 
-        Large files of some formats are read in bands, if they hold a single plane. A volume counts its bytes as pixels,
-        as volumes are rarely packed.
+        Large files of some formats are read in bands, if they hold a single plane.
         """
         reading = self.reading
+        form = volume_format(path)
+        may_be_large = path.name.lower().endswith(_IN_BANDS) and reading.key is None and not reading.has_colours
         try:
-            if path.name.lower().endswith(_IN_BANDS) and reading.key is None and not reading.has_colours:
-                header = read_header(path, **reading.options(path), streams=True)
-                pixels = math.prod((*header.lead, header.height, header.width))
-                is_large = header.channels == 1 and not header.lead and pixels > array.STREAMED_PIXELS
-                return None if is_large else pixels
-            file_bytes = path.stat().st_size
-            if file_bytes < _LEAST_MEASURED or (volume := volume_format(path)) in OUTLINES:
-                return 0
-            with path.open("rb") as file:
-                layout = read_layout(file.read(33))
-            if layout is None and volume:
-                return file_bytes
-            grid = layout or read_header(path, max_pixels=reading.max_pixels)
-            return grid.height * grid.width
+            if not may_be_large and form != "zarr":
+                file_bytes = path.stat().st_size
+                if file_bytes < _LEAST_MEASURED or form in OUTLINES:
+                    return 0, False
+                if form == "dicom":  # its header is only read with its pixels, of which a byte may hold eight
+                    return min(8 * file_bytes, reading.max_pixels), False
+                if form == "itk":
+                    return min(count_itk_pixels(path), reading.max_pixels), False
+                with path.open("rb") as file:
+                    if layout := read_layout(file.read(33)):
+                        return layout.height * layout.width, False
+            header = read_header(path, **reading.options(path), streams=may_be_large)
         except (DataError, OSError):
-            return 0
+            return 0, False
+        pixels = math.prod((*header.lead, header.height, header.width))
+        is_plane = header.channels == 1 and not header.lead
+        return pixels, may_be_large and is_plane and pixels > array.STREAMED_PIXELS
 
     def load(self, pair: MaskPair) -> PairMaps:
         """Read all files of a pair, whole. Values that `read_map` leaves unchecked are left to `PairMaps.problems`."""
@@ -224,7 +222,8 @@ class PairLoader:
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
         """Return the labels of a file, and its map. The map of a large file has its shape, but not its values."""
-        if self._size_of_file(path) is not None:
+        _, is_large = self._size_of_file(path)
+        if not is_large:
             stored = read_map(path, self.reading)
             is_checked = self.reading.label_map
             yield ArrayRows(stored.values if is_checked else labels_of(path, stored.values, self.reading)), stored

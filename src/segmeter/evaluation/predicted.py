@@ -243,20 +243,20 @@ def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> in
     """
     clear_leftovers(job.folder / PREDICTIONS)
     kinds = list[Any]()
-    facts = parse_case_facts(read_case_facts(job.folder))
-    for wanted, (case_id, record) in zip(manifest.cases, facts.items(), strict=False):
-        if damaged := find_damaged(job.folder, [record]):
+    done = parse_case_facts(read_case_facts(job.folder))
+    for wanted, (case_id, facts) in zip(manifest.cases, done.items(), strict=False):
+        if damaged := find_damaged(job.folder, [facts]):
             _LOG.warning(
                 "resume: missing or damaged files are written again, with all that follow (%s).", some(damaged)
             )
         if damaged or case_id != wanted:
             break
-        kinds.append(record["image"])
+        kinds.append(facts["image"])
     count = len(kinds)
     batch_size = job.predictor.config.batch_size
     *_, last_batch = [range(0), *split_batches(job.batches[:count] if job.batches else kinds, batch_size)]
     if count < len(manifest.cases) and len(last_batch) < batch_size:
         count = last_batch.start
     count = 0 if none else count
-    manifest.keep(count)
+    manifest.truncate(count)
     return count

@@ -118,13 +118,13 @@ class Spacings:
         self.overridden: list[str] = []
         self.noted: defaultdict[str, list[str]] = defaultdict(list)  # the cases of each warning
 
-    def add(self, case_id: str, record: Mapping[str, Any]) -> None:
+    def add(self, case_id: str, facts: Mapping[str, Any]) -> None:
         """Add a case by the fields of its `CaseSpacing`, which a resumed run reads from JSON."""
-        self.sources[record["source"]] += 1
-        self.units.setdefault(record["unit"], case_id)
-        if record["overridden"]:
+        self.sources[facts["source"]] += 1
+        self.units.setdefault(facts["unit"], case_id)
+        if facts["overridden"]:
             self.overridden.append(case_id)
-        for line in record["warnings"]:
+        for line in facts["warnings"]:
             self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:

@@ -65,6 +65,7 @@ def test_four_readers_and_a_model_are_compared(capsys):
 def test_runs_are_readers_and_bring_their_classes():
     for name in ("one", "two"):
         put_readers(Path(name, "predictions"), {"labels": 0.1}, cases=3)
+        Path(name, "run.json").write_text('{"command": "eval", "state": "done"}')
         write_cases(Path(name), [CaseRow(case_id="c0", height=12, width=12, counts=np.diag([72, 72]))], BINARY)
     assert run("agree", "runs=[one,two]", "metrics.bootstrap=0", "consensus=[]") == 0
     result = latest("agree", "agree.json")

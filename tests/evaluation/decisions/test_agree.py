@@ -1,16 +1,25 @@
 """Finding, reading and comparing the masks of several readers."""
 
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
+from segmeter.classes import ClassSpec
+from segmeter.data.files import array
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.sample import Reading
-from segmeter.errors import DataError, InputError
+from segmeter.errors import DataError, InputError, LateError
+from segmeter.evaluation import drive
 from segmeter.evaluation.decisions.agree import AgreeJob, agree, find_cases, masks_of_run, name_readers
 from segmeter.evaluation.decisions.config import AgreeKeys
+from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import BINARY, THREE
 from tests.evaluation.masks import put_masks
@@ -65,6 +74,31 @@ def test_files_that_do_not_fit_are_named_all_at_once(tmp_path):
     assert "7" in caught.value.problems[0]
 
 
+def test_the_largest_masks_hold_memory_too(tmp_path, monkeypatch):
+    """They are read whole, although `score` would read them in bands."""
+    for name in "xy":
+        (tmp_path / name).mkdir()
+        tifffile.imwrite(tmp_path / name / "a.tif", np.zeros((20, 30), np.uint8))
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 100)
+    monkeypatch.setattr(drive, "SMALL", 20 * 30)
+    monkeypatch.setattr(drive, "free_bytes", lambda: 0)
+    with pytest.raises(DataError, match=r"^case 'a': expected `memory` of about .* Free memory, or cut"):
+        agree(job(tmp_path, x={}, y={}), tmp_path)
+
+
+def test_memory_that_runs_out_and_files_that_come_too_late_are_named_by_their_case(tmp_path, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(PairLoader, "load_annotations_of", fail)
+    compared = job(tmp_path, x=MAPS, y=OTHER)
+    with pytest.raises(DataError, match=r"^case 'a': out of memory\. Free memory, or cut the masks"):
+        agree(compared, tmp_path)
+    monkeypatch.setattr(PairLoader, "load_annotations_of", lambda *_: time.sleep(0.5))
+    with pytest.raises(LateError, match=r"^data: case 'a' was not read within 0\.1 seconds: .*x/a\.png"):
+        agree(replace(compared, reading=replace(compared.reading, timeout_s=0.1)), tmp_path)
+
+
 def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path):
     paths = {name: tmp_path / name for name in "abc"}
     readers, models = name_readers(agree_keys(folders=(paths["a"], paths["b"]), runs=(paths["c"],)))
@@ -75,8 +109,24 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path):
         name_readers(agree_keys(folders=(paths["a"], paths["b"]), models=("d",)))
     with pytest.raises(InputError, match="two readers or more"):
         name_readers(agree_keys(folders=(paths["a"],)))
+
+
+def test_a_run_without_label_maps_and_one_that_is_not_finished_are_refused(tmp_path):
     with pytest.raises(DataError, match="to hold predictions/labels"):
         masks_of_run(tmp_path)
+    (tmp_path / "predictions" / "labels").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"^agree: expected `runs` to be finished, got .* \(without run\.json\)"):
+        masks_of_run(tmp_path)
+    for state, refusal in (("running", "resume="), ("done", None)):
+        (tmp_path / "run.json").write_text(json.dumps({"command": "eval", "state": state}))
+        with pytest.raises(DataError, match=refusal) if refusal else nullcontext():
+            assert masks_of_run(tmp_path) == tmp_path / "predictions" / "labels"
+
+
+def test_classes_that_name_no_folder_are_refused_by_the_command(tmp_path):
+    spec = ClassSpec(task="multilabel", names=("a/b",), colours=((0, 0, 0),))
+    with pytest.raises(DataError, match=r"^agree: expected `classes` to be usable as folder names"):
+        find_cases({"x": tmp_path}, spec, missing="error")
 
 
 def test_undecided_pixels_get_a_value_that_is_no_class():

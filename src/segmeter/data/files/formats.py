@@ -11,21 +11,20 @@ from segmeter.data.files.refusals import file_error
 class Format:
     """The signs by which files of a format are recognised.
 
-    A file begins with one of `magic`. A format that has none is recognised by its suffix alone. A picture is always
-    two-dimensional.
+    A file begins with one of `magic`. A format that has none is recognised by its suffix alone. Either may hold
+    volumes: TIFF and NPY begin with magic bytes.
     """
 
     suffixes: tuple[str, ...]
     magic: tuple[bytes, ...] = ()
-    is_picture: bool = False
 
 
 FORMATS = {
-    "png": Format((".png",), (b"\x89PNG\r\n\x1a\n",), is_picture=True),
-    "jpeg": Format((".jpg", ".jpeg"), (b"\xff\xd8\xff",), is_picture=True),
-    "bmp": Format((".bmp",), (b"BM",), is_picture=True),
-    "tiff": Format((".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), is_picture=True),
-    "npy": Format((".npy",), (b"\x93NUMPY",), is_picture=True),
+    "png": Format((".png",), (b"\x89PNG\r\n\x1a\n",)),
+    "jpeg": Format((".jpg", ".jpeg"), (b"\xff\xd8\xff",)),
+    "bmp": Format((".bmp",), (b"BM",)),
+    "tiff": Format((".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
+    "npy": Format((".npy",), (b"\x93NUMPY",)),
     "npz": Format((".npz",)),
     "nifti": Format((".nii", ".nii.gz")),
     "zarr": Format((".zarr",)),
@@ -34,8 +33,8 @@ FORMATS = {
     "geojson": Format((".geojson",)),
     "yolo": Format((".txt",)),
 }
-SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
-VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.is_picture for suffix in form.suffixes}
+SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.magic for suffix in form.suffixes}
+VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.magic for suffix in form.suffixes}
 VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}.keys() - {".txt"}))  # .txt is for masks alone
 
 _MAGIC = tuple((magic, name) for name, form in FORMATS.items() for magic in form.magic)
@@ -54,16 +53,17 @@ _SUFFIX = re.compile(
 )
 HIDDEN = (".", "__MACOSX")  # Names that begin with one of these are not data.
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
-_PICTURES = tuple(SUFFIXES)
+_WITH_MAGIC = tuple(SUFFIXES)
 
 
 def volume_format(path: Path) -> str | None:
-    """Return the format of a file that is not a picture, by its suffix; "zarr" for a folder; otherwise None.
+    """Return the format of a file that is recognised by its suffix alone; "zarr" for a folder; otherwise None.
 
-    A path with the suffix of a picture is not checked for being a folder, which saves a system call for every file.
+    So it is None for volumes in TIFF and NPY. A path with the suffix of a format that has magic bytes is not checked
+    for being a folder, which saves a system call for every file.
     """
     name = path.name.lower()
-    if name.endswith(_PICTURES):
+    if name.endswith(_WITH_MAGIC):
         return None
     if path.is_dir():
         return "zarr"
@@ -87,7 +87,7 @@ def is_junk(path: Path) -> bool:
 
 
 def name_format(path: Path, head: bytes) -> str:
-    """Return the format of a picture by its first bytes, and check that its suffix agrees.
+    """Return the format of a file by its first bytes, and check that its suffix agrees.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
-from segmeter.data.files.refusals import damaged, file_error, show
+from segmeter.data.files.refusals import damage_named, damaged, file_error, open_regular, show
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
@@ -42,20 +42,18 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     The spacing is in mm unless the file names another unit. The affine leads to right, anterior, superior, as in NIfTI.
     """
-    head = file.read(_MOST_HEADER)
-    size = os.fstat(file.fileno()).st_size
-    form = "nrrd" if head.startswith(b"NRRD") else "mha"
-    fields, start = _read_fields(path, head, form)
-    axes = fields.get("ndims", fields.get("dimension"))
-    sizes = fields.get("dimsize", fields.get("sizes", "")).split()
-    are_sizes = axes == str(len(sizes)) and all(re.fullmatch("[0-9]{1,18}", text) for text in sizes)
-    skipped = [f"{name} {fields[name]}"[:60] for name in _SKIPS if fields.get(name, "0") not in ("0", "-1")]
-    if not are_sizes or skipped:  # ITK would hang, or ignore them
-        raise ValueError(skipped[0] if skipped else f"{axes} axes of sizes {' '.join(sizes)[:60]}")
-    pixels = min(math.prod(map(int, sizes)), opening.max_pixels)
+    form, fields, start, pixels = _read_itk_head(path, file)
     arguments = (path, form, fields, start, opening)
+    size = os.fstat(file.fileno()).st_size
+    pixels = min(pixels, opening.max_pixels)
     decoded = read_apart(path, _read_itk, *arguments, size=size, pixels=pixels, max_pixels=opening.max_pixels)
     return _opened(path, file, "itk", opening, decoded)
+
+
+def count_itk_pixels(path: Path) -> int:
+    """Return the pixels of an .mha or .nrrd file, which `open_itk` would decode; DataError without a sound header."""
+    with damage_named(path), open_regular(path) as file:
+        return _read_itk_head(path, file)[-1]
 
 
 def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -117,6 +115,20 @@ def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, open
     affine = FLIPS @ affine
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
     return pixels, geometry.having(affine=affine)
+
+
+def _read_itk_head(path: Path, file: IO[bytes]) -> tuple[str, dict[str, str], int, int]:
+    """Return the format, the fields of the header, the byte at which the pixels begin, and their number."""
+    head = file.read(_MOST_HEADER)
+    form = "nrrd" if head.startswith(b"NRRD") else "mha"
+    fields, start = _read_fields(path, head, form)
+    axes = fields.get("ndims", fields.get("dimension"))
+    sizes = fields.get("dimsize", fields.get("sizes", "")).split()
+    are_sizes = axes == str(len(sizes)) and all(re.fullmatch("[0-9]{1,18}", text) for text in sizes)
+    skipped = [f"{name} {fields[name]}"[:60] for name in _SKIPS if fields.get(name, "0") not in ("0", "-1")]
+    if not are_sizes or skipped:  # ITK would hang, or ignore them
+        raise ValueError(skipped[0] if skipped else f"{axes} axes of sizes {' '.join(sizes)[:60]}")
+    return form, fields, start, math.prod(map(int, sizes))
 
 
 def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], int]:

@@ -203,8 +203,7 @@ def labels_of(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
     """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is not a label."""
     values = whole_numbers(path, values)
     plane = values.reshape(-1, values.shape[-1])
-    labels = to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
-    return labels.astype(reading.spec.label_dtype, copy=False)
+    return to_labels(path, plane, spec=reading.spec, label_map=reading.label_map).reshape(values.shape)
 
 
 def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:

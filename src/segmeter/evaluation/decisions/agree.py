@@ -21,7 +21,7 @@ from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.evaluation.drive import MemoryBudget, collect
-from segmeter.evaluation.mask_pairs import MaskPair, mask_files
+from segmeter.evaluation.mask_pairs import MaskPair, limit_of, mask_files
 from segmeter.evaluation.pair_maps import PairLoader
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
@@ -43,6 +43,7 @@ from segmeter.metrics.summary.agreement import (
     staple,
     summarise_agreement,
 )
+from segmeter.records import read_run
 
 _BYTES = 24  # Memory per pixel and reader: labels, votes and the temporary arrays of a comparison
 
@@ -133,13 +134,22 @@ def masks_of_run(folder: Path) -> Path:
     Raises
     ------
     DataError
-        The run is of another kind, or kept no label maps.
+        The run is of another kind, kept no label maps, or is not finished.
+    InputError
+        Its run.json is damaged.
     """
     masks = folder / "predictions" / "labels"
-    if masks.is_dir():
-        return masks
-    remedy = "Give runs of eval or predict that kept their label maps; folders=[...] takes any folders of masks."
-    raise DataError(expected("agree", "runs", "to hold predictions/labels", folder, remedy))
+    if not masks.is_dir():
+        remedy = "Give runs of eval or predict that kept their label maps; folders=[...] takes any folders of masks."
+        raise DataError(expected("agree", "runs", "to hold predictions/labels", folder, remedy))
+    try:
+        state = read_run(folder).get("state")
+    except FileNotFoundError:
+        state = "without run.json"
+    if state != "done":
+        remedy = f"Finish it with resume={folder}, or give its label maps as folders=[{masks}]."
+        raise DataError(expected("agree", "runs", "to be finished", f"{folder} ({state})", remedy))
+    return masks
 
 
 def find_cases(
@@ -160,7 +170,7 @@ def find_cases(
         A folder can't be read, two files have one name, no case is shared, or, unless `missing` is "leave_out", a
         reader lacks a case.
     """
-    masks: dict[str, list[Files]] = {name: mask_files(place, name, spec, "", "") for name, place in places.items()}
+    masks: dict[str, list[Files]] = {name: mask_files("agree", place, name, spec) for name, place in places.items()}
     problems = [line for name, planes in masks.items() for files in planes for line in twice_problems(files, name)]
     stems = sorted({stem for planes in masks.values() for files in planes for stem in files}, key=safe_id)
     rule, remedy = "to have a mask of every case", "missing=leave_out compares the cases that all readers have."
@@ -229,10 +239,11 @@ def _compare_case(
     case_id, files = case
     paths = tuple(path for planes in files for path in planes)
     pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
-    pixels = loader.find_size(pair) or 0
+    in_time = limit_of(pair, job.reading.timeout_s)
+    pixels, _ = in_time(partial(loader.find_size, pair))  # large maps are read whole too
     remedy = "Free memory, or cut the masks into tiles."
     with budget.hold(pixels * len(paths) * _BYTES, what=f"case {case_id!r}", remedy=remedy):
-        maps, spacing = loader.load_annotations_of(case_id, files)
+        maps, spacing = in_time(partial(loader.load_annotations_of, case_id, files))
         rows, tied = _compare(job, folder, measures, maps)
     if spacing.spacing:
         rows = {key: replace(row, spacing=spacing.spacing, unit=spacing.unit) for key, row in rows.items()}

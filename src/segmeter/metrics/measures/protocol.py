@@ -37,7 +37,8 @@ class Region:
 class CaseMaps:
     """The maps of one case, as measures receive them.
 
-    They contain only classes and the ignored value. The prediction may contain other values if the spec counts them.
+    Measures get maps that contain only classes and the ignored value, because counting (`row.make_row`) has refused
+    others. If the spec counts invalid values, the prediction may contain them.
 
     Parameters
     ----------
