@@ -8,17 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
 
-from segmeter.cli import launch
+from segmeter.cli import engines, launch
 from segmeter.cli.config.model_command_configs import CheckConfig
-from segmeter.cli.engines import JobOutcome, by_submitit, in_processes, joint
+from segmeter.cli.engines import JobOutcome, by_dask, by_submitit, in_processes, joint
 from segmeter.cli.folders import Job
 from segmeter.cli.launch import Shipped, _spread, attempt, ship
-from segmeter.distributed.config import SlurmConfig
+from segmeter.distributed.config import DaskConfig, SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, PeerError, Stopped
 from segmeter.schema import as_plain
 from tests.cli.deadly import Deadly
@@ -218,3 +218,12 @@ def test_submitit_hears_sigusr1_and_leaves_a_handler_set_before_its_import(tmp_p
     command = [sys.executable, "-c", FRESH, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_cluster_without_a_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MagicMock(**{"Client.side_effect": OSError("no route")})
+    made.LocalCluster.return_value.__exit__.return_value = False
+    monkeypatch.setattr(engines, "needed", lambda name, extra: made)
+    with pytest.raises(ConfigError, match="no route"):
+        list(by_dask([], DaskConfig()))
+    made.LocalCluster.return_value.__exit__.assert_called_once()

@@ -74,6 +74,16 @@ def test_auto_starts_anew_where_no_run_of_the_whole_name_holds_anything(name, tm
     assert capsys.readouterr().err == said
 
 
+def test_auto_knows_a_second_run_of_a_name_from_a_name_with_a_number(tmp_path: Path) -> None:
+    """Both folders end in x-2. Mutation seen to fail: told by the folder alone."""
+    second = put_run(tmp_path, "2026-01-01_000000_x-2", "2026-01-01T00:00:00.000000+00:00")
+    put(second / "config.yaml", {"run": {"name": None}, "data": {"name": "x"}})
+    other = put_run(tmp_path, "2026-01-02_000000_x-2", "2026-01-02T00:00:00.000000+00:00")
+    put(other / "config.yaml", {"run": {"name": "x-2"}, "data": {"name": "x"}})
+    assert resumed(tmp_path, "auto") == second
+    assert resumed(tmp_path, "auto", name="x-2") == other
+
+
 def test_what_there_is_to_go_on_from_may_be_one_of_several(tmp_path: Path) -> None:
     holds = "checkpoints/step-*/manifest.json"
     folder = put_run(tmp_path, "2026-01-01_000000_x", holds="checkpoints/step-00000020/manifest.json")

@@ -4,6 +4,7 @@ import gc
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -239,6 +240,25 @@ def test_a_merged_run_of_several_processes_keeps_its_launch() -> None:
     folder = done("score", *SCORE, "images=null", "run.name=merged", *launch)
     assert run("score", f"resume={folder}") == 0
     assert read_yaml(folder / "config.yaml")["launch"] == {"name": "processes", "devices": 2}
+
+
+def test_a_refused_resume_of_shards_changes_nothing(monkeypatch, refused):
+    """One shard had not begun. Mutation seen to fail: it began with the other settings, and no resume fitted both."""
+    monkeypatch.setattr(launching, "in_processes", lambda shards, count: [shard() for shard in shards])
+    monkeypatch.setattr("segmeter.cli.run_folder.KEEP_SECONDS", -1.0)
+    mask = Path("predictions/case01.png")
+    whole_mask = mask.read_bytes()
+    mask.write_bytes(b"damaged")
+    line = [*SCORE, "images=null", "launch=processes", "launch.devices=2", "run.name=shared"]
+    refused("score", *line)
+    mask.write_bytes(whole_mask)
+    (folder,) = Path("runs/score").glob("*_shared")
+    shutil.rmtree(folder / "shards/2of2")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for resumed in ([f"resume={folder}", "metrics.seed=7"], [*line, "resume=auto", "metrics.seed=7"]):
+        assert "resume: `metrics.seed` was 0 and is 7 now." in refused("score", *resumed)
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert run("score", f"resume={folder}", "report.worst=1") == 0
 
 
 @pytest.mark.parametrize("given", ["hello", "tcp://127.0.0.1:{port}"], ids=["no address", "no answer"])

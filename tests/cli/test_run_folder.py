@@ -13,9 +13,9 @@ import pytest
 
 from segmeter.cli.config.command_configs import Common, Launched, RunConfig
 from segmeter.cli.folders import Job
-from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, open_run
+from segmeter.cli.run_folder import MASK, is_secret, mask, mask_override, note_done, open_run
 from segmeter.distributed.config import LocalConfig
-from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
+from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError, SweepError
 from segmeter.files import write_bytes
 from tests.data.crafted import put
 
@@ -126,6 +126,28 @@ def test_the_log_has_every_problem_and_the_record_the_first(launched, monkeypatc
     assert ended(folder) == "stopped: 0.png: is truncated."
     lines = (folder / "log.txt").read_text().splitlines()
     assert [line.split()[-3] for line in lines] == [f"{name}:" for name in names]
+
+
+def test_the_exit_code_of_a_shard_stays_where_the_folder_does(launched, monkeypatch):
+    monkeypatch.setattr("segmeter.cli.run_folder.KEEP_SECONDS", -1.0)
+    with pytest.raises(SweepError, match=r"the finished work is kept\. Go on with resume=") as error:
+        with open_run(launched, JOB, facts={}) as folder:
+            leave(folder / "shards/1of2/run.json", SweepError("a.png: is truncated.", exit_code=2))
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize("file", ["metrics.json", "compare.json"])
+def test_results_stay_if_their_pictures_or_page_are_refused(file: str, tmp_path: Path) -> None:
+    def work(folder: Path) -> None:
+        if file == "compare.json":  # `merge` takes pictures before it notes that it is done
+            note_done(folder, {})
+        leave(folder / file, DataError("pictures/a.png: is a link."))
+
+    with pytest.raises(DataError) as error, open_run(config(tmp_path), JOB, facts={}) as folder:
+        work(folder)
+    assert (folder / file).is_file()
+    assert error.value.problems == ("pictures/a.png: is a link.", f"run: the results are kept in {folder}.")
+    assert ended(folder) == "stopped: pictures/a.png: is a link."
 
 
 def test_bad_input_leaves_nothing_of_a_new_run_and_a_resumed_one_in_place(tmp_path: Path) -> None:

@@ -23,12 +23,14 @@ from segmeter.data.dataset import read_case
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.files.opened import TimeLimit
 from segmeter.data.folder import build_folder
+from segmeter.data.verification import verify
 from segmeter.data.verification.splits import check_dataset
 from segmeter.data.verification.verify import header_problems
 from segmeter.errors import DataError, LateError
 from segmeter.training.data import windows as parts
 from segmeter.training.data.windows import PartReader
 from tests.data.crafted import folder, noise, put
+from tests.data.volumes import VOLUME, save_volume
 
 ROOT = Path(__file__).parents[2]
 LATE = r"^data: case 'b' \(index 1\) was not read within 0\.3 seconds: .*b\.\w+, .*b\.\w+\. Bring the disk or server "
@@ -196,6 +198,16 @@ def test_every_way_of_reading_a_case_gives_the_same_with_a_limit(way, images):
 def test_every_way_of_reading_a_case_is_limited(way, images):
     with pytest.raises(LateError, match=LATE):
         WAYS[way](images)
+
+
+def test_the_hash_of_a_volume_is_limited(tmp_path, released, monkeypatch):
+    for kind in ("images", "masks"):
+        save_volume(tmp_path / kind / "a.npy", VOLUME % 2)
+    volumes = replace(build_folder(folder(tmp_path, in_channels=1, planes="k"), split="all"), timeout_s=1.0)
+    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(verify, "hash_map", lambda path: released.wait(9))
+    with pytest.raises(LateError, match=r"case 'a' \(index 0\) was not read within 1 seconds"):
+        check_dataset(volumes, use_cache=False)
 
 
 def test_rows_are_limited_each_time_they_are_read(images, released, monkeypatch):

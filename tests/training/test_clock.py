@@ -13,6 +13,7 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.trainer as loop
+from segmeter.errors import RunError
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import clock
@@ -144,6 +145,19 @@ def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_p
     assert not list(tmp_path.iterdir())
     train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
     assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs
+
+
+def test_timing_a_step_that_fails_changes_no_generator_either(tmp_path, monkeypatch):
+    def fail(*given):
+        torch.rand(1)  # as dropout draws
+        raise RunError("no memory.")
+
+    job = tiny_job(tmp_path)
+    state = torch.get_rng_state()
+    monkeypatch.setattr(step_module, "run_step", fail)
+    with pytest.raises(RunError, match="no memory"):
+        step_module.time_step(job, limit_s=0.0)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(("limit_s", "expected"), [(60.0, 0.6), (0.0, 0.5)])

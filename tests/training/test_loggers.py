@@ -36,6 +36,14 @@ def test_a_library_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch, con
         LOGGERS.build(config, folder=tmp_path, step=0, settings={})
 
 
+def test_a_logger_that_is_refused_leaves_the_history_as_it_is(tmp_path, monkeypatch):
+    """It was left open, and on a resume already cut. Mutation seen to fail: opened before the loggers."""
+    monkeypatch.setattr(loggers, "_import", Mock(side_effect=ConfigError("logger: none.")))
+    with pytest.raises(ConfigError, match="logger: none"):
+        train(tiny_job(tmp_path, loggers=(WandbConfig(),)))
+    assert not (tmp_path / "history.jsonl").exists()
+
+
 def test_tensorboard_gets_every_figure_and_the_pictures_of_each_validation_at_its_step(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

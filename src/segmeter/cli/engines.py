@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -190,17 +191,18 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[JobOutcome]:
         `distributed` is not installed, or no scheduler answers at the address.
     """
     distributed = needed("distributed", extra="dask")
-    cluster = None
-    if launch.address is None:
-        cluster = distributed.LocalCluster(n_workers=launch.workers, threads_per_worker=1, dashboard_address=None)
     remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
-    try:
-        connection = distributed.Client(cluster or launch.address)
-    except (OSError, ValueError) as error:
-        rule = "to be the address of a Dask scheduler that answers"
-        given = f"{launch.address!r} ({' '.join(str(error).split())})"
-        raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
-    with connection as client:
+    with ExitStack() as stack:
+        address = launch.address
+        if address is None:
+            options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
+            address = stack.enter_context(distributed.LocalCluster(**options))
+        try:
+            client = stack.enter_context(distributed.Client(address))
+        except (OSError, ValueError) as error:
+            rule = "to be the address of a Dask scheduler that answers"
+            given = f"{launch.address!r} ({' '.join(str(error).split())})"
+            raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
         futures = client.map(operator.call, tasks, retries=_RETRIES, pure=False)
         try:
             for future, task in zip(futures, tasks, strict=True):
@@ -211,8 +213,6 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[JobOutcome]:
                     yield future.result() if fault is None else JobOutcome.of(task.job, fault)
         finally:
             client.cancel(futures)
-            if cluster is not None:
-                cluster.close()
 
 
 def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[JobOutcome]:

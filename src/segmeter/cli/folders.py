@@ -19,7 +19,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.command_configs import Common
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
-from segmeter.records import MANIFEST, read_own, read_run
+from segmeter.records import CONFIG, MANIFEST, read_own, read_run, read_yaml
 
 LOCK = ".lock"
 # The process and machine that hold the lock, or held it last. On Windows nobody can read the locked file itself.
@@ -157,7 +157,7 @@ def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
     if job.folder is None:
         searched = config.run.root / job.command
         pattern = re.compile(rf"[\d-]+_\d+_{re.escape(name)}(-\d+)?")
-        runs = [path for path in searched.glob("*") if pattern.fullmatch(path.name)]
+        runs = [path for path in searched.glob("*") if pattern.fullmatch(path.name) and _is_named(path, name, job)]
     else:
         searched = job.folder
         runs = [job.folder]
@@ -169,3 +169,13 @@ def find_resumed(config: Common, job: Job, *, holds: str) -> Path | None:
     newest = max(runs, key=lambda path: (try_read_run(path).get("start", ""), path.name))
     sys.stderr.write(f"resuming {newest}\n")
     return newest
+
+
+def _is_named(folder: Path, name: str, job: Job) -> bool:
+    """Tell whether a run has this name: a folder that ends in x-2 may be the second of the name x in one second."""
+    try:
+        config = read_yaml(folder / CONFIG)
+        given = config["run"]["name"] or config.get("data", {}).get("name", job.command)
+    except (OSError, InputError, LookupError, TypeError, AttributeError):  # missing or damaged
+        return True
+    return safe_id(str(given)) == name

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from segmeter.checks import expected
 from segmeter.cli.commands import load_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import JobOutcome, by_dask, by_submitit, by_torchrun, in_processes, joint
-from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed, usual_folder
+from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed, usual_folder
 from segmeter.cli.messages import shown_warnings
-from segmeter.cli.run_folder import open_run
+from segmeter.cli.run_folder import mask, open_run
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
 from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, StopSignals, SweepError
 from segmeter.files import remove
-from segmeter.records import MANIFEST, RUN
+from segmeter.records import CONFIG, MANIFEST, RUN, flatten, read_yaml
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
 
@@ -185,7 +186,9 @@ def _share_out(config: Any, shipped_config: Any, job: Job) -> float | None:
         return load_command(job.command)(shipped_config, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
-    with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
+    facts = {"launch": as_plain(config.launch)}
+    accept = partial(_check_settings, config, resumed or NO_FOLDER, count)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         shard_config = shipped_config.replace(
             report=shipped_config.report.replace(html=False),
             run=shipped_config.run.replace(copy_to=None),
@@ -206,6 +209,21 @@ def _share_out(config: Any, shipped_config: Any, job: Job) -> float | None:
         remove(folder / _SHARDS)
     show_merged(folder, summary)
     return value
+
+
+def _check_settings(config: Any, resumed: Path, count: int) -> None:
+    """Refuse a resume with other settings before the run's records change, or a shard begins that had not begun.
+
+    Only settings are compared here. Each shard also compares its cases and files.
+    """
+    from segmeter.evaluation.manifest import check_same, read_run_manifest
+
+    was, now = flatten(read_yaml(resumed / CONFIG)), flatten(mask(as_plain(config)))
+    changed = {key: now.get(key) for key in {*was, *now} if was.get(key) != now.get(key)}
+    for path in sorted((resumed / _SHARDS).glob(f"*of{count}/{MANIFEST}")):
+        manifest = read_run_manifest(path.parent)
+        identity = {key: changed.get(key, value) for key, value in manifest["identity"].items()}
+        check_same(path.parent, identity, manifest["cases"])
 
 
 def _value(outcome: JobOutcome) -> float | None:

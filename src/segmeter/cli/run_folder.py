@@ -248,9 +248,13 @@ def _holds_work(folder: Path) -> bool:
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
     """Remove the folder of a refused run, unless it holds results, or a lot of work that a resume can use."""
-    is_valuable = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
-    if isinstance(error, SegmeterError) and is_valuable and hasattr(config, "resume") and _holds_work(folder):
-        return type(error)([*error.problems, f"run: the finished work is kept. Go on with resume={folder}."])
+    can_resume = hasattr(config, "resume") and _holds_work(folder)
+    has_results = (folder / "metrics.json").is_file() or "result" in try_read_run(folder)  # see `note_done`
+    if isinstance(error, SegmeterError) and (has_results or (can_resume and seconds > KEEP_SECONDS)):
+        line = f"run: the results are kept in {folder}."
+        if can_resume:
+            line = f"run: the finished work is kept. Go on with resume={folder}."
+        return type(error)([*error.problems, line], exit_code=error.exit_code)
     with suppress(OSError):
         remove(folder)
         for parent in (folder.parent, config.run.root):  # rmdir fails, as it should, if one isn't empty

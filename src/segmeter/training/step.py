@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median_low
@@ -157,22 +157,22 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
         Seconds after which no third timed step begins.
     """
     check_job(job)
-    rng_state = capture_rng(job.device)
     config = job.settings.training
     probe = replace(job, segmenter=copy.deepcopy(job.segmenter), world=ALONE)
     limits = Limits(config=config, batches_per_epoch=len(job.data.source))
-    learner = Learner(probe, limits)
     losses: list[float] = []
     times: list[float] = []
     least, most = TIMED_STEPS
-    with open_batches(probe, step=0, progress=lambda step: 1.0) as source:
+    with ExitStack() as stack:
+        stack.callback(restore_rng, capture_rng(job.device))
+        learner = Learner(probe, limits)
+        source = stack.enter_context(open_batches(probe, step=0, progress=lambda step: 1.0))
         while len(times) <= least or (len(times) <= most and sum(times[1:]) < limit_s):
             start = time.monotonic()
             batches = [source.next_batch() for _ in range(config.accumulate)]
             result = run_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
             losses.append(float(to_numpy(result.loss)))  # waits for the device
             times.append(time.monotonic() - start)
-    restore_rng(rng_state)
     return median_low(times[1:]), losses[0]
 
 

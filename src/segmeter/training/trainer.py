@@ -147,9 +147,9 @@ class Trainer:
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
         history_size = self._resume() if job.resume else 0
-        self.history = Lines(job.folder / HISTORY, keep=history_size)
         self.loggers = Loggers(job.settings.loggers, folder=job.folder, step=self.step, settings=job.settings.masked)
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
+        self.history = Lines(job.folder / HISTORY, keep=history_size)  # last, as nothing closes it if a logger fails
 
     def go(self, batches: Batches) -> TrainResult:
         """Step until the end. What is due after a step is done before the next one, or begun if it is a checkpoint."""

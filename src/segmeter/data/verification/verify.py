@@ -297,7 +297,7 @@ def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
 def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
     """Read the planes of a case that is a volume, one after the other."""
     volume = dataset.open_volume(index)
-    hashes = [hash_map(path) for path in dataset.pairs[index].files]
+    hashes = [dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files]
     first = volume[0].image
     planes = (volume[number] for number in range(len(volume)))
     parts = ((plane.image[..., volume.own_channels], plane.target) for plane in planes)
