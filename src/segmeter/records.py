@@ -66,6 +66,8 @@ class RunRecord(Form):
     start: str = ""
     argv: list[str] = Field(default_factory=list)
     overrides: list[str] = Field(default_factory=list)
+    planned: dict[str, Any] = Field(default_factory=dict)
+    planned_steps: int = 0
     result: dict[str, Any] = Field(default_factory=dict)
     merged: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, Any] = Field(default_factory=dict)

@@ -13,9 +13,10 @@ from segmeter.models.checkpoint import plain_state
 from segmeter.models.segmenter import Segmenter
 from segmeter.training import learner as parts
 from segmeter.training.clock import Limits
-from segmeter.training.config import TrainingConfig
+from segmeter.training.config import AdamWConfig, SgdConfig, TrainingConfig
+from segmeter.training.job import identify
 from segmeter.training.step import open_batches, run_step, training_environment
-from tests.training.tiny import tiny_job, tiny_segmenter
+from tests.training.tiny import assert_same, tiny_job, tiny_segmenter, weights
 
 CPU = torch.device("cpu")
 
@@ -53,6 +54,57 @@ def test_average_by_hand_also_of_statistics_while_counters_are_copied():
     ema.update()  # (1 + 1) / (10 + 1) = 0.18 > 0.15: 0.15 * 2.8 + 0.85 * 3
     torch.testing.assert_close([value.item() for value in averaged.values()], [2.97] * 4, rtol=1e-6, atol=0)
     assert (ema.updates, average.num_batches_tracked.item()) == (2, 7)
+
+
+def resumed(folder, first, then):
+    """Train for a step with one optimizer; the learner that takes the second step with another."""
+    before, job, batch = learner_of(folder, segmenter=with_encoder(), optimizer=first)
+    run_step(job, before, [batch], Order(0, 0.5, validates=False))
+    state = plain_state({**before.state(), "identity": identify(job)})
+    after, job, batch = learner_of(folder, segmenter=with_encoder(7), optimizer=then)
+    after.load(weights(before.published), state)
+    run_step(job, after, [batch], Order(1, 0.5, validates=False))
+    return after
+
+
+def with_encoder(seed=1):
+    segmenter = tiny_segmenter(seed)
+    segmenter.network.encoder = segmenter.network.layers[0]
+    return segmenter
+
+
+ADAMW, SGD = AdamWConfig(lr=0.01), SgdConfig(nesterov=False)
+
+
+@pytest.mark.parametrize(("first", "then", "option", "wanted"), [
+    (ADAMW, ADAMW.replace(weight_decay=0.5), "weight_decay", [0.5, 0.0]),
+    (ADAMW, ADAMW.replace(beta1=0.5), "betas", [(0.5, 0.999)] * 2),
+    (ADAMW.replace(encoder_lr=0.5), ADAMW.replace(encoder_lr=0.1), "lr_factor", [1.0, 1.0, 0.1, 0.1]),
+    (SGD, SGD.replace(momentum=0.3), "momentum", [0.3, 0.3]),
+], ids=["decay", "beta1", "encoder_lr", "momentum"])  # fmt: skip
+def test_an_optimizer_goes_on_with_the_options_that_it_has_now(tmp_path, caplog, first, then, option, wanted):
+    after = resumed(tmp_path, first, then)
+    assert [group[option] for group in after.optimizer.param_groups] == wanted
+    assert all(each.get("step", 2) == 2 for each in after.optimizer.state.values())
+    assert "anew" not in caplog.text
+
+
+@pytest.mark.parametrize("then", [SGD, ADAMW.replace(encoder_lr=0.1)], ids=["kind", "groups"])
+def test_an_optimizer_of_another_kind_or_with_other_groups_starts_anew_and_says_so(tmp_path, caplog, then):
+    after = resumed(tmp_path, ADAMW, then)
+    assert "the optimizer starts anew" in caplog.text
+    assert all(each.get("step", 1) == 1 for each in after.optimizer.state.values())
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, 0.9), (0.9, None)])
+def test_an_average_starts_from_the_weights_and_leaves_them_when_it_goes(tmp_path, caplog, first, then):
+    before, job, batch = learner_of(tmp_path, ema=first)
+    run_step(job, before, [batch], Order(0, 0.5, validates=False))
+    after, _, _ = learner_of(tmp_path, segmenter=tiny_segmenter(7), ema=then)
+    after.load(weights(before.published), before.state())
+    for model in (after.segmenter, after.published):
+        assert_same(weights(model), weights(before.segmenter))
+    assert ("it starts from the weights" if then else "the average of the weights is dropped") in caplog.text
 
 
 def draws():

@@ -16,7 +16,7 @@ from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
 from segmeter.training.checkpointing import step_name
-from segmeter.training.trainer import follow, train
+from segmeter.training.trainer import Trainer, follow, train
 from tests.training.tiny import StoppingSource, TinyCases, assert_same, draw_red, tiny_job, tiny_segmenter, weights
 
 TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")
@@ -105,6 +105,22 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
     before = content(tmp_path)
     again = train(tiny_job(tmp_path, segmenter=tiny_segmenter(7), resume=True))
     assert (again.steps, again.score, again.best) == (first.steps, first.score, first.best)
+    assert_same(content(tmp_path), before)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_run_whose_time_is_over_when_it_is_resumed_validates_its_last_weights_once(tmp_path, monkeypatch, at):
+    timed = {"epochs": None, "time_budget": 1000}
+    with pytest.raises(Interrupted, match=f"step-0000000{at + 1} was saved"):
+        train(tiny_job(tmp_path, source=StoppingSource(TinyCases(), at=at), **timed))
+    monkeypatch.setattr(Trainer, "seconds", 2000.0)
+    result = train(tiny_job(tmp_path, resume=True, **timed))
+    before = content(tmp_path)
+    assert (result.steps, result.reason) == (at + 1, "time_budget=1000")
+    assert [row["step"] for row in before["rows"] if "val" in row][-1] == at + 1
+    assert all(row["lr"] > 0 for row in before["rows"] if "lr" in row)
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["metric"] is not None
+    assert train(tiny_job(tmp_path, resume=True, **timed)).score == result.score
     assert_same(content(tmp_path), before)
 
 

@@ -112,6 +112,13 @@ class RunCheckpoints:
             self._running = self._pool.submit(_on_side_stream(device, partial(write, snapshot)))
         self.saved = name
 
+    def make_room(self, step: int) -> None:
+        """Rename a checkpoint of this step that a run resumed from, as the next one has the score of its weights."""
+        if self.saved == step_name(step):
+            self.saved = step_name(step, unvalidated=True)
+            rename(self.folder / step_name(step), self.saved)
+            point(self.folder / LAST, self.saved)
+
     def wait(self, *, only_if_done: bool = False) -> None:
         """Wait until the checkpoint in the background is published; raises, once, if it could not be written."""
         running = self._running

@@ -87,6 +87,7 @@ class Learner:
         self.average = WeightAverage(self.published, self.segmenter, config.ema) if config.ema else None
         self.lr = settings.optimizer.lr
         self.schedule = SCHEDULES.build(settings.schedule)
+        self.optimizer_name = settings.optimizer.name
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, self.dtype)
         self.validation_loss = additive(job.loss, self.segmenter.card.spec).to(device)
@@ -124,16 +125,21 @@ class Learner:
     def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Restore the published weights and what `state` returned.
 
-        If the precision has changed, the search for the scale of the loss starts again.
+        What the run had no state of starts here, with a warning: an average, an optimizer of another kind, or the
+        search for the scale of the loss.
         """
         try:
-            self.published.load_state_dict(weights)
+            self.segmenter.load_state_dict(state["weights"] or weights)
             if self.average:
-                self.segmenter.load_state_dict(state["weights"])
+                self.published.load_state_dict(weights)
                 self.average.updates = state["ema_updates"]
         except RuntimeError as error:
             raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
-        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average and not state["weights"]:
+            _LOG.warning("resume: the run had no average of the weights so far; it starts from the weights as they are")
+        elif state["weights"] and not self.average:
+            _LOG.warning("resume: the average of the weights is dropped; the weights behind it go on")
+        self._load_optimizer(state["optimizer"], state.get("identity", {}).get("optimizer.name"))
         restore_rng(state["rng"])
         if self.scaler and state["scaler"]:
             self.scaler.load_state_dict(dict(state["scaler"]))
@@ -141,6 +147,16 @@ class Learner:
             _LOG.warning("resume: the run had no loss scale so far; the search for that of float16 starts")
         elif state["scaler"]:
             _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
+
+    def _load_optimizer(self, state: Mapping[str, Any], name: str | None) -> None:
+        """Restore what the optimizer has learned. Its options stay those of this job, as they may have changed."""
+        groups, before = self.optimizer.state_dict()["param_groups"], state["param_groups"]
+        is_same = [group["params"] for group in groups] == [group["params"] for group in before]
+        if not is_same or name not in (None, self.optimizer_name):
+            _LOG.warning("resume: the optimizer starts anew, as its kind or the groups of its weights have changed")
+            return
+        groups = [group | {"lr": old["lr"]} for group, old in zip(groups, before, strict=True)]
+        self.optimizer.load_state_dict({**state, "param_groups": groups})
 
 
 def build_scaler(device: torch.device, dtype: torch.dtype) -> GradScaler | None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from segmeter.data.config import DataConfig
 from segmeter.losses.config import FocalConfig, SumConfig
-from segmeter.schema import defaults
+from segmeter.records import flatten
+from segmeter.schema import as_plain, defaults
 from segmeter.training.config import AUTO, AdamWConfig, TrainingConfig
 from segmeter.training.data.augment_config import CROP_STEP, LARGEST_SIDE, AugmentConfig, choose_crop
 
@@ -82,6 +83,33 @@ class TrainPlan:
             model={**self.model, **groups.get("model", {})},
             chosen={**self.chosen, **chosen},
         )
+
+    def resumed(self, config: Any, overrides: Collection[str], record: Mapping[str, Any]) -> "TrainPlan":
+        """Return the plan with what a resumed run chose, except for keys to which the user now gives other values.
+
+        Parameters
+        ----------
+        config, overrides
+            The configuration of the command, and the part of it that was typed.
+        record
+            The run's run.json, {} for a new run.
+        """
+        given = flatten(as_plain(config))
+        groups: dict[str, dict[str, object]] = {}
+        for key, value in record.get("planned", {}).items():
+            if key in given and (given[key] == value or key in self.chosen or left_open(config, overrides, key)):
+                group, _, name = key.partition(".")
+                groups.setdefault(group, {})[name] = value
+        return replace(self.filled(**groups), steps=record.get("planned_steps", 0))
+
+
+def left_open(config: Any, overrides: Collection[str], key: str) -> bool:
+    """Tell whether a key such as "model.encoder" has its default, and none of the overrides sets it."""
+    group, _, name = key.partition(".")
+    values = getattr(config, group)
+    field = type(values).model_fields.get(name)
+    is_typed = key in {line.lstrip("+~").partition("=")[0] for line in overrides}
+    return field is not None and not is_typed and bool(getattr(values, name) == field.default)
 
 
 def fill_loss_and_rate(values: Mapping[str, Any], chosen: Collection[str]) -> dict[str, Any]:
@@ -258,6 +286,6 @@ def _sample_size(augment: AugmentConfig, train_report: "DataReport") -> tuple[in
 
 
 def _written(value: object) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{','.join(map(_written, value))}]"
     return "null" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

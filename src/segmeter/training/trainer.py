@@ -142,6 +142,7 @@ class Trainer:
         self.lr = 0.0
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
+        self.validated = 0  # the step of the last validation
         self.reserve = 0.0  # seconds that the last validation took; as many stay free at the end of a time budget
         self.newest = {"train": "", "val": ""}  # the newest values, for the progress line
         self._before = 0.0  # seconds spent by earlier processes
@@ -153,7 +154,7 @@ class Trainer:
 
     def go(self, batches: Batches) -> TrainResult:
         """Step until the end. What is due after a step is done before the next one, or begun if it is a checkpoint."""
-        if self.due:
+        if self.due or (self.validated != self.step and self._reason()):  # over by the clock, as a signal came first
             self._validate()
         reason = self._reason()
         while not reason:
@@ -181,8 +182,7 @@ class Trainer:
             draw_first(batches[0], self.job, self.job.draw_batch)
             self.throughput.run()
         order = Order(self.step, self.progress(self.step), validates=False)
-        highest = self.job.world.tell(order, self.stop.number)
-        self.stop.hear(highest)  # a signal to any process stops all
+        self.stop.hear(self.job.world.tell(order, self.stop.number))  # a signal to any process stops all
         result = run_step(self.job, self.learner, batches, order)
         self.step, self.lr = result.step, result.lr
         self.guard.note(result)
@@ -216,8 +216,7 @@ class Trainer:
             return
         start = time.monotonic()
         order = Order(self.step, self.progress(self.step), validates=True)
-        highest = self.job.world.tell(order, self.stop.number)
-        self.stop.hear(highest)  # a signal to any process stops all
+        self.stop.hear(self.job.world.tell(order, self.stop.number))  # a signal to any process stops all
         with self.throughput.stage("validation"):
             validated = self.validator(self.step, self.lr)
         self.due = validated is None
@@ -233,6 +232,8 @@ class Trainer:
         self._write({"val": validation.values, "best": is_best, "unlearned": list(validation.unlearned)})
         self.loggers.show(self.step, pictures)
         self.reserve = time.monotonic() - start
+        self.validated = self.step
+        self.checkpoints.make_room(self.step)
         self._save(score)
 
     def _save(self, score: float | None = None) -> None:
@@ -250,6 +251,7 @@ class Trainer:
                     "reserve": self.reserve,
                     "stale": self.stale,
                     "due": self.due,
+                    "validated": self.validated,
                     "watch": self.guard.tally,
                     "history": self.history.size,
                     "identity": identify(self.job),
@@ -270,10 +272,10 @@ class Trainer:
         check_same(self.job, state["identity"])
         self.learner.load(load_tensors(folder / WEIGHTS), state)
         self.step = state["step"]
-        self.stale = state["stale"]
-        self.due = state["due"]
-        self._before = state["seconds"]
-        self.reserve = state["reserve"]
+        self.stale, self.due = state["stale"], state["due"]
+        self.validated = state.get("validated", self.step)  # checkpoints of 0.2.0 do not know
+        self.lr = self.learner.optimizer.param_groups[0]["lr"]
+        self._before, self.reserve = state["seconds"], state["reserve"]
         self.guard.tally = dict(state["watch"])
         return int(state["history"])
 

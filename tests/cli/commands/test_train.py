@@ -13,16 +13,18 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _print_end, _scores, draw_batch, draw_validated
 from segmeter.data.sample import Sample
+from segmeter.errors import RunError
 from segmeter.inference.results import Prediction
 from segmeter.models.config import UnetConfig
 from segmeter.models.segmenter import build_segmenter
 from segmeter.records import read_json_lines
 from segmeter.report.pictures.flatten import GAP, MARGIN, draw_overlay, flatten
 from segmeter.report.pictures.layers import draw_layers
+from segmeter.training.checkpointing import RunCheckpoints
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.cases import Budget
 from segmeter.training.job import TrainResult
-from tests.cli.sharded import done, latest, run
+from tests.cli.sharded import done, latest, newest, run
 from tests.data.crafted import listed, make_folder, noise, put, write_zarr
 from tests.models.parts import make_card, make_spec
 
@@ -160,6 +162,45 @@ def test_planes_are_read_from_their_files_each_time_and_take_no_memory(monkeypat
     assert not any(kept)
 
 
+AUTO = ["training=auto", *CELLS, "data.train_cases=40", "training.time_budget=2", "training.save_minutes=0.001"]
+
+
+@pytest.fixture
+def stopped(monkeypatch) -> Path:
+    """A training by a plan that fails when its first checkpoint is written."""
+    save = RunCheckpoints.save
+
+    def stop(self, *given, **parts):
+        save(self, *given, **parts)
+        raise RunError("stopped by the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunCheckpoints, "save", stop)
+        assert run("train", *AUTO) == 3
+    return newest("runs/train")
+
+
+@pytest.mark.parametrize("resume", ["auto", "own"])
+def test_a_run_of_a_plan_goes_on_with_what_it_chose(stopped, resume, capsys):
+    before, config = (yaml.safe_load((stopped / name).read_text()) for name in ("run.json", "config.yaml"))
+    chosen = before["planned"]
+    assert {"training.validate_every", "training.validate_unit", "training.batch_size"} <= chosen.keys()
+    more = [*AUTO, "resume=auto"] if resume == "auto" else [f"resume={stopped}"]
+    assert done("train", *more) == stopped
+    after = latest("train", "run.json")
+    assert (after["planned"], after["planned_steps"]) == (chosen, before["planned_steps"])
+    assert after["result"]["planned_steps"] == before["planned_steps"]
+    assert yaml.safe_load((stopped / "config.yaml").read_text())["training"] == config["training"]
+    assert f"of {before['planned_steps']} planned steps" in capsys.readouterr().out
+
+
+def test_a_run_of_a_plan_is_not_resumed_with_another_value_that_is_given(stopped, refused):
+    error = refused("train", *AUTO, "resume=auto", "training.validate_every=99")
+    assert "`training.validate_every` was" in error
+    assert "and is 99 now" in error
+    assert error.count(" was ") == 1
+
+
 def test_what_is_given_stays():
     given = ["augment.crop=[64,64]", "augment.balance=0", "data.samples_per_epoch=9", "training.batch_size=3"]
     record, config = planned("training=auto", *given, "data.mean=[0.5,0.5,0.5]", "data.std=auto")
@@ -175,6 +216,10 @@ def test_weights_of_a_file_are_recorded_and_tuned_gently():
     record, _ = planned("model.weights=weights.pt", *tuning, "model.norm=batch", "augment.crop=[64,64]")
     assert "of encoder" in record["initial_weights"]
     assert "weights.pt" in record["initial_weights"]
+    Path("weights.pt").unlink()  # a resume needs them no more, and still says what they matched
+    done("train", f"resume={newest('runs/train')}", "training.steps=3", "allow_changes=[training.steps]")
+    again = latest("train", "run.json")
+    assert (again["initial_weights"], again["result"]["steps"]) == (record["initial_weights"], 3)
     assert datetime.fromisoformat(record["start"]).tzinfo
 
 

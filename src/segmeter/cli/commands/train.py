@@ -16,7 +16,7 @@ from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
 from segmeter.cli.config.model_command_configs import TrainConfig
-from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed
+from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed, try_read_run
 from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.refusals import known_place
@@ -47,7 +47,7 @@ from segmeter.training.data.epoch import Sources
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.data.windows import PartReader
 from segmeter.training.job import TrainData, TrainJob, TrainResult, TrainSettings, check_job
-from segmeter.training.plan import TrainPlan, fit_budget, plan_training
+from segmeter.training.plan import TrainPlan, fit_budget, left_open, plan_training
 from segmeter.training.step import time_step
 from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
@@ -77,19 +77,19 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     # refuses an unknown monitor before any data is read or drawn
     find_monitor(config.training.monitor, config.data.spec(), objects=bool(_steps(config)))
     with world.first_alone():
-        splits = ["train", "val"]
-        (train_data, val_data), (train_report, val_report) = open_splits(config.data, splits, names_of=["test"])
+        datasets, (train_report, val_report) = open_splits(config.data, ["train", "val"], names_of=["test"])
     # chooses a crop and a batch size that are "auto"; with training.plan it chooses more
     plan = plan_training(config.training, config.data, config.augment, train_report=train_report, device=device.type)
     build_job = partial(
         _build_job,
-        train_data=train_data,
-        val_data=val_data,
+        datasets=datasets,
         train_report=train_report,
         world=world,
         device=device,
         resumed=resumed,
     )
+    record = try_read_run(resumed) if resumed else {}
+    plan = plan.resumed(config, job.overrides, record)
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
         plan = _fit(plan, config, job, build_job, train_report=train_report, val_cases=val_report.n_planes)
     planned = world.broadcast(_planned(config, plan))
@@ -98,22 +98,24 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         follow(train_job)
         return None
     check_job(train_job)
-    weights = getattr(train_job.segmenter.network, "weights_report", None)
+    weights = record.get("initial_weights") or getattr(train_job.segmenter.network, "weights_report", None)
+    expected = {"planned_steps": plan.steps} if plan.steps else {}
     facts = {
         "data": train_report.content_sha256,
         "val_data": val_report.content_sha256,
         "data_root": known_place(Path(planned.data.root).expanduser()),  # where eval finds the data again
         "planned": as_plain(plan.chosen),
-    } | ({} if weights is None else {"initial_weights": weights})
+        **expected,
+        **({} if weights is None else {"initial_weights": weights}),
+    }
     with open_run(planned, job, resumed=resumed, facts=facts, accept=partial(check_resumed, train_job)) as folder:
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
         _print_plan(plan)
         for line in dict.fromkeys([*train_report.warnings, *val_report.warnings]):
             _LOG.warning("%s", line)
-        advise(planned.data, train_data, val_data, validates=planned.training.validate_every is not None)
+        advise(planned.data, *datasets, validates=planned.training.validate_every is not None)
         result = train(replace(train_job, folder=folder))
-        expected = {"planned_steps": plan.steps} if plan.steps else {}
         note_done(folder, {**_scores(result), "steps": result.steps, **expected, "seconds": round(result.seconds, 1)})
         write_report(folder)
     _print_end(folder, planned.training, result, plan.steps)
@@ -139,14 +141,7 @@ def _fit(
     If that changes the plan, time a step of the fitted one, and fit the given plan once more by what was learned. So a
     first measurement that was too slow does no lasting harm.
     """
-    chosen_keys = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
-
-    def is_open(key: str) -> bool:
-        group, _, name = key.partition(".")
-        values = getattr(config, group)
-        field = type(values).model_fields.get(name)
-        return field is not None and key not in chosen_keys and getattr(values, name) == field.default
-
+    is_open = partial(left_open, config, job.overrides)
     limit_s = TIMING_SHARE * (plan.training.budget_seconds or 0)
     train_job = build_job(_planned(config, plan))
     step_s, loss = time_step(train_job, limit_s=limit_s)
@@ -163,18 +158,20 @@ def _fit(
 
 def _build_job(
     config: TrainConfig,
-    train_data: Dataset,
-    val_data: Dataset,
     *,
+    datasets: Sequence[Dataset],
     train_report: DataReport,
     world: World,
     device: torch.device,
     resumed: Path | None,
 ) -> TrainJob:
-    """Return the job to train, with its first weights. A new run gets its folder later."""
-    loss = build_loss(config.loss, spec=train_data.spec, class_counts=train_report.class_pixels)
+    """Return the job to train. A new run gets its folder later, and rank 0 of it the first weights."""
+    spec = datasets[0].spec
+    loss = build_loss(config.loss, spec=spec, class_counts=train_report.class_pixels)
     torch.manual_seed(config.training.seed)  # of the initial weights; `training_environment` seeds the loop
-    segmenter = build_segmenter(model_card(config.data, config.model, train_report))
+    # a resumed run and the other processes load weights, so they need no file of `model.weights`
+    card = model_card(config.data, config.model, train_report)
+    segmenter = build_segmenter(card, initialise=world.leads and resumed is None)
     return TrainJob(
         folder=resumed or NO_FOLDER,
         settings=TrainSettings(
@@ -189,13 +186,13 @@ def _build_job(
             steps=_steps(config),
             allow_changes=config.allow_changes,
         ),
-        data=_open_data(config, train_data, val_data, train_report=train_report, world=world, device=device),
+        data=_open_data(config, *datasets, train_report=train_report, world=world, device=device),
         segmenter=segmenter,
         loss=loss,
         resume=resumed is not None,
         world=world,
-        draw=partial(draw_validated, spec=train_data.spec),
-        draw_batch=partial(draw_batch, spec=train_data.spec),
+        draw=partial(draw_validated, spec=spec),
+        draw_batch=partial(draw_batch, spec=spec),
     )
 
 
@@ -261,7 +258,7 @@ def _print_plan(plan: TrainPlan) -> None:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
         _LOG.info("planned: %s", text)
-    if plan.steps:
+    if plan.step_s:
         sys.stdout.write(f"expected  about {plan.steps} steps of {plan.step_s:.2g} s, and time to validate\n")
     if plan.problem:
         _LOG.warning(plan.problem)
