@@ -240,6 +240,7 @@ class Trainer:
         """Write a checkpoint in the background, once it is certain that every loss so far is finite."""
         self.guard.read()
         with self.throughput.stage("checkpoint"):
+            self.history.sync()  # the checkpoint counts on its size
             self.checkpoints.save(
                 self.step,
                 segmenter_state=self.learner.published.state_dict(),
