@@ -18,9 +18,10 @@ from segmeter.records import read_json_lines
 from segmeter.training import clock
 from segmeter.training.clock import SKIPPED, Limits, Throughput
 from segmeter.training.config import TrainingConfig
+from segmeter.training.data.batches import Samples
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
+from tests.training.tiny import TinyCases, TinySource, assert_same, tiny_job, weights
 
 
 def limits(batches_per_epoch=7, **values):
@@ -95,6 +96,17 @@ def test_rates_by_hand_with_validations_left_out(monkeypatch):
     watch.add(images=5)
     assert watch.read() == {"images_per_second": 5.0, "data_wait": 0.0, "stages": {"data": 0.0, "step": 1.0}}
     assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
+
+
+def test_the_speed_is_that_of_whole_batches_of_which_a_process_takes_a_part(tmp_path, monkeypatch):
+    class PartSource(TinySource):
+        def batch(self, epoch, index, progress):
+            return Samples(*(values[::2] for values in super().batch(epoch, index, progress)[:3]))
+
+    counted = []
+    monkeypatch.setattr(Throughput, "add", lambda self, images=0, **given: counted.append(images))
+    train(tiny_job(tmp_path, epochs=1, accumulate=2, source=PartSource(TinyCases(), batch_size=5)))
+    assert sum(counted) == 10
 
 
 @pytest.mark.parametrize(("steps", "recorded"), [(2, 2), (9, 3)], ids=["whole", "the run ends before"])

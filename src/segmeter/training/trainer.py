@@ -187,7 +187,7 @@ class Trainer:
         result = run_step(self.job, self.learner, batches, order)
         self.step, self.lr = result.step, result.lr
         self.guard.note(result)
-        images = sum(map(len, result.indices)) * self.job.world.size
+        images = self.job.data.source.batch_size * len(batches)  # of all processes
         self.throughput.add(images=images, waited=source.waited - waited_before)
         self.profile()
         if self.step % self.config.log_every == 0:
