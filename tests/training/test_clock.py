@@ -127,6 +127,14 @@ def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_th
     assert "segmeter.forward" in table
 
 
+@pytest.mark.parametrize(("steps", "warns"), [(SKIPPED, True), (SKIPPED + 1, False)])
+def test_a_profile_without_a_step_is_warned_of(tmp_path, caplog, steps, warns):
+    with clock.profiled(tmp_path, 2) as done:
+        for _ in range(steps):
+            done()
+    assert ("the profile has no step" in caplog.text) == warns
+
+
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     start = time.monotonic()
     result = train(tiny_job(tmp_path, epochs=None, time_budget=1, log_every=1))
