@@ -101,6 +101,10 @@ class Repeated:
 
     case: Case
 
+    @property
+    def batch_size(self) -> int:
+        return self.case.batch
+
     def __len__(self) -> int:
         return 1000
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt, label, maximum_filter
 
+from segmeter import files
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
 from segmeter.data.config import CellsConfig
@@ -51,6 +52,14 @@ def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, mo
     monkeypatch.setattr(cells, "draw_scene", None)
     assert cells.draw_cells(_config(tmp_path)) == folder
     assert len(cells.build_cells(_config(tmp_path), split="all")) == 6
+
+
+def test_every_drawn_file_is_on_the_disk_before_the_folder_appears(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(files, "watch", lambda operation, path: done.append((operation, path.name)))
+    folder = cells.draw_cells(_config(tmp_path))
+    written = {name for operation, name in done[: done.index(("rename", folder.name))] if operation == "fsync"}
+    assert {path.name for path in folder.rglob("*")} <= written
 
 
 @pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed"])

@@ -151,6 +151,14 @@ def test_a_disk_that_is_full_or_closed_is_an_error_that_names_what_stays(checkpo
     assert linked(checkpoints, "best") == "step-00000002"
 
 
+def test_links_that_can_not_be_updated_are_not_a_checkpoint_that_was_not_saved(checkpoints, monkeypatch):
+    save(checkpoints, 1, 0.5)
+    monkeypatch.setattr(checkpointing, "point", Mock(side_effect=OSError(28, "No space left", "run/last")))
+    message = r"step 2 was saved, but the links .* not be updated; step-00000002 stays .* run/last: No space left\."
+    with pytest.raises(RunError, match=message):
+        save(checkpoints, 2, 0.6)
+
+
 class Crash(BaseException):
     """The process ends here: nothing catches it on the way but `finally`."""
 

@@ -19,9 +19,10 @@ from segmeter.records import read_json_lines
 from segmeter.training import clock
 from segmeter.training.clock import SKIPPED, Limits, Throughput
 from segmeter.training.config import TrainingConfig
+from segmeter.training.data.batches import Samples
 from segmeter.training.trainer import train
 from tests.training.test_trainer import rows
-from tests.training.tiny import TinyCases, assert_same, tiny_job, weights
+from tests.training.tiny import TinyCases, TinySource, assert_same, tiny_job, weights
 
 
 def limits(batches_per_epoch=7, **values):
@@ -98,6 +99,17 @@ def test_rates_by_hand_with_validations_left_out(monkeypatch):
     assert watch.whole.rates() == {"images_per_second": 5.0, "data_wait": 0.2}
 
 
+def test_the_speed_is_that_of_whole_batches_of_which_a_process_takes_a_part(tmp_path, monkeypatch):
+    class PartSource(TinySource):
+        def batch(self, epoch, index, progress):
+            return Samples(*(values[::2] for values in super().batch(epoch, index, progress)[:3]))
+
+    counted = []
+    monkeypatch.setattr(Throughput, "add", lambda self, images=0, **given: counted.append(images))
+    train(tiny_job(tmp_path, epochs=1, accumulate=2, source=PartSource(TinyCases(), batch_size=5)))
+    assert sum(counted) == 10
+
+
 @pytest.mark.parametrize(("steps", "recorded"), [(2, 2), (9, 3)], ids=["whole", "the run ends before"])
 def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_they_are(tmp_path, steps, recorded):
     losses = []
@@ -114,6 +126,14 @@ def test_a_profile_has_the_steps_that_were_asked_for_and_leaves_the_losses_as_th
     table = (folder / "table.txt").read_text()
     assert "aten::" in table
     assert "segmeter.forward" in table
+
+
+@pytest.mark.parametrize(("steps", "warns"), [(SKIPPED, True), (SKIPPED + 1, False)])
+def test_a_profile_without_a_step_is_warned_of(tmp_path, caplog, steps, warns):
+    with clock.profiled(tmp_path, 2) as done:
+        for _ in range(steps):
+            done()
+    assert ("the profile has no step" in caplog.text) == warns
 
 
 def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):

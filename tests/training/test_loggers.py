@@ -16,7 +16,7 @@ from segmeter.records import read_json_lines
 from segmeter.training import loggers
 from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
 from segmeter.training.loggers import WandbLogger, json_line
-from segmeter.training.trainer import train
+from segmeter.training.trainer import check_resumed, train
 from tests.training.tiny import StoppingSource, TinyCases, changed, draw_red, tiny_job
 
 
@@ -34,6 +34,9 @@ def test_a_library_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch, con
     message = rf'{config.name} is not installed\. Run `pip install "segmeter\[{config.name}\]"`'
     with pytest.raises(ConfigError, match=message):
         LOGGERS.build(config, folder=tmp_path, step=0, settings={})
+    with pytest.raises(ConfigError, match=message):  # before a resumed run changes
+        check_resumed(tiny_job(tmp_path, loggers=(NoLoggerConfig(), config)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_logger_that_is_refused_leaves_the_history_as_it_is(tmp_path, monkeypatch):
@@ -90,6 +93,14 @@ def test_all_trackers_are_told_how_a_training_ended(tmp_path, server):
     with pytest.raises(SegmeterError):
         train(tiny_job(tmp_path / "failed", cases=TinyCases(poisoned=tuple(range(10))), loggers=both))
     assert [call.args for call in server.close.call_args_list[1:]] == [("failed",)] * 2
+
+
+def test_a_tracker_is_closed_if_another_one_does_not_start(tmp_path, server, monkeypatch):
+    monkeypatch.setattr(loggers.LOGGERS, "build", Mock(side_effect=[server, ConfigError("no server")]))
+    config = NoLoggerConfig()
+    with pytest.raises(ConfigError, match="no server"):
+        loggers.Loggers((config, config.replace(name="second")), folder=tmp_path, step=0, settings={})
+    server.close.assert_called_once_with("failed")
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [({"draw": draw_red}, [(2, ["case00", "case02"])]), ({}, [])])
@@ -175,6 +186,15 @@ def test_wandb_is_told_how_a_training_ended(tmp_path, wandb, outcome, code):
         logger.close(outcome)
     wandb.init.return_value.finish.assert_called_once_with(exit_code=code)
     wandb.teardown.assert_called_once_with()
+
+
+def test_a_run_that_moves_keeps_its_identifier(tmp_path, wandb):
+    for name in ("run", "moved", "other"):
+        if name == "moved":
+            (tmp_path / "run").rename(tmp_path / name)
+        WandbLogger(WandbConfig(), folder=tmp_path / name, step=0, settings={})
+    first, moved, other = (call.kwargs["id"] for call in wandb.init.call_args_list)
+    assert first == moved != other
 
 
 def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, wandb):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import segmeter.training.pictures
 from segmeter.data.sample import Sample
 from segmeter.inference.results import Prediction
 from segmeter.records import read_json_lines
@@ -84,8 +85,10 @@ def test_drawing_the_first_batch_is_no_part_of_the_first_step(tmp_path):
     assert first["stages"]["step"] < 1
 
 
-def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog):
-    draw = Mock(side_effect=ValueError("no colours"))
+@pytest.mark.parametrize("part", ["augmented", "to_numpy", "draw"])
+def test_what_nothing_can_show_does_not_stop_the_run(tmp_path, caplog, monkeypatch, part):
+    failing = Mock(side_effect=RuntimeError("no memory"))
+    monkeypatch.setattr(segmeter.training.pictures, part, failing, raising=part != "draw")
     with caplog.at_level(logging.WARNING):
-        assert train(tiny_job(tmp_path, draw_batch=draw, epochs=1)).steps
-    assert "the first batch could not be drawn (no colours)" in caplog.text
+        assert train(tiny_job(tmp_path, draw_batch=failing, epochs=1)).steps
+    assert "the first batch could not be drawn (no memory)" in caplog.text

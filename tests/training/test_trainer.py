@@ -4,6 +4,7 @@ import torch
 
 import segmeter.training.step as step_module
 import segmeter.training.validation as validator
+from segmeter import files
 from segmeter.errors import ConfigError, RunError
 from segmeter.losses.config import DiceConfig, FocalConfig, build_loss
 from segmeter.models.checkpoint import WEIGHTS, read_checkpoint
@@ -51,6 +52,14 @@ def test_history_has_a_line_per_interval_and_one_per_validation(tmp_path):
     assert all(row["images_per_second"] > 0 and 0 <= row["data_wait"] <= 1 for row in logged)
     assert set(logged[-1]["stages"]) == {"data", "step", "validation", "checkpoint"}
     assert {"mean_iou", "mean_dice", "pixel_accuracy", "loss", "iou/cell", "dice/edge"} <= validated[0]["val"].keys()
+
+
+def test_the_history_is_on_the_disk_before_a_checkpoint_that_counts_on_its_size(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(files, "watch", lambda operation, path: done.append((operation, path.name)))
+    train(tiny_job(tmp_path, epochs=1))
+    written, saved = (done.index(one) for one in (("write", "history.jsonl"), ("rename", "step-00000002")))
+    assert ("fsync", "history.jsonl") in done[written:saved]
 
 
 def test_the_device_is_asked_once_per_line_of_the_log(tmp_path, monkeypatch):

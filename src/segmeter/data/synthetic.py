@@ -8,7 +8,6 @@ any other folder.
 
 import errno
 import io
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.refusals import show
 from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
-from segmeter.files import Lines, fresh_folder, make_folder, sha256_json, write_bytes, write_json
+from segmeter.files import fresh_folder, make_folder, sha256_json, write_bytes, write_json
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
@@ -90,8 +89,7 @@ def _draw_case(folder: Path, size: int, job: tuple[str, tuple[int, int, int]]) -
     for kind, pixels in (("images", scene.image), ("masks", scene.labels)):
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")
-        with closing(Lines(folder / kind / f"{name}.png")) as file:  # the folder is published as a whole
-            file.write(buffer.getvalue())
+        write_bytes(folder / kind / f"{name}.png", buffer.getvalue())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,14 +140,16 @@ class RunCheckpoints:
     ) -> None:
         weights, state = snapshot
         table = [(score, entry) for score, entry in state["table"]]
+        failed = "could not be saved"
         try:
             write_checkpoint(self.folder / name, segmenter_state=weights, card=card, state=state, progress=progress)
+            failed = "was saved, but the links and older checkpoints could not be updated"
             self._settle(name, table)
         except (OSError, RunError) as error:
             names = _names(self.folder)
             stays = f"{names[-1]} stays and can be resumed" if names else "there is no earlier one"
             cause = error.problems[0] if isinstance(error, SegmeterError) else f"{error.filename}: {error.strerror}."
-            raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
+            raise RunError(f"training: the checkpoint of step {step} {failed}; {stays}. {cause}") from error
 
     def newest(self) -> tuple[Path, dict[str, Any]]:
         """Restore the table of the best from the newest undamaged checkpoint, and return its folder and state.

@@ -1,5 +1,6 @@
 """Keeps time for a run: how far it is, when it ends, how fast it goes, and where the time is spent."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from segmeter.training.config import TrainingConfig
 
 PROFILE, TABLE, TRACE = "profile", "table.txt", "trace.json"
 SKIPPED = 3  # the first steps aren't profiled, as they allocate, compile and fill caches
+_LOG = logging.getLogger(__name__)
 
 
 class Limits:
@@ -154,7 +156,8 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
     """Record steps with torch's profiler while the block runs; yields a function to call after each step.
 
     profile/table.txt lists the slowest operations. profile/trace.json opens in chrome://tracing and Perfetto. Both
-    are written once the last step is recorded, or when the block ends before.
+    are written once the last step is recorded, or when the block ends before. If that is within the first `SKIPPED`
+    steps, no step is recorded, and a warning says so.
 
     Parameters
     ----------
@@ -178,3 +181,6 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
     # Without acc_events, torch 2.11 warns of lost events at the first step. With a single cycle it changes nothing else
     with profile(activities=kinds, schedule=plan, on_trace_ready=write, acc_events=True) as recorder:
         yield recorder.step
+    if recorder.step_num <= SKIPPED:
+        text = "training: the profile has no step, as it leaves out the first %d and there were no more"
+        _LOG.warning(text, SKIPPED)

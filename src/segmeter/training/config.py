@@ -90,7 +90,7 @@ class TrainingConfig(Config, title="training"):
     plan: bool = False
     """Whether to choose open values by the data and the device: normalisation, samples per epoch, share of balanced
     samples, on a CPU a time budget of 10 minutes. A time budget is then made to hold 300 steps and 8 validations, by
-    timing two steps. `segmeter check` shows the plan."""
+    timing a few steps, which comes on top of it. `segmeter check` shows the plan."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
     """Forward passes per step. Loss and gradient are those of one large batch, except for batch norm and for region
     losses with ``over=batch``."""
@@ -140,8 +140,8 @@ class TrainingConfig(Config, title="training"):
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl. A validation adds one for the steps since the last one."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
-    """Train on the first cases alone, as many as fill this number of batches, without augmentation, and validate on
-    them. A model that can't fit them has a fault. null trains on all data."""
+    """Train on the first cases alone, as many as fill this number of batches, and validate on them. Nothing changes the
+    samples, but crops still move. A model that can't fit them has a fault. null trains on all data."""
     profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
     """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
     deterministic: bool = False

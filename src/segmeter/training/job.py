@@ -167,7 +167,7 @@ class TrainResult:
     last
         Folder of the last checkpoint.
     images_per_second
-        Speed of this process's training steps.
+        Speed of the training steps since this process began, all processes together.
     """
 
     steps: int

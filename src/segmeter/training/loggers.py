@@ -3,15 +3,15 @@
 Nothing is sent anywhere but to the server that the user named.
 """
 
-import hashlib
 import json
 import logging
 import math
 import os
-import platform
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder
+from segmeter.files import make_folder, write_bytes
 from segmeter.records import flatten
 from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, TensorBoardConfig, WandbConfig
 
+IDENTIFIER = "logger_id.txt"  # in the run's folder: what W&B and MLflow know the run by
 _LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 EndState = Literal["finished", "interrupted", "failed"]
@@ -67,9 +68,16 @@ class Loggers:
     def __init__(
         self, configs: Sequence[LoggerConfig], *, folder: Path, step: int, settings: Mapping[str, Any]
     ) -> None:
-        built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
-        self._loggers: dict[str, Any] = {name: logger for name, logger in built.items() if logger is not None}
+        self._loggers: dict[str, Any] = {}
         self._warned: set[str] = set()
+        try:
+            for config in configs:
+                logger = LOGGERS.build(config, folder=folder, step=step, settings=settings)
+                if logger is not None:
+                    self._loggers[config.name] = logger
+        except BaseException:
+            self.close("failed")  # those that have started
+            raise
 
     def write(self, row: Row) -> None:
         """Pass a row to each logger. One that failed is tried again, as its server may come back."""
@@ -165,7 +173,7 @@ class WandbLogger:
 
 
 class MlflowLogger:
-    """Writes rows to a run in an MLflow store; a resume finds it by the name of the run's folder."""
+    """Writes rows to a run in an MLflow store; a resume finds it by the identifier in the run's folder."""
 
     def __init__(self, config: MlflowConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # mlflow reads it on import
@@ -208,17 +216,30 @@ def _mlflow_name(name: str) -> str:
 
 
 def _identifier(folder: Path) -> str:
-    """Return an identifier that stays the same however often a run is resumed, and that no other run has."""
-    location = f"{platform.node()}:{folder.absolute()}"
-    return hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    """Return the run's identifier. It is kept in the folder, so a resume finds it on another machine or path too."""
+    path = folder / IDENTIFIER
+    if not path.is_file():
+        write_bytes(path, f"{secrets.token_hex(8)}\n".encode())
+    return path.read_text("utf-8").strip()
+
+
+def check_installed(configs: Sequence[LoggerConfig]) -> None:
+    """Refuse loggers whose library is missing, without importing it."""
+    for config in configs:
+        if isinstance(config, TensorBoardConfig | WandbConfig | MlflowConfig) and find_spec(config.name) is None:
+            raise _missing(config.name)
 
 
 def _import(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        remedy = f'Run `pip install "segmeter[{name}]"` or set logger=none.'
-        raise ConfigError(f"logger: {name} is not installed. {remedy}") from error
+        raise _missing(name) from error
+
+
+def _missing(name: str) -> ConfigError:
+    remedy = f'Run `pip install "segmeter[{name}]"` or set logger=none.'
+    return ConfigError(f"logger: {name} is not installed. {remedy}")
 
 
 def _read_picture(path: Path) -> NDArray[np.uint8]:

@@ -64,7 +64,8 @@ def clip_and_step(optimizer: Any, *, clip_norm: float | None, scaler: GradScaler
 
     A fused optimizer divides the gradients as it reads them, and skips the step on the device. torch promises
     neither on an Apple GPU, so there the host decides. With a `scaler`, a step that overflows is skipped too, and the
-    scale of the loss is lowered.
+    scale of the loss is lowered. On CUDA, an optimizer that is not fused takes its step in any case. Such weights are
+    never saved, as `DivergenceGuard` ends the run before the next checkpoint.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def clip_and_step(optimizer: Any, *, clip_norm: float | None, scaler: GradScaler
         if scaler is not None:
             scaler.step(optimizer)
             scaler.update()
-        elif norm.device.type == "cuda" or norm.isfinite():  # on CUDA, the host would lose time by looking
+        elif norm.device.type == "cuda" or norm.isfinite():  # on CUDA, looking would make the host wait
             optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return norm

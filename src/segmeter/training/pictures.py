@@ -28,12 +28,12 @@ _NAME = re.compile(r"step-(\d{8,})")
 
 def draw_first(batch: Batch, job: TrainJob, draw: DrawBatch) -> None:
     """Draw the first samples of a batch as the network sees them: cropped, turned, recoloured."""
-    image, target = augmented(batch, job.data.augment)
-    images = to_numpy(image[:MOST_SAMPLES].permute(0, 2, 3, 1))
-    if images.dtype.kind == "f" and not batch.image.is_floating_point():  # augmentation scales integers to 0 to 1
-        images = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
-    names = [job.data.case_id_of(int(index)) for index in batch.indices[:MOST_SAMPLES]]
     with _tolerant("the first batch could not be drawn"):
+        image, target = augmented(batch, job.data.augment)
+        images = to_numpy(image[:MOST_SAMPLES].permute(0, 2, 3, 1))
+        if images.dtype.kind == "f" and not batch.image.is_floating_point():  # augmentation scales integers to 0 to 1
+            images = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
+        names = [job.data.case_id_of(int(index)) for index in batch.indices[:MOST_SAMPLES]]
         draw(images, to_numpy(target[:MOST_SAMPLES]), names, job.folder)
 
 

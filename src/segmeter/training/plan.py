@@ -148,6 +148,7 @@ def plan_training(
 
     A crop or batch size of "auto" is always chosen. With ``training.plan`` these are chosen too where they are null:
     the normalisation (measured), the length of an epoch, the share of samples around a class, and on a CPU the time.
+    Planes of volumes have such a share without it too.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import CONTENTS, TrainJob, TrainResult, check_job, check_same, contents, identify
 from segmeter.training.learner import Learner
-from segmeter.training.loggers import Loggers, json_line
+from segmeter.training.loggers import Loggers, check_installed, json_line
 from segmeter.training.pictures import draw_first
 from segmeter.training.step import DivergenceGuard, open_batches, run_step, training_environment
 from segmeter.training.validation import Validator, score_part
@@ -109,10 +109,11 @@ def follow(job: TrainJob) -> None:
 
 
 def check_resumed(job: TrainJob) -> None:
-    """Refuse to continue a run with another configuration or other data, before it changes; raises as `train` does.
+    """Refuse to continue with another configuration, other data or a missing logger, before the run changes.
 
     `train` reads the checkpoint once more, as it may only then set damaged ones aside.
     """
+    check_installed(job.settings.loggers)
     check_same(job, read_newest(job.folder / CHECKPOINTS)[1]["identity"])
 
 
@@ -186,7 +187,7 @@ class Trainer:
         result = run_step(self.job, self.learner, batches, order)
         self.step, self.lr = result.step, result.lr
         self.guard.note(result)
-        images = sum(map(len, result.indices)) * self.job.world.size
+        images = self.job.data.source.batch_size * len(batches)  # of all processes
         self.throughput.add(images=images, waited=source.waited - waited_before)
         self.profile()
         if self.step % self.config.log_every == 0:
@@ -240,6 +241,7 @@ class Trainer:
         """Write a checkpoint in the background, once it is certain that every loss so far is finite."""
         self.guard.read()
         with self.throughput.stage("checkpoint"):
+            self.history.sync()  # the checkpoint counts on its size
             self.checkpoints.save(
                 self.step,
                 segmenter_state=self.learner.published.state_dict(),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.cli.commands import train
 from segmeter.cli.commands.train import BATCH_PANEL, CASE_PANEL, _print_end, _scores, draw_batch, draw_validated
 from segmeter.data.sample import Sample
 from segmeter.errors import RunError
@@ -235,9 +237,16 @@ def test_overfit_says_that_a_batch_fits_and_validates_on_its_cases(capsys):
     assert hashes["train"] == hashes["val"]
 
 
-def test_overfit_says_that_a_batch_does_not_fit(capsys):
-    done("train", "debug=overfit", *CELLS, "training.steps=2", "training.validate_every=1", "optimizer.lr=1e-6")
+def test_overfit_says_that_a_batch_does_not_fit_and_leaves_its_scale_alone(capsys, monkeypatch, tmp_path):
+    source = Mock(wraps=train.SampleSource)
+    monkeypatch.setattr(train, "SampleSource", source)
+    keys = ["training.steps=2", "training.validate_every=1", "optimizer.lr=1e-6", "augment.zoom=[0.5,2]"]
+    done("train", "debug=overfit", *CELLS, *keys, "augment.resolution=0.5")
     assert "overfit   DOES NOT FIT: below 0.95: mean_iou 0." in capsys.readouterr().out
+    assert (source.call_args.args[1].zoom, source.call_args.args[1].resolution) == ((1.0, 1.0), 1.0)
+    of_loss = replace(RESULT, monitor="loss", score=2.0)
+    _print_end(tmp_path, TrainingConfig(overfit_batches=1, stop_at=0.1), of_loss, 0)
+    assert "overfit   DOES NOT FIT: above 0.1: loss 2.0000" in capsys.readouterr().out
 
 
 def test_fast_goes_through_steps_validations_pictures_and_checkpoints(capsys):

@@ -1,3 +1,5 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +24,20 @@ def test_what_fits_is_read_once_and_the_rest_each_time():
     np.testing.assert_array_equal(cached[1].image, TinyCases()[1].image)
     with pytest.raises(ValueError, match="read-only"):
         cached[1].target[0, 0] = 1
+
+
+def test_a_case_that_two_threads_read_at_once_takes_its_memory_once():
+    both = threading.Barrier(2, timeout=30)
+
+    class MeetingCases(TinyCases):
+        def __getitem__(self, index):
+            both.wait()
+            return super().__getitem__(index)
+
+    cached = CachedDataset(MeetingCases(), Budget(3 * CASE_BYTES))
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(cached.__getitem__, [1, 1]))
+    assert cached._budget.left == 2 * CASE_BYTES
 
 
 def test_caches_share_a_budget():

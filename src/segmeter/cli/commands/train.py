@@ -40,7 +40,7 @@ from segmeter.report.pictures.layers import draw_layers
 from segmeter.report.pictures.maps import HATCHED
 from segmeter.schema import as_plain
 from segmeter.training.clock import PROFILE, TABLE, TRACE
-from segmeter.training.config import TrainingConfig, find_monitor
+from segmeter.training.config import LOSS, TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, PlaneCases, spread_evenly
 from segmeter.training.data.epoch import Sources
@@ -227,7 +227,7 @@ def _open_data(
         cases = CachedDataset(data_with_cores, cache_budget, parts=PartReader(data))
     source = SampleSource(
         cases,
-        config.augment,
+        config.augment.replace(zoom=(1.0, 1.0), resolution=1.0) if overfit_batches else config.augment,
         batch_size=int(config.training.batch_size),
         seed=config.training.seed,
         samples=config.data.samples_per_epoch,
@@ -291,7 +291,8 @@ def _print_end(folder: Path, config: TrainingConfig, result: TrainResult, planne
         sys.stdout.write(f"profile   {folder / PROFILE / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
         is_fitted = result.reason.startswith("stop_at")
-        verdict = "fits" if is_fitted else f"DOES NOT FIT: below {config.stop_at:g}"
+        side = "above" if result.monitor == LOSS else "below"
+        verdict = "fits" if is_fitted else f"DOES NOT FIT: {side} {config.stop_at:g}"
         score = f"{result.monitor} {number(result.score)} on the samples it was trained on, after {result.steps} steps"
         sys.stdout.write(f"overfit   {verdict}: {score}\n")
         if not is_fitted:

@@ -31,8 +31,8 @@ class AugmentConfig(Config, title="augment"):
     zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
     """[smallest, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
     balance: Annotated[float | None, Unit("share of the samples")] = Field(None, ge=0, le=1)
-    """Samples that are cut around a pixel of a class, each class equally often, in cases that have it. null: none, or a
-    third of the crops with training=auto."""
+    """Samples that are cut around a pixel of a class, each class equally often, in cases that have it. With null, this
+    is a third for planes of volumes, and for crops with training=auto. Otherwise it is none."""
     resolution: Annotated[float, Unit("share of the full resolution")] = Field(1.0, ge=0.1, le=1)
     """Resolution at the start of the run. It grows linearly from `resolution_from` to `resolution_until` of the run.
     Samples shrink with it: at 0.5 a step costs a quarter."""

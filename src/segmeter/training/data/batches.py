@@ -37,6 +37,10 @@ class Samples(NamedTuple):
 class BatchSource(Protocol):
     """Makes a batch from its position alone: the same epoch, index and progress give equal arrays, from any thread."""
 
+    @property
+    def batch_size(self) -> int:
+        """Samples per batch, of all processes together."""
+
     def __len__(self) -> int:
         """Return the batches per epoch."""
 

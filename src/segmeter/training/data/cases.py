@@ -77,6 +77,7 @@ class CachedDataset:
         self._budget = budget
         self._parts = cache(parts)
         self._kept: dict[int, Sample] = {}
+        self._lock = threading.Lock()
         self.fingerprint = cache(cases.fingerprint)  # every checkpoint asks for it
         self.kinds = cache(cases.kinds)  # every validation asks for them
         self.contents = cases.contents
@@ -89,11 +90,12 @@ class CachedDataset:
         if kept is not None:
             return kept
         sample = read_case(self.cases, index)
-        if self._budget.reserve(_size(sample)):
-            for array in (sample.image, sample.target):
-                if array is not None:
-                    array.flags.writeable = False  # every epoch sees these same arrays
-            self._kept[index] = sample
+        with self._lock:  # another thread may have read the same case
+            if index not in self._kept and self._budget.reserve(_size(sample)):
+                for array in (sample.image, sample.target):
+                    if array is not None:
+                        array.flags.writeable = False  # every epoch sees these same arrays
+                self._kept[index] = sample
         return sample
 
     def opened(self, index: int) -> Sample | StoredSample:
