@@ -190,6 +190,14 @@ def test_a_volume_has_the_pixels_of_its_header_however_well_it_is_packed(tmp_pat
     assert PairLoader(READING, None).find_size(pair) == (60 * 50 * 40, False)
 
 
+def test_a_dicom_file_may_hold_eight_pixels_in_each_byte_but_no_more_than_are_allowed(tmp_path):
+    path = tmp_path / "a.dcm"
+    for size, pixels in ((20_000, 160_000), (200_000, READING.max_pixels)):
+        path.write_bytes(bytes(size))
+        pair = MaskPair(case_id="a", stem="a", references=(path,), predictions=())
+        assert PairLoader(READING, None).find_size(pair) == (pixels, False)
+
+
 def test_a_named_array_of_a_zarr_folder_has_the_pixels_of_its_header(tmp_path):
     zarr.create_array(str(tmp_path / "a.zarr"), name="labels", data=np.zeros((60, 50), np.uint8))
     pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "a.zarr",), predictions=())
