@@ -24,8 +24,8 @@ from segmeter.records import CONFIG, MANIFEST, read_own, read_run, read_yaml
 LOCK = ".lock"
 # The process and machine that hold the lock, or held it last. On Windows nobody can read the locked file itself.
 OWNER = ".owner"
-CHECKPOINTS = "checkpoints/step-*/manifest.json"  # a training resumes from such a file, one of a checkpoint
-WORK = (MANIFEST, CHECKPOINTS, "shards/*")  # a resume continues from finished cases, checkpoints or shards
+SAVED_STEPS = "checkpoints/step-*/manifest.json"  # a training resumes from such a file, one of a checkpoint
+WORK = (MANIFEST, SAVED_STEPS, "shards/*")  # a resume continues from finished cases, checkpoints or shards
 NO_FOLDER = Path(os.devnull)  # stands for the folder of a run until it is made; nothing can be written below it
 _NOT_WRITABLE = (  # error codes of a folder that can never take a run, so that the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),

@@ -18,7 +18,7 @@ from segmeter.checks import expected
 from segmeter.cli.commands import load_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import JobOutcome, by_dask, by_submitit, by_torchrun, in_processes, joint
-from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed, usual_folder
+from segmeter.cli.folders import NO_FOLDER, SAVED_STEPS, Job, find_resumed, usual_folder
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.run_folder import mask, open_run
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
@@ -118,7 +118,7 @@ def run_job(config: Any, job: Job) -> float | None:
     shipped_config, job = _to_ship(config, job)
     if isinstance(launch, SlurmConfig):
         if job.folder is None:  # fixed now, so that it continues there however often SLURM requeues it
-            holds = CHECKPOINTS if job.command == "train" else MANIFEST
+            holds = SAVED_STEPS if job.command == "train" else MANIFEST
             folder = find_resumed(shipped_config, job, holds=holds) or usual_folder(shipped_config, job)
             job = replace(job, folder=folder.absolute())
         (outcome,) = _by_slurm([(shipped_config, job)], launch)

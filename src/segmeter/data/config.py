@@ -26,7 +26,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
 CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that are kept of each image
-Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
+CaseCount = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 PlaneAxis = Literal["auto", "axial", "i", "j", "k"]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
@@ -272,11 +272,11 @@ class CellsConfig(DataConfig):
     """Channels of an image."""
     size: Annotated[int, Unit("pixels")] = Field(192, ge=64, le=2048)
     """Height and width of an image."""
-    train_cases: Cases = 96
+    train_cases: CaseCount = 96
     """Images for training."""
-    val_cases: Cases = 24
+    val_cases: CaseCount = 24
     """Images for validation."""
-    test_cases: Cases = 32
+    test_cases: CaseCount = 32
     """Images for testing."""
     seed: int = Field(0, ge=0)
     """Seed that decides every pixel."""

@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.hydra_rules import quoted, written
 from segmeter.cli.config.model_command_configs import TrainConfig
-from segmeter.cli.folders import CHECKPOINTS, Job, new_root
+from segmeter.cli.folders import SAVED_STEPS, Job, new_root
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.folds import count_left_right
@@ -63,13 +63,13 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     for number in range(1, count + 1):
         run_overrides = [run_root, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
-        run = _find(root / "train", number, holds=CHECKPOINTS)  # None if it was killed before its first checkpoint
+        run = _find(root / "train", number, holds=SAVED_STEPS)  # None if it was killed before its first checkpoint
         # given even if they are null, as one of the user's files may set them
         resume_overrides = ["folds=null", _override("resume", run) if run else "resume=null"]
         fold = _override("data.fold", f"{number}/{count}")
         _run(["train", *flags, *train_overrides, fold, *run_overrides, *resume_overrides])
         if _find(root / "eval", number, holds="metrics.json") is None:
-            trained = _find(root / "train", number, holds=CHECKPOINTS)
+            trained = _find(root / "train", number, holds=SAVED_STEPS)
             checkpoint = _override("checkpoint", trained)
             _run(["eval", checkpoint, _override("data.split", "val"), *eval_overrides, *run_overrides])
     runs = _override("runs", *(_find(root / "eval", number, holds="metrics.json") for number in range(1, count + 1)))

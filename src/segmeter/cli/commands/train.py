@@ -16,7 +16,7 @@ from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import keep_threads, model_card, prepare_device
 from segmeter.cli.config.model_command_configs import TrainConfig
-from segmeter.cli.folders import CHECKPOINTS, NO_FOLDER, Job, find_resumed, try_read_run
+from segmeter.cli.folders import NO_FOLDER, SAVED_STEPS, Job, find_resumed, try_read_run
 from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.refusals import known_place
@@ -71,7 +71,7 @@ def run_train(config: TrainConfig, job: Job) -> float | None:
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
-    resumed = find_resumed(config, job, holds=CHECKPOINTS) if world.leads else None
+    resumed = find_resumed(config, job, holds=SAVED_STEPS) if world.leads else None
     if world.size == 1:
         keep_threads(device, resumed, trains=True)
     # refuses an unknown monitor before any data is read or drawn
