@@ -60,6 +60,21 @@ def test_a_fault_of_the_items_comes_after_the_results_of_those_before() -> None:
         next(results)
 
 
+def test_a_result_that_is_ready_does_not_wait_for_more_items_of_a_slow_source() -> None:
+    taken = []
+
+    def slow_items() -> Iterator[int]:
+        for item in range(6):
+            time.sleep(0.15)
+            taken.append(item)
+            yield item
+
+    results = map_in_threads(str, slow_items(), threads=2, ahead=6)
+    assert next(results) == "0"
+    assert len(taken) <= 3, "a kill would lose the results that wait"
+    assert list(results) == list("12345")
+
+
 def die_at_three(item: int) -> int:
     if item == 3:
         os.kill(os.getpid(), signal.SIGKILL)

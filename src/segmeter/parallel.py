@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -30,6 +31,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LONG_SECONDS = 120  # Warn after waiting this long for a result.
+_PROMPT_SECONDS = 0.1  # A result that is ready waits this long, and for one item, while more items are taken.
 _AHEAD = 8  # At most this many items per worker wait or are done, so that a million items don't fill the memory.
 _MOST_READERS = 16
 
@@ -204,8 +206,12 @@ def _in_order(
     try:
         while True:
             try:
-                if fault is None:
-                    waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
+                began = time.monotonic()
+                for item in islice(source, 0 if fault else ahead - len(waiting)):
+                    waiting.append(submit(item))
+                    # Items of a model take seconds. Results that are ready are handed on, so that a kill loses few.
+                    if waiting[0].done() and time.monotonic() - began > _PROMPT_SECONDS:
+                        break
             except Exception as error:  # `items` failed: raised after the results of the items before
                 fault = error
             if not waiting and fault is not None:

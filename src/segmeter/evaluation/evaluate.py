@@ -195,7 +195,9 @@ def _finish_all(
         for prediction in job.predictions(part, probs=probs, probs_dtype=probs_dtype):
             if job.see is not None:
                 job.see(prediction)
-            size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
+            sample = prediction.sample
+            arrays = (prediction.labels, prediction.probs, sample.image, sample.target, sample.instances)
+            size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
             budget.enter(size)
             yield prediction, size
 

@@ -142,13 +142,15 @@ def test_pictures_come_from_the_label_maps_and_without_any_none_are_drawn(line, 
     assert "pictures" not in capsys.readouterr().err, "none are asked for"
 
 
-def test_maps_that_only_simpleitk_reads_are_drawn_only_where_it_is_installed(monkeypatch, capsys):
-    assert run(*FOLDER, "report.html=false", "export.labels_format=mha", *DRAWN) == 0
+@pytest.mark.parametrize("form", ["mha", "nrrd"])
+def test_maps_that_only_simpleitk_reads_are_drawn_only_where_it_is_installed(form, monkeypatch, capsys):
+    line = [*FOLDER, "report.html=false", f"export.labels_format={form}", *DRAWN]
+    assert run(*line) == 0
     assert (newest("runs/predict") / "overlays").exists()
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     capsys.readouterr()
-    assert run(*FOLDER, "report.html=false", "export.labels_format=mha", *DRAWN) == 0
-    assert "pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'." in capsys.readouterr().err
+    assert run(*line) == 0
+    assert f"pictures: none are drawn; reading {form} needs: pip install 'segmeter[itk]'." in capsys.readouterr().err
     assert not (newest("runs/predict") / "overlays").exists()
 
 

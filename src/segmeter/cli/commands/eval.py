@@ -213,8 +213,10 @@ def draw_predicted(run: CaseRun, config: EvalConfig | PredictConfig, metrics: Me
         return None
     if not config.export.labels:
         return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")
-    if config.export.labels_format == "mha" and find_spec("SimpleITK") is None:
-        return _LOG.warning("pictures: none are drawn; reading mha needs: pip install 'segmeter[itk]'.")
+    labels_format = config.export.labels_format
+    if labels_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:
+        text = "pictures: none are drawn; reading %s needs: pip install 'segmeter[itk]'."
+        return _LOG.warning(text, labels_format)
     if metrics is None:
         ranking = Ranking(case_ids=dataset.case_ids)
         report = report.replace(worst=0)
