@@ -152,7 +152,7 @@ LIMIT = "data.timeout_s=1.5"
 # Command, what more, the file that hangs, and how often it is opened before: for the check at the start, and before the
 # first checkpoint
 RUNS = {
-    "train": ("train", [*READ, "training.workers=2"], "images/case02.png", 4),
+    "train": ("train", [*READ, "training.workers=2"], "images/case02.png", 3),
     "validation": ("train", READ, "images/case05.png", 2),
     "eval": ("eval", CHECKED, "masks/case02.png", 1),
     "predict": ("predict", [], "images/case02.png", 2),
