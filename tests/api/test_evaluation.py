@@ -9,7 +9,7 @@ from PIL import Image
 
 import segmeter
 from segmeter.cli.main import main
-from segmeter.errors import SegmeterError
+from segmeter.errors import InputError, SegmeterError
 from segmeter.report.pictures.maps import MATCHED, MISSED
 from segmeter.report.summary import summary_tables
 
@@ -102,6 +102,25 @@ def test_the_worst_cases_are_listed_and_shown():
         segmeter.evaluate(draw(4), classes=CLASSES, ignore_index=255).show("case1")
 
 
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_a_volume_is_not_shown(task):
+    volume = np.ones((3, *((2,) if task == "multilabel" else ()), 4, 5), np.uint8)
+    found = segmeter.evaluate([("a", volume, volume)], classes=CLASSES, task=task)
+    with pytest.raises(InputError, match=r"`case_id` to have maps of two axes, got 'a', a volume"):
+        found.show("a")
+
+
+def test_a_predicted_value_below_0_is_shown_as_no_class():
+    target = np.zeros((4, 6), int)
+    labels = target.copy()
+    pictures = []
+    for value in (-1, 77):
+        labels[0] = value
+        found = segmeter.evaluate([("a", target, labels)], classes=CLASSES, count_invalid=True)
+        pictures.append(np.asarray(found.show("a")))
+    np.testing.assert_array_equal(*pictures)
+
+
 def test_the_distribution_of_a_score_is_a_picture():
     found = segmeter.evaluate([*draw(4)], classes=CLASSES, ignore_index=255)
     drawn = found.plot()
@@ -175,6 +194,11 @@ def test_numbers_of_objects_are_matched_as_they_are_and_shown_as_matched_or_miss
     assert repr(found).startswith("Evaluation of 3 cases: PQ of cell 0.")
     colours = {tuple(colour) for colour in np.asarray(found.show("0")).reshape(-1, 3).tolist()}
     assert {MATCHED, MISSED} <= colours
+    nothing = np.zeros((40, 60), np.uint16)
+    ignored = np.where(np.arange(60) < 20, np.uint16(255), nothing)
+    found = segmeter.evaluate([("0", nothing, nothing), ("1", ignored, nothing)], ignore_index=255, **options)
+    counts = [(np.asarray(found.show(case_id)) == MISSED).all(axis=-1).sum() for case_id in "01"]
+    assert counts[0] == counts[1], "an ignored area is no missed object"
     with pytest.raises(SegmeterError, match="`instances` to be False but for a binary task"):
         segmeter.evaluate(pairs, classes=["none", "cell"], instances=True)
     with pytest.raises(SegmeterError, match=r"to have 2 or 3 axes, got \(1, 1, 4, 5\)"):

@@ -203,6 +203,13 @@ def test_an_archive_that_is_none_is_refused(tmp_path):
     (tmp_path / "all.zip").write_bytes(b"no")
     with pytest.raises(DataError, match="to be a ZIP file that can be read, got File is not a zip file"):
         fetch(f"zip://in::{tmp_path}/all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a", bytes(100))
+    damaged = bytearray((tmp_path / "all.zip").read_bytes())
+    damaged[40] = 255
+    (tmp_path / "all.zip").write_bytes(damaged)
+    with pytest.raises(DataError, match="to be a ZIP file that can be read, got Corrupt input data"):
+        fetch(f"zip://::{tmp_path}/all.zip")
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         archive.writestr("../../up", b"one")
     assert [path.name for path in fetch(f"zip://::{tmp_path}/all.zip").rglob("*")] == ["up"]

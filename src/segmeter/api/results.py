@@ -17,6 +17,7 @@ from PIL.Image import Image, fromarray
 from segmeter.api.comparison import Comparison, compare
 from segmeter.checks import expected, nearest, require_file, require_folder, require_kind, shown, some
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.label_mapping import split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.drive import SUMMARY
 from segmeter.files import write_json
@@ -103,10 +104,16 @@ class Evaluation:
             rule = "to be a case whose maps are kept"
             raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
         target, labels = map(np.asarray, maps)
+        if target.ndim - self.spec.is_multilabel != 2:
+            remedy = "Evaluate one of its planes to see it."
+            raise InputError(
+                expected("Evaluation.show", "case_id", "to have maps of two axes", f"{case_id!r}, a volume", remedy)
+            )
         objects = Objects()
         if self.numbered:
-            objects = measured_objects(self.metrics, target, labels)
-            target, labels = (target > 0).astype(np.uint8), (labels > 0).astype(np.uint8)
+            target, target_objects = split_objects(Path(case_id), target, self.spec)
+            labels, predicted_objects = split_objects(Path(case_id), labels, self.spec)
+            objects = measured_objects(self.metrics, target_objects, predicted_objects)
         board = self._board()
         score = float(board.values(board.headline)[board.run.case_ids.index(case_id)])
         image = np.zeros(target.shape[-2:], np.uint8) if image is None else image

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -137,7 +136,9 @@ def unzipped(place: Path) -> Path:
             size = sum(member.file_size for member in opened.infolist())
             path = _cached_path(f"zip://::{archive}", [Stored("all", size, stamp)])
             _keep(path, opened.extractall)
-    except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (SegmeterError, MemoryError):
+        raise
+    except Exception as error:  # zipfile and its decompressors raise many types on damaged bytes
         raise DataError(expected(archive, "archive", "to be a ZIP file that can be read", error)) from error
     return path / inner
 
@@ -267,8 +268,7 @@ def _download(path: Path, objects: Sequence[Stored], target: Path, *, show: bool
         reads = map_in_threads(read, objects, threads=_THREADS, name="fetch")
         received = list(track(reads, f"fetching {url}", len(objects)) if show else reads)
     if _entry(_cached_path(url, received)) != entry:
-        rule = "to stay what it was when it was listed"
-        remedy = "Start again once it is settled."
+        rule, remedy = "to stay what it was when it was listed", "Start again once it is settled."
         raise DataError(expected(url, "object", rule, "another content", remedy))
 
 

@@ -133,6 +133,21 @@ def test_a_level_of_a_pyramid_is_chosen_or_refused_with_those_that_are_there(tmp
         read_header(path, level=3)
 
 
+def test_pictures_beside_a_pyramid_are_smaller_or_its_mask(tmp_path):
+    image = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    others = {"label": (image[:20, :30], {}), "mask": (image[..., 0] > 9, {"subfiletype": 4}), "second": (image, {})}
+    for name, (other, options) in others.items():
+        with tifffile.TiffWriter(tmp_path / "a.tif", ome=True) as writer:
+            writer.write(image, tile=(16, 16), photometric="rgb", subifds=1)
+            writer.write(image[::2, ::2], tile=(16, 16), photometric="rgb", subfiletype=1)
+            writer.write(other, tile=(16, 16), **options)
+        if name == "second":
+            with pytest.raises(DataError, match="to hold one image, got another one of 64 x 64. Save each as its own"):
+                read_image(tmp_path / "a.tif")
+        else:
+            assert np.array_equal(read_image(tmp_path / "a.tif"), image), name
+
+
 def test_a_strip_that_is_too_large_to_decode_is_refused(tmp_path, rows_of):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((300, 300), np.uint8), rowsperstrip=300)
     with pytest.raises(DataError, match=r"tiles.* of at most 80000 pixels, got 300 x 300"):

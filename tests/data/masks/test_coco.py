@@ -90,6 +90,17 @@ def test_ids_go_by_a_label_map(tmp_path):
         read_annotated(path / "x", replace(READING, label_map={"10": 2}))
 
 
+def test_ids_of_categories_may_be_texts(tmp_path):
+    content = of_shapes(RUNS)
+    annotations = [each | {"category_id": str(each["category_id"])} for each in content["annotations"]]
+    found = [
+        read_annotated(put(tmp_path / name, each) / "x", READING)
+        for name, each in {"a.json": content, "b.json": content | {"annotations": annotations}}.items()
+    ]
+    assert found[0].any()
+    assert np.array_equal(*found)
+
+
 def test_a_picture_that_is_gone_is_one_line(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": draw_mask()})
     (tmp_path / "a" / "x.png").unlink()

@@ -5,7 +5,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.objects.planted import find_chances, match_planted, plant_errors
-from segmeter.metrics.objects.suspects import KINDS, Suspect, confidence_sums, find_suspects
+from segmeter.metrics.objects.suspects import KINDS, Suspect, confidence_sums, find_suspects, number_regions
 from tests.data.crafted import BINARY
 
 CELLS = ClassSpec(
@@ -85,6 +85,12 @@ def test_probabilities_of_one_and_of_two_channels_are_read_alike() -> None:
     one, two = (find_suspects(target, each, BINARY)[0] for each in (probs, np.concatenate([1 - probs, probs])))
     assert (one.kind, one.size) == ("missing", 100)
     assert two.score == one.score
+
+
+def test_large_numbers_of_objects_stay_apart() -> None:
+    instances = np.array([[0, 2**53, 2**53 + 1, 2**53 + 1]], np.uint64)
+    regions = number_regions(np.sign(instances), instances < 2**53 + 2, CELLS, instances)
+    assert regions.tolist() == [[0, 1, 2, 2]]
 
 
 def test_objects_that_touch_stay_apart_by_their_numbers() -> None:

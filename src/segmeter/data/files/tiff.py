@@ -186,6 +186,8 @@ def _check_pages(file: IO[bytes]) -> None:
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
     """Return the page of one level of the only image, and its number of levels.
 
+    Masks and smaller pictures beside a pyramid, such as the label of a slide, are not read.
+
     Raises
     ------
     DataError
@@ -198,6 +200,11 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
     if len(levels) == 1 or any(len(series.pages) != 1 for series in levels):
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
         raise file_error(path, "file", "to hold one page", f"{len(tiff.pages)} pages", remedy)
+    pixels = levels[0].keyframe.imagelength * levels[0].keyframe.imagewidth
+    for other in (series.keyframe for series in tiff.series[1:]):
+        if not other.is_mask and other.imagelength * other.imagewidth >= pixels:
+            what = f"another one of {other.imagelength} x {other.imagewidth}"
+            raise file_error(path, "file", "to hold one image", what, "Save each as its own file.")
     if level >= len(levels):
         pages = enumerate(series.keyframe for series in levels)
         sizes = (f"{number}: {page.imagelength} x {page.imagewidth}" for number, page in pages)

@@ -69,7 +69,7 @@ class CocoFile:
             return np.where(spec.is_ignored(drawn), drawn, plane)  # ignored pixels stay ignored
         masks = read_masks(path, [annotation["segmentation"] for annotation in annotations], shape)
         objects = (
-            Drawn(mask=mask, label=labels.get(annotation["category_id"], 0), crowd=bool(annotation.get("iscrowd")))
+            Drawn(mask=mask, label=labels.get(int(annotation["category_id"]), 0), crowd=bool(annotation.get("iscrowd")))
             for mask, annotation in zip(masks, annotations, strict=True)
         )
         return draw_objects(path, objects, shape, reading)

@@ -145,7 +145,7 @@ def number_regions(
     ignored pixels are 0.
     """
     if instances is not None:
-        valid_ids = np.append(0, np.where(valid, instances, 0))  # contains 0, so that 0 stays 0
+        valid_ids = np.append(instances.dtype.type(0), np.where(valid, instances, 0))  # contains 0, so that 0 stays 0
         return np.unique(valid_ids, return_inverse=True)[1][1:].reshape(labels.shape).astype(np.int32)
     numbered = np.zeros(labels.shape, np.int32)
     count = 0

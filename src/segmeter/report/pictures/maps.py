@@ -87,7 +87,7 @@ def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMa
     kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
     entries = list[Entry]()
     for value in kept.tolist():
-        if value < spec.num_classes:
+        if 0 <= value < spec.num_classes:
             entries.append({"class": value})
         elif spec.is_ignored(value):
             entries.append({"name": "ignored", "colour": HATCHED, "hatched": True})
