@@ -211,6 +211,7 @@ WRONG = [
     (PAIR, TWO | {"task": "multilabel"}, "axes"),
     (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
     (PAIR, TWO | {"task": "multilabel", "count_invalid": True}, "count_invalid"),
+    ([("a", MAP, MAP + 7)], OBJECTS | {"ignore_index": 7}, "a: .*no object with the ignored value, got 20 pixels of 7"),
     (PAIR, OBJECTS | {"count_invalid": True}, "`count_invalid` to be False for numbers of objects, got True"),
     (PAIR, TWO | {"metrics": segmeter.MetricsConfig(calibration=True)}, "`metrics.calibration` to be False"),
     (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),

@@ -169,6 +169,11 @@ def _read(case: Case, spacing: CaseSpacing, spec: ClassSpec, instances: bool) ->
         ours, theirs = Path(f"{case_id} (target)"), Path(f"{case_id} (prediction)")
         target, target_instances = split_objects(ours, target, spec)
         labels, predicted_instances = split_objects(theirs, labels, spec)
+        undecided = int((spec.is_ignored(labels) & spec.valid(target)).sum())
+        if undecided:
+            rule, remedy = "to have no object with the ignored value", "Give that object another number."
+            given = f"{undecided} pixels of {spec.ignore_index}"
+            raise InputError(expected(WHERE, "prediction", rule, given, remedy))
         warnings = (
             doubt_object_numbers(ours, target_instances, predicted_instances, "references"),
             doubt_object_numbers(theirs, predicted_instances, target_instances),
