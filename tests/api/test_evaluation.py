@@ -210,6 +210,7 @@ def test_numbers_of_objects_are_matched_as_they_are_and_shown_as_matched_or_miss
 MAP = np.zeros((4, 5), np.uint8)
 PAIR = [("a", MAP, MAP)]
 TWO = {"classes": ["x", "y"]}
+OBJECTS = TWO | {"task": "binary", "instances": True}
 WRONG = [
     ([], TWO, "at least one case"),
     *(
@@ -234,6 +235,9 @@ WRONG = [
     (PAIR, TWO | {"task": "multilabel"}, "axes"),
     (PAIR, TWO | {"ignore_index": "x"}, "ignore_index"),
     (PAIR, TWO | {"task": "multilabel", "count_invalid": True}, "count_invalid"),
+    ([("a", MAP, MAP + 7)], OBJECTS | {"ignore_index": 7}, "a: .*no object with the ignored value, got 20 pixels of 7"),
+    (PAIR, OBJECTS | {"count_invalid": True}, "`count_invalid` to be False for numbers of objects, got True"),
+    (PAIR, TWO | {"metrics": segmeter.MetricsConfig(calibration=True)}, "`metrics.calibration` to be False"),
     (PAIR, TWO | {"measures": ["surfaces"]}, "surface"),
     (PAIR, TWO | {"convention": "nnunet2"}, "nnunet"),
     (PAIR, TWO | {"metrics": segmeter.MetricsConfig(spacing=(1.0, 1.0, 1.0)), "measures": ["surface"]}, "2 finite"),

@@ -27,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures import row
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import THREE, noise, put
+from tests.data.formats_written import NAMES, draw_mask, write_geojson
 from tests.data.volumes import save_volume
 from tests.evaluation.masks import LABELS, TARGETS, changed, pair_masks, put_sides, scoring, two_cases
 
@@ -180,6 +181,24 @@ def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, 
     assert loader.find_size(pair) == (300 * 300, True)
     monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
     assert loader.find_size(pair) == (300 * 300, False)
+
+
+@pytest.mark.usefixtures("pairs_are_large")
+@pytest.mark.parametrize("drawn", ["references", "predictions"])
+def test_outlines_take_the_size_of_a_map_that_is_read_in_bands(tmp_path, drawn):
+    mask = draw_mask(shape=(60, 80))
+    paths = {side: (tmp_path / f"{side}.tif",) for side in ("references", "predictions")}
+    for (path,) in paths.values():
+        tifffile.imwrite(path, mask, tile=(16, 16))
+    spec = THREE.replace(names=NAMES)
+    reading, whole = replace(READING, spec=spec), MaskPair(case_id="a", stem="a", **paths)
+    paths[drawn] = (tmp_path / "drawn.geojson",)
+    write_geojson(paths[drawn][0], mask)
+    pair = MaskPair(case_id="a", stem="a", **paths)
+    rows = [CaseScorer(reading, MetricsConfig(bootstrap=0))(each).row for each in (whole, pair)]
+    np.testing.assert_array_equal(rows[0].counts, rows[1].counts)
+    small = CaseScorer(replace(reading, max_pixels=mask.size - 1), MetricsConfig(bootstrap=0))(pair)
+    assert "drawn.geojson: expected `size` at most" in small[0]
 
 
 @pytest.mark.parametrize("suffix", ["nii.gz", "npy", "npz", "mha", "nrrd", "tif"])

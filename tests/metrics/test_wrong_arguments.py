@@ -207,6 +207,7 @@ def call(name, **changes):
         ("CaseMaps", {"labels": LABELS[:3]}, SHAPE),
         ("CaseMaps", {"labels": LABELS * 1.0}, f"{INTEGER}float64"),
         ("CaseMaps", {"instances": LABELS[:3]}, SHAPE),
+        ("CaseMaps", {"instances": MASK}, f"{INTEGER}bool (6, 7)"),
         ("CaseMaps", {"target_instances": -WIDE}, "to hold ids between 0 and 2**63 - 1"),
         ("CaseMaps", {"spacing": (1.0,)}, f"{SPACING}(1.0,)"),
         ("CaseMaps", {"spacing": (1.0, 1.0), **VOLUME}, "to have 3 finite values"),

@@ -13,7 +13,7 @@ from segmeter.checks import expected, require_kind, require_name, shown, whole_n
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.spacings import CaseSpacing, Spacings
 from segmeter.metrics.arrays import check_maps
 from segmeter.metrics.cases.table import CaseRow, order_rows
@@ -56,7 +56,7 @@ def evaluate(
         The value of target pixels to leave out, or None. By default that of the ClassSpec, or None for names.
     count_invalid
         Whether predicted values that are no class are counted as missed, in a column of their own, instead of refused.
-        By default as in the ClassSpec.
+        By default as in the ClassSpec. Not with `instances`.
     instances
         Whether both maps of a binary task hold object numbers, with 0 for none, instead of labels. Objects are then
         measured by these numbers.
@@ -66,7 +66,7 @@ def evaluate(
     convention
         The convention that the headline follows; "all" shows all of them.
     metrics
-        All further options. `measures` and `convention` replace those in it.
+        All further options, except `calibration`. `measures` and `convention` replace those in it.
 
     Returns
     -------
@@ -106,7 +106,12 @@ def evaluate(
     if instances:
         if spec.task != "binary":
             raise InputError(expected(WHERE, "instances", "to be False but for a binary task", spec.task))
+        if spec.count_invalid:
+            rule, remedy = "to be False for numbers of objects", "Every number >= 0 is valid."
+            raise InputError(expected(WHERE, "count_invalid", rule, True, remedy))
         config = with_objects(config)
+    if config.calibration:
+        raise ConfigError(expected(WHERE, "metrics.calibration", "to be False, as labels carry no probabilities", True))
     check_metrics(config, spec)
     config = settle_headline(config, spec)
     rows, spacings = measure_pairs(pairs, spec, config, instances)
@@ -164,6 +169,11 @@ def _read(case: Case, spacing: CaseSpacing, spec: ClassSpec, instances: bool) ->
         ours, theirs = Path(f"{case_id} (target)"), Path(f"{case_id} (prediction)")
         target, target_instances = split_objects(ours, target, spec)
         labels, predicted_instances = split_objects(theirs, labels, spec)
+        undecided = int((spec.is_ignored(labels) & spec.valid(target)).sum())
+        if undecided:
+            rule, remedy = "to have no object with the ignored value", "Give that object another number."
+            given = f"{undecided} pixels of {spec.ignore_index}"
+            raise InputError(expected(WHERE, "prediction", rule, given, remedy))
         warnings = (
             doubt_object_numbers(ours, target_instances, predicted_instances, "references"),
             doubt_object_numbers(theirs, predicted_instances, target_instances),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files import array
-from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
+from segmeter.data.files.array import ArrayRows, LazyArray, Opening, check_pixel_count, stack_planes
 from segmeter.data.files.formats import volume_format
 from segmeter.data.files.medical import count_itk_pixels
 from segmeter.data.files.opened import TimeLimit, open_array, read_header
@@ -208,7 +208,13 @@ class PairLoader:
         spec = self.reading.spec
         in_time = limit_of(pair, self.reading.timeout_s)
         with ExitStack() as files:
-            opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
+            by_number = dict[int, tuple[LazyArray, StoredMap]]()
+            shape: tuple[int, ...] | None = None
+            for number in _drawn_last(paths):
+                file = self._open_file(paths[number], in_time, shape)
+                by_number[number] = in_time(partial(files.enter_context, file))
+                shape = shape or by_number[number][1].values.shape
+            opened = [by_number[number] for number in range(len(paths))]
             spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing)
             planes = [in_time.lines(lines) for lines, _ in opened]
             planes_by_side = [side for side in (planes[:count], planes[count:]) if side]
@@ -220,11 +226,15 @@ class PairLoader:
             yield PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
 
     @contextmanager
-    def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
+    def _open_file(
+        self, path: Path, in_time: TimeLimit, shape: tuple[int, ...] | None
+    ) -> Iterator[tuple[LazyArray, StoredMap]]:
         """Return the labels of a file, and its map. The map of a large file has its shape, but not its values."""
         _, is_large = self._size_of_file(path)
         if not is_large:
-            stored = read_map(path, self.reading)
+            if shape and volume_format(path) in OUTLINES:  # drawing takes a whole map of the size of the large one
+                check_pixel_count(path, shape, Opening(max_pixels=self.reading.max_pixels))
+            stored = read_map(path, self.reading, shape=shape)
             is_checked = self.reading.label_map
             yield ArrayRows(stored.values if is_checked else labels_of(path, stored.values, self.reading)), stored
             return
@@ -235,11 +245,11 @@ class PairLoader:
             yield lines, StoredMap(values=shape_only, geometry=opened.geometry, sha256=opened.sha256)
 
     def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
-        """Read references, then predictions. Drawn objects come last, because they take the size of the other maps."""
+        """Read references, then predictions, but drawn objects last."""
         problems = list[str]()
         stored = dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
-        for number in sorted(range(len(paths)), key=lambda number: volume_format(paths[number]) in OUTLINES):
+        for number in _drawn_last(paths):
             path = paths[number]
             try:
                 side = self._sides["references" if number < count else "predictions"]
@@ -296,3 +306,8 @@ class PairLoader:
         if reading.divisor is None:
             return split_objects(path, values, reading.spec)
         return split_codes(path, values, spec=reading.spec, label_map=reading.label_map, divisor=reading.divisor)
+
+
+def _drawn_last(paths: Sequence[Path]) -> list[int]:
+    """Return the numbers of the files, drawn objects last, because they take the size of the other maps."""
+    return sorted(range(len(paths)), key=lambda number: volume_format(paths[number]) in OUTLINES)

@@ -91,7 +91,9 @@ def check_maps(
 
 
 def check_ids(where: str, name: str, numbers: NDArray[Any]) -> None:
-    """Refuse numbers of objects that are negative, or that int64 can't hold."""
+    """Refuse numbers of objects that aren't integers, are negative, or that int64 can't hold."""
+    if numbers.dtype.kind not in "iu":
+        raise InputError(expected(where, name, "to have dtype integer", f"{numbers.dtype} {numbers.shape}"))
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < 2**63:
         given = f"{numbers.min()} to {numbers.max()}"
         raise InputError(expected(where, name, "to hold ids between 0 and 2**63 - 1", given))

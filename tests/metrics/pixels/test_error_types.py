@@ -74,6 +74,18 @@ def test_types_are_those_of_the_definition_and_add_up():
         np.testing.assert_array_equal(found.gain, iou_gain(found.counts, found.right))
 
 
+def test_ignored_pixels_connect_no_segments_if_the_dtype_cannot_hold_the_number_of_classes():
+    """300 as int8 is 44, which would join a made-up segment to a right one."""
+    target, labels = np.full((2, 1, 30), 44, np.uint16)
+    target[0, 9:], target[0, 10:20] = 0, 65535
+    labels[0, 10:20] = 65535
+    given = [labels.astype(dtype) for dtype in (np.int8, np.int16)]
+    assert given[0].min() == given[1].min() == -1
+    counts = [error_types(target, one, num_classes=300, ignore_index=65535, width=1).counts for one in given]
+    np.testing.assert_array_equal(*counts)
+    assert counts[0][44, 0].tolist() == [0, 1, 10]
+
+
 def test_a_gain_of_all_there_is():
     """Nothing but made-up pixels: mending them leaves an empty union, which is right."""
     counts = np.array([[0, 0, 7], [0, 0, 0]])

@@ -97,7 +97,8 @@ def error_types(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, axes=(2,)
     )
     if ignore_index is not None:
-        predicted = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(predicted.dtype)
+        no_class = predicted.dtype.type(num_classes)  # the dtype of `labels` may not hold it
+        predicted = np.where((labels >= 0) & (labels < num_classes), labels, no_class).astype(predicted.dtype)
     width = validated_width(where, width, target.shape, RATIO, most=_WIDEST)
     truth, predicted = np.ascontiguousarray(truth), np.ascontiguousarray(predicted)
     counts = np.zeros((num_classes, 2, 3), np.int64)
