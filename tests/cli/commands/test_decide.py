@@ -118,14 +118,17 @@ REFUSED = {
     "trained on": (["suspects", "runs=[trained/evaluated]"], "their model never saw"),
     "of no run": (["suspects", "runs=[.]"], "to be runs of eval"),
     "of score": (["suspects", "runs=[scored]"], "scored, of score. Give the folder"),
+    "of another version": (["suspects", "runs=[older]"], "to have a config.yaml that this version can read"),
 }
 
 
 @pytest.mark.parametrize(("line", "told"), REFUSED.values(), ids=REFUSED)
 def test_what_can_not_be_decided_from_is_refused_in_one_line_and_leaves_nothing(line, told, refused):
     make_scored(Path("pilot"), wrong=2)
-    Path("scored").mkdir()
-    Path("scored/run.json").write_text('{"command": "score", "state": "done"}')
+    for folder, command in (("scored", "score"), ("older", "eval")):
+        Path(folder).mkdir()
+        Path(folder, "run.json").write_text(f'{{"command": "{command}", "state": "done"}}')
+    Path("older/config.yaml").write_text("renamed: 1")
     if "trained" in line[1]:
         Path("trained").mkdir()
         evaluation(Path("trained").absolute(), "train")

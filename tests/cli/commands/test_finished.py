@@ -219,6 +219,7 @@ def test_settings_are_the_runs_own_but_for_those_given(trained):
     ([], "expected one run folder, got none"),
     (["run=nowhere"], "expected a run folder of this machine, got "),
     (["run={}", "report.picture=link"], "picture"),
+    (["run={}", "report.worst=["], "`report.*` to be values that YAML can read, got report.worst=["),
     (["run={}", "report.pictures"], "expected one run folder, got run="),
     (["runs={}", "report.pictures=link"], "Write segmeter report run=RUN, with"),
 ])  # fmt: skip

@@ -12,11 +12,18 @@ from scipy import ndimage
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions import tune as tuning
 from segmeter.evaluation.decisions.held_out import find_probs
 from segmeter.evaluation.decisions.settings import count_settings, parse_over
-from segmeter.evaluation.decisions.tune import has_room, keep_probs, settings_table, tune, tuning_warnings
+from segmeter.evaluation.decisions.tune import (
+    has_room,
+    keep_probs,
+    settings_table,
+    stored_predictions,
+    tune,
+    tuning_warnings,
+)
 from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
@@ -26,7 +33,7 @@ from segmeter.metrics.summary.tune import Tuned
 from segmeter.postprocess.config import CoresConfig, RemoveSmallObjectsConfig
 from segmeter.postprocess.pipeline import run_steps
 from segmeter.report.decisions import show_tuned
-from tests.data.crafted import BINARY, THREE
+from tests.data.crafted import BINARY, THREE, put
 
 SETTINGS = parse_over(["threshold=0.2:0.8:0.1", "postprocess.min_size=0|9"], BINARY)
 IDS = tuple(f"case{i:02}" for i in range(12))
@@ -111,6 +118,16 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(tmp_path,
     assert not caplog.text  # nobody wanted any
     assert not has_room(pixels, BINARY, keep_gb=(2 * pixels - 1) / 2**30)
     assert "none are kept" in caplog.text
+
+
+@pytest.mark.parametrize("config", [None, "runs: []", "inference: {renamed: 1}"], ids=["no run", "a merge", "older"])
+def test_stored_probabilities_of_a_run_that_can_not_be_read_are_refused(tmp_path, config):
+    if config:
+        write_json(tmp_path / "run.json", {"command": "eval", "checkpoint_sha256": "a", "data": "b"})
+        (tmp_path / "config.yaml").write_text(config)
+        put(tmp_path / "predictions/probs/case00.npy", KNOWN[0].probs)
+    with pytest.raises(DataError, match=r"`probs` to be a run of eval or tune .*; a merge has none"):
+        stored_predictions(tmp_path, Cases(case_ids=IDS[:1]), {"checkpoint_sha256": "a", "data": "b"})
 
 
 def test_a_score_that_no_case_has_is_refused():
@@ -222,6 +239,9 @@ def test_fewer_steps_and_thresholds_near_a_half_are_simpler():
         (BINARY, "postprocess.opening.radius=0|900", "radius"),
         (BINARY, "postprocess.opening=1|2", "yes and no"),
         (BINARY, "postprocess.min_size=", "no values"),
+        (BINARY, "postprocess.min_size=[|16", "expected the node content"),
+        (BINARY, "threshold=0:inf:0.1", "infinity"),
+        (BINARY, "threshold=0:1:1e-320", "infinity"),
         (BINARY, "loss.gamma=1|2", "no such key"),
         (THREE, "postprocess.cores.above=0.9|0.97", "cores.*to be used with a binary task"),
         (BINARY, f"postprocess.watershed.min_distance=5|9 {OVER[1]}", "watershed only as the last step"),

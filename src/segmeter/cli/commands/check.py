@@ -29,6 +29,8 @@ _DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 def run_check(config: CheckConfig, job: Job) -> None:
     """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
 
+    With a checkpoint, check that model instead of suggesting how to train one.
+
     Raises
     ------
     ConfigError
@@ -42,17 +44,13 @@ def run_check(config: CheckConfig, job: Job) -> None:
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports))
     console.print(_values(reports, config.data))
-    if config.checkpoint is not None:
-        from segmeter.cli.commands._foreign import check_model  # imports torch
-
-        check_model(config, datasets[0], reports[0], console)
-        return
+    will_train = config.checkpoint is None
     by_split = {dataset.split: dataset for dataset in datasets}
-    can_train = {"train", "val"} <= by_split.keys()
+    can_train = will_train and {"train", "val"} <= by_split.keys()
     folds = _count_folds(config.data, datasets, reports) if can_train and getattr(config.data, "fold", None) else []
     if folds:
         console.print(_folds(folds))
-    suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
+    suggested = _suggest(config.data, reports[0]) if will_train and reports and reports[0].n_cases else {}
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
     hints = advise(config.data, by_split["train"], by_split["val"]) if can_train else {}
@@ -65,6 +63,10 @@ def run_check(config: CheckConfig, job: Job) -> None:
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
+    if config.checkpoint is not None:
+        from segmeter.cli.commands._foreign import check_model  # imports torch
+
+        check_model(config, datasets[0], reports[0], console)
 
 
 def _count_folds(data: Any, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> list[dict[str, Any]]:

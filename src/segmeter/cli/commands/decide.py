@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.cli.config.command_configs import Common
@@ -155,6 +156,9 @@ def _open(folder: Path, *, unseen: bool) -> HeldOut:
     except OSError as error:
         given = f"{folder} ({error.strerror})"
         raise DataError(expected("suspects", "runs", "to be runs of eval", given, remedy)) from error
+    except ValidationError as error:
+        rule, reason = "to have a config.yaml that this version can read", " ".join(str(error).split())[:200]
+        raise DataError(expected("suspects", "runs", rule, f"{folder / CONFIG} ({reason})")) from error
     if eval_config.shard is not None:
         raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
     return open_held_out(folder, eval_config.data, unseen=unseen)

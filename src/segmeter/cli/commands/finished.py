@@ -163,7 +163,11 @@ def run_report(arguments: Sequence[str]) -> None:
     if wants_index:
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
-    given = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
+    try:
+        given = {key: yaml.safe_load(value) for key, _, value in (setting.partition("=") for setting in settings)}
+    except (ValueError, yaml.YAMLError) as error:
+        values = " ".join(f"report.{setting}" for setting in settings)
+        raise ConfigError(expected("report", "report.*", "to be values that YAML can read", values)) from error
     try:
         saved = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:

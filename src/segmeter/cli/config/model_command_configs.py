@@ -163,7 +163,7 @@ class CheckConfig(Foreign, Command):
     splits: tuple[str, ...] = ("train", "val", "test")
     """The splits to verify. They are also compared with each other."""
     output: Path | None = None
-    """JSON file for everything that is printed, or null."""
+    """JSON file for everything that is printed but a model's card, or null."""
 
 
 class AgreeConfig(Seeded, AgreeKeys):

@@ -91,7 +91,7 @@ def parse_over(
             if key in axes:
                 raise ValueError("the key twice")
             axes[key] = _read_axis(key, text, spec)
-        except ValueError as error:
+        except (ValueError, OverflowError, yaml.YAMLError) as error:
             problems.append(expected("tune", "over", _RULE, f"{line!r} ({' '.join(str(error).split())})"))
     count = math.prod(map(len, axes.values()))
     if not over or count > MOST_SETTINGS:
@@ -120,7 +120,7 @@ def parse_over(
 def _read_axis(key: str, text: str, spec: ClassSpec) -> dict[str, Any]:
     """Read each value of a key with its meaning: a threshold, a step, or None to leave the step out.
 
-    ValueError if there is no value, or a wrong one.
+    ValueError if there is no value, or a wrong one; OverflowError or YAMLError if one can't be read.
     """
     values = _values(text)
     if not values or len(set(values)) < len(values):

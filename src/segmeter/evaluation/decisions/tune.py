@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import yaml
+from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
@@ -146,7 +147,13 @@ def stored_predictions(
     DataError
         Files are missing, or don't fit.
     """
-    record = read_run(run)
+    try:
+        record = read_run(run)
+        inference = InferenceConfig.model_validate(read_yaml(run / CONFIG)["inference"])
+    except (OSError, KeyError, ValidationError) as error:
+        rule = "to be a run of eval or tune whose `inference` in config.yaml can be read; a merge has none"
+        given = f"{run} ({' '.join(str(error).split())[:200]})"
+        raise DataError(expected("tune", "probs", rule, given)) from error
     if any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
         raise ConfigError(expected("tune", "probs", "to be a run of the same checkpoint, split and files", given))
@@ -156,7 +163,6 @@ def stored_predictions(
         sample, _, probs = read_held_out(evaluated, index)
         return Prediction(sample=sample, labels=probs.argmax(axis=0).astype(dataset.spec.label_dtype), probs=probs)
 
-    inference = InferenceConfig.model_validate(read_yaml(run / CONFIG)["inference"])
     return map_in_threads(read, range(len(dataset)), name="probabilities"), inference
 
 
