@@ -99,6 +99,9 @@ def test_suspects_are_listed_and_drawn(capsys):
 def test_images_to_label_next_have_a_page():
     make_predicted(Path("one"), {"x": 0.5, "y": 0.1})
     make_predicted(Path("two"), {"x": 0.5, "y": 0.9})
+    for name in ("one", "two"):
+        Path(name, "run.json").write_text('{"command": "predict", "state": "done"}')
+        Path(name, "config.yaml").write_text("shard: null")
     assert run("suspects", "runs=[one,two]", "order=label_next") == 0
     assert latest("suspects", "label_next.json")["images"][0]["case_id"] == "y"
     assert "not a random sample" in (newest("runs/suspects") / "label_next.html").read_text()
@@ -119,16 +122,20 @@ REFUSED = {
     "of no run": (["suspects", "runs=[.]"], "to be runs of eval"),
     "of score": (["suspects", "runs=[scored]"], "scored, of score. Give the folder"),
     "of another version": (["suspects", "runs=[older]"], "to have a config.yaml that this version can read"),
+    "unfinished": (["suspects", "runs=[half]", "order=label_next"], "half (failed). Finish it with resume="),
+    "a shard": (["suspects", "runs=[part]", "order=label_next"], "part, a shard. Merge them first."),
+    "of no predict": (["suspects", "runs=[.]", "order=label_next"], "(without run.json or config.yaml)"),
 }
 
 
 @pytest.mark.parametrize(("line", "told"), REFUSED.values(), ids=REFUSED)
 def test_what_can_not_be_decided_from_is_refused_in_one_line_and_leaves_nothing(line, told, refused):
     make_scored(Path("pilot"), wrong=2)
-    for folder, command in (("scored", "score"), ("older", "eval")):
-        Path(folder).mkdir()
-        Path(folder, "run.json").write_text(f'{{"command": "{command}", "state": "done"}}')
-    Path("older/config.yaml").write_text("renamed: 1")
+    for folder, command in (("scored", "score"), ("older", "eval"), ("half", "predict"), ("part", "predict")):
+        make_predicted(Path(folder), {"x": 0.5})
+        state = "failed" if folder == "half" else "done"
+        Path(folder, "run.json").write_text(f'{{"command": "{command}", "state": "{state}"}}')
+        Path(folder, "config.yaml").write_text("shard: 1/2")
     if "trained" in line[1]:
         Path("trained").mkdir()
         evaluation(Path("trained").absolute(), "train")

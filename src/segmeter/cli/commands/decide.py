@@ -132,6 +132,9 @@ def run_suspects(config: SuspectsConfig, job: Job) -> None:
     """
     folders = find_runs("suspects", config.runs)
     runs = [_open(folder, unseen=config.unseen) for folder in folders] if config.order == "suspects" else []
+    if config.order == "label_next":
+        for folder in folders:
+            _check_images(folder)
 
     def decide(folder: Path) -> Decision:
         if config.order == "label_next":
@@ -159,6 +162,22 @@ def _open(folder: Path, *, unseen: bool) -> HeldOut:
     except ValidationError as error:
         rule, reason = "to have a config.yaml that this version can read", " ".join(str(error).split())[:200]
         raise DataError(expected("suspects", "runs", rule, f"{folder / CONFIG} ({reason})")) from error
-    if eval_config.shard is not None:
-        raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
+    _check_whole(folder, eval_config.shard)
     return open_held_out(folder, eval_config.data, unseen=unseen)
+
+
+def _check_images(folder: Path) -> None:
+    """Refuse a run that lacks images: one that is not finished, or a shard."""
+    try:
+        state, shard = read_run(folder).get("state"), read_yaml(folder / CONFIG).get("shard")
+    except OSError:
+        state, shard = "without run.json or config.yaml", None
+    if state != "done":
+        remedy = f"Finish it with resume={folder}."
+        raise DataError(expected("suspects", "runs", "to be finished", f"{folder} ({state})", remedy))
+    _check_whole(folder, shard)
+
+
+def _check_whole(folder: Path, shard: object) -> None:
+    if shard is not None:
+        raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
