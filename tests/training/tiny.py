@@ -239,7 +239,7 @@ PLAIN = TrainingConfig(precision="float32", clip_norm=None)
 
 
 def stepper(forward, **parts):
-    """Batches -> one update of the weights by these parts of a learner: plain SGD in float32 where nothing is said."""
+    """Return a function that updates the weights once from batches: by plain SGD in float32, unless parts say more."""
     usual = {"scaler": None, "augment": None, "device": torch.device("cpu"), "dtype": torch.float32, "config": PLAIN}
     if "optimizer" not in parts:
         sgd = SgdConfig(lr=parts.pop("lr", 1.0), momentum=0.0, nesterov=False, weight_decay=0.0)

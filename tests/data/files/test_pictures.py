@@ -27,7 +27,7 @@ LIMIT = 10**6
 
 
 def pack_rows(samples, bits):
-    """Samples -> the bytes of their rows, by the definition in the PNG specification."""
+    """Return the bytes of rows of samples, by the definition in the PNG specification."""
     if bits == 16:
         return samples.astype(">u2").view(np.uint8).reshape(len(samples), -1)
     each = np.unpackbits(samples.astype(np.uint8)[:, :, None], axis=2)[:, :, 8 - bits :]

@@ -151,7 +151,8 @@ def test_one_dark_channel_among_others_is_no_fault(tmp_path):
     for image in images:
         image[..., 1] = 0
     config = data_of(tmp_path, images)
-    intensity.normalisation(config, seen_in(config), ((0.5,) * 2, (0.25,) * 2))
+    default = ((0.5,) * 2, (0.25,) * 2)
+    assert intensity.normalisation(config, seen_in(config), default) == default
 
 
 def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):

@@ -1,4 +1,4 @@
-"""history.jsonl -> curves: every number has its chart, its best value, and an axis with a name."""
+"""Every number of history.jsonl has its curve, its best value, and an axis with a name."""
 
 import json
 

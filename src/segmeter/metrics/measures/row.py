@@ -76,7 +76,7 @@ class BandedMaps:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(H, W)."""
+        """Height and width."""
         return self.target.shape[-2:]
 
 
